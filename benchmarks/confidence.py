@@ -23,7 +23,7 @@ import numpy as np
 
 import untrimmed
 from untrimmed.search.corpora.frames import FrameCorpus
-from untrimmed.search.query.confidence import best_fifth
+from untrimmed.search.query.confidence import mean_of_best_fifth
 from untrimmed.search.store.table import StoredVideo
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -99,7 +99,7 @@ def case(measured: Measured, query: int, library: Sequence[int], background: Seq
         "ahead": float(best - others[0]),
         "background": deviations(behind),
         "background tail": tail(behind),
-        "above": float(best) - best_fifth(behind),
+        "above": float(best) - mean_of_best_fifth(behind),
     }
     clip = measured.clip_of[query]
     return Case(features, bool(clip in clips), bool(clips[order[0]] == clip))

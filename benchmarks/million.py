@@ -103,7 +103,9 @@ def clips_of(block: EncodedBlock, rows: np.ndarray) -> np.ndarray:
 def held(search: Search) -> str:
     """How much memory what is searched takes."""
     each = [
-        coded for together in search.corpus.coder.together(search.corpus.blocks).values() for coded in together.blocks
+        coded
+        for together in search.corpus.coder.coded_blocks(search.corpus.blocks).values()
+        for coded in together.blocks
     ]
     sizes = {
         "codes": sum(coded.codes.nbytes for coded in each),

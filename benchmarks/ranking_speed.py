@@ -22,7 +22,7 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
 from untrimmed.search.corpora.encoded_block import EncodedBlock
-from untrimmed.search.corpora.exact_scores import Scorer
+from untrimmed.search.corpora.exact_scores import ScoringModel
 from untrimmed.search.corpora.trained import TrainedCorpus
 from untrimmed.search.corpora.trained_query import TrainedQuery
 from untrimmed.search.pruning import coder
@@ -92,7 +92,7 @@ def corpus_of(model: RetrievalModel, number: int) -> TrainedCorpus:
         frame_mask=torch.ones(1, config.max_frames, dtype=torch.bool),
     )
     template = model.encode_videos(one)
-    corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=Scorer(model, template)))  # type: ignore[arg-type]  # it only scores
+    corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=ScoringModel(model, template)))  # type: ignore[arg-type]  # it only scores
     blocks = []
     for start in range(0, number, VIDEOS_AT_A_TIME):
         ids = tuple(str(video) for video in range(start, min(start + VIDEOS_AT_A_TIME, number)))
@@ -127,7 +127,7 @@ def main() -> None:
             query = asked(template, part.videos, int(rng.integers(len(part.ids))), rng)
             ranked = {}
             for way, least in (("float32", options.videos + 1), ("codes", 1)):
-                TrainedCorpus.least_coded = least
+                TrainedCorpus.min_size_for_codes = least
                 coder.LEAST_SEARCHES = 0
                 corpus.coder.wait()
                 assert all(len(part.block.videos) for part in corpus.blocks.parts), "made before the clock starts"
@@ -140,7 +140,7 @@ def main() -> None:
         medians = {way: 1000 * float(np.median(some)) for way, some in times.items()}
         ratio = medians["float32"] / medians["codes"]
         blocks = [part.block for part in corpus.blocks.parts]
-        coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.blocks]
+        coded = [codes for together in corpus.coder.coded_blocks(corpus.blocks).values() for codes in together.blocks]
         sizes = (
             sum(tensor.nbytes for block in blocks for tensor in block.videos.tensors().values()),
             sum(videos.codes.nbytes + videos.rows.nbytes for videos in coded),

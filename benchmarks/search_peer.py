@@ -27,7 +27,7 @@ from untrimmed.models.registry import create_model, register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
 from untrimmed.scores.score import Scores
 from untrimmed.search.corpora.encoded_block import EncodedBlock
-from untrimmed.search.corpora.exact_scores import Scorer
+from untrimmed.search.corpora.exact_scores import ScoringModel
 from untrimmed.search.corpora.trained import TrainedCorpus
 from untrimmed.search.corpora.trained_query import TrainedQuery, rank_together
 from untrimmed.search.pruning.coder import LEAST_SEARCHES
@@ -87,11 +87,11 @@ class Search:
     def __init__(self, blocks: Sequence[EncodedBlock]):
         self.blocks = blocks
         model = create_model("given", query_dim=1, video_dim=1, has_frames=blocks[0].template.frames is not None)
-        scorer = Scorer(model, blocks[0].video(0))
+        scorer = ScoringModel(model, blocks[0].video(0))
         self.corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=scorer))  # type: ignore[arg-type]  # it only scores
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
         for _ in range(LEAST_SEARCHES + 1):
-            self.corpus.coder.ready(self.blocks, self.corpus.coded)
+            self.corpus.coder.request(self.blocks, self.corpus.coded)
         self.corpus.coder.wait()
 
     @classmethod

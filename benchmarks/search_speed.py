@@ -113,12 +113,12 @@ def cached_corpus(folder: Path, hours: float, world: World) -> FrameCorpus:
     """A corpus as searches map it, without a table."""
     settings = Settings("made", "made", len(world.spread), 1, FPS, keyframes_only=False)
     records = Records(record_of(number, settings) for number in range(int(hours * 3600 / DURATION_S)))
-    cache = BlockCache(folder, FrameCorpus().layout)
+    cache = BlockCache(folder, FrameCorpus().block_format)
     if not cache.paths(".codes"):
         videos = (StoredVideo(record, world.video(DURATION_S)) for record in records)
         assert cache.write((block.arrays for block in FrameCorpus().new_blocks(videos)), records)
-        cache.write_codes(FrameCorpus().restored(cache.read(records)).missing_codes())
-    return FrameCorpus().restored(cache.read(records))
+        cache.write_codes(FrameCorpus().from_cache(cache.read(records)).missing_codes())
+    return FrameCorpus().from_cache(cache.read(records))
 
 
 def median_ms(call, repeats: int = 15) -> float:
@@ -207,7 +207,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     times = {way: [] for way in ways}
     found = {way: [] for way in ways}
     coder.LEAST_SEARCHES, coder._MAX_CANDIDATES = 0, 2.0  # whatever codes are worth here
-    BestVectorCorpus.least_coded_at_once = 1
+    BestVectorCorpus.min_size_for_codes_at_once = 1
     world.rng = np.random.default_rng(1)
     if 2 * sum(part.block.arrays[VECTORS].nbytes for part in corpus.blocks.parts) <= MOST_WIDENED:
         times[FIELD] = []
@@ -218,7 +218,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
     for _ in range(repeats):
         sentence, ranked = world.sentence(), {}
         for way in times:
-            BestVectorCorpus.least_coded = ways.get(way, math.inf)  # type: ignore[assignment]
+            BestVectorCorpus.min_size_for_codes = ways.get(way, math.inf)  # type: ignore[assignment]
             prepared = corpus.prepare(sentence)
             time.sleep(REST_S)
             started = time.perf_counter()
@@ -232,7 +232,7 @@ def compare(corpus: FrameCorpus, world: World, repeats: int) -> None:
         print(f"  {way:22} {spent}, {100 * np.mean(found[way]):.1f} % of the best")
     assert min(found["codes"]) == 1
     blocks = [part.block for part in corpus.blocks.parts]
-    coded = [codes for together in corpus.coder.together(corpus.blocks).values() for codes in together.blocks]
+    coded = [codes for together in corpus.coder.coded_blocks(corpus.blocks).values() for codes in together.blocks]
     speed = bandwidth([codes.rows for codes in coded])
     sizes = {
         "frames": sum(block.arrays[VECTORS].nbytes for block in blocks),

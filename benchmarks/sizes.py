@@ -53,7 +53,7 @@ def sizes(method: str, videos: int, **options: int) -> tuple[int, ...]:
     corpus = corpus_of(model, videos)
     found = np.zeros(5, dtype=np.int64)
     for part in corpus.blocks.parts:
-        codes, block = corpus.coded(part.block), part.block
+        codes, block = corpus.build_codes(part.block), part.block
         halves = block.videos.to("cpu", torch.float16).tensors()
         own = block.arrays | {f"videos.{name}": tensor.numpy() for name, tensor in halves.items()}
         found += [

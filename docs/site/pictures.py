@@ -59,7 +59,7 @@ SEARCH = (
     Step(
         "search",
         "rank videos by the sentence",
-        ("search/corpora/rows.py", "search/corpora/trained.py"),
+        ("search/corpora/best_vector.py", "search/corpora/trained.py"),
         ("RankedVideo", "video_id, score"),
         beside=("sentence", "TextFeatures"),
     ),

@@ -186,7 +186,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
     """Check that a trained model can be read: the one in `folder`, by default the one that the library uses."""
-    from untrimmed.search.corpora.engine import model_in_use
+    from untrimmed.search.corpora.engine import load_search_model
     from untrimmed.search.store.records import library_folder, read_settings
 
     if folder is not None:
@@ -197,7 +197,7 @@ def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
     place = library_folder(library)
     settings = read_settings(place)
     if settings is not None:
-        model_in_library = model_in_use(place, settings.model, settings.model_folder)
+        model_in_library = load_search_model(place, settings.model, settings.model_folder)
         state = "needs no training" if model_in_library.folder is None else "complete"
         source = model_in_library.folder or place
         yield Finding("ok", "model", f"{source}: {model_in_library.identity}, {state}")

@@ -82,12 +82,12 @@ def features(
     """
     import untrimmed
     from untrimmed.data.labelled import read_labels
-    from untrimmed.search.indexing.export import prepared_at
+    from untrimmed.search.indexing.export import prepared_data_set
 
     if not paths and library is None:
         raise ConfigError("nothing to export; add video files or folders, or a --library with videos")
     kind: ExportLayout | None = None if layout is None else layout.value
-    prepared_at(out, name, kind, captions=captions is not None)  # check before hours of decoding
+    prepared_data_set(out, name, kind, captions=captions is not None)  # check before hours of decoding
     if captions is not None:
         read_labels(captions)
     folder = library if library is not None else out / f"{name}-library"

@@ -14,7 +14,7 @@ from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.listing import find_gone, is_gone, read_records
+from untrimmed.search.store.listing import find_deleted, is_deleted, read_records
 from untrimmed.search.store.records import Settings, VideoRecord, library_folder, read_settings
 
 _JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")  # printed by `status --json`
@@ -30,7 +30,7 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
         print_json([asdict(record) for record in records])
         return
     for record in records:
-        gone = "  (gone)" if is_gone(record.path) else ""
+        gone = "  (gone)" if is_deleted(record.path) else ""
         result_console.print(
             f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{gone}"
         )
@@ -45,7 +45,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "videos": len(records),
         "duration_s": round(sum(record.duration_s for record in records), 1),
         "frames": sum(record.num_frames for record in records),
-        "gone": sum(is_gone(record.path) for record in records),
+        "gone": sum(is_deleted(record.path) for record in records),
         "bytes": sum(map(_size, folder.rglob("*"))),
         **{name: getattr(settings, name, None) for name in _JSON_SETTINGS},
     }
@@ -114,10 +114,10 @@ def rm(
     if everything:
         targets += [record.path for record in records]
     elif gone:
-        missing, missing_roots = find_gone(records)
+        missing, missing_roots = find_deleted(records)
         if missing and not dry_run and not yes:
             _confirm(len(missing))
-        targets += [record.path for record in missing if is_gone(record.path)]  # a drive may be back by now
+        targets += [record.path for record in missing if is_deleted(record.path)]  # a drive may be back by now
     removed = opened.remove(targets, dry_run=dry_run)
     for record in removed:
         progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")

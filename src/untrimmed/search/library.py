@@ -25,7 +25,7 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, 
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.cache.block_cache import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, cache_library
-from untrimmed.search.query.answer import EncoderReader, answer, rank_all, relevance
+from untrimmed.search.query.answer import LockedEncoder, answer, rank_all, relevance
 from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, Query
 from untrimmed.search.store.bucket import address_of
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Repaired:
-    """The damaged files and videos that were removed. The files are cached again; the videos must be indexed again."""
+class RepairReport:
+    """Removed damaged files, which are already built again, and removed videos, which must be indexed again."""
 
     files: tuple[Path, ...]
     videos: tuple[VideoRecord, ...]
 
 
 class Library:
-    """Indexed videos in one folder. Opening is cheap; models load when they are first needed.
+    """Indexed videos in one folder. Opening is fast; models are loaded when they are first needed.
 
-    Any number of threads may search at once, also while others index or remove: each search sees one version.
+    Any number of threads and processes may search, even while one indexes or removes: each search sees one version.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Library:
         shards: int = 1,
         replicas: int = 1,
     ):
-        """Open the library in a folder, by default the user's own. The first `index` creates it.
+        """Open the library in a folder, by default that of the user. The first `index` creates it.
 
         Args:
             precision: The number format of the encoder's products: auto, float32 or bfloat16 (`untrimmed.precision`).
             ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
-                machines must see the library at the same path. Results are those of one machine.
-            shards: The number of processes of the cluster among which the videos are divided.
-            replicas: The number of processes with the same videos, so that one may fail.
+                machines must see the library at the same path. Results are the same as without a cluster.
+            shards: The number of shares into which the videos are divided, each in a process of the cluster.
+            replicas: The number of processes with the same share, so that one of them may fail.
 
         Raises:
             ConfigError: An option is invalid.
@@ -90,8 +90,8 @@ class Library:
         self.precision: Precision = read_precision(precision)
         self.engine = Engine(self.folder)
         self._encoder: Encoder | None = None
-        self._encoder_lock = threading.RLock()  # also while a sentence is encoded: not all encoders are thread-safe
-        self._cluster = None if ray is None else _cluster_at(ray)
+        self._encoder_lock = threading.RLock()  # held to load it and to encode: not all encoders are thread-safe
+        self._cluster = None if ray is None else _connect(ray)
         if self._cluster is not None:
             self.engine = self._cluster.engine(self.folder, shards, replicas)
 
@@ -123,11 +123,11 @@ class Library:
         Args:
             encoder: A short name, hub id or folder. Default: the library's; for a new library SigLIP 2 if its weights
                 can be downloaded within seconds, otherwise `builtin` (see the report's `notice`).
-            fps: Frames per second of presentation time. Default: the library's, 2 for a new one.
+            fps: Frames to index per second of video. Default: the library's; 2 for a new one.
             keyframes_only: Decode only key frames, which is many times faster and coarser.
-            precision: auto, float32 or bfloat16. Default: the library's. Vectors of both formats may be mixed.
-            part: "3/16" indexes the files of the third of 16 parts into a library of its own beside this one
-                (`LibraryPart.folder`), so that many machines can index at once; `merge` joins them.
+            precision: auto, float32 or bfloat16. Default: that of this object. One library may mix both formats.
+            part: "3/16" indexes the third of 16 parts of the files into another library beside this one
+                (`LibraryPart.folder`), so that many machines can index at once. `merge` joins the parts.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
                 must see the files at the same paths.
 
@@ -140,25 +140,25 @@ class Library:
         from untrimmed.search.indexing.video_files import find_videos
         from untrimmed.search.store.merge import LibraryPart
 
-        places = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
-        videos = find_videos(places)
+        roots = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
+        videos = find_videos(roots)
         files = videos.files
         folder = self.folder
         if part is not None:
             if (address := address_of(folder)) is not None:
                 raise ConfigError(f"{address}: parts must be folders; index them beside each other, then merge them")
-            share = LibraryPart.parse(part)
-            files = share.choose(files, places)
-            folder = share.folder(folder)
+            library_part = LibraryPart.parse(part)
+            files = library_part.choose(files, roots)
+            folder = library_part.folder(folder)
         load = partial(load_encoder, device=device, precision=precision or self.precision, images=True)
         loaded, report = index_files(
             folder,
             files,
-            partial(self._choose_encoder, load, name=encoder),
+            partial(self._load_matching_encoder, load, name=encoder),
             replace_empty=encoder is not None,
             fps=fps,
             keyframes_only=keyframes_only,
-            workers=None if ray is None else partial(_cluster_at(ray).workers, load, device),
+            workers=None if ray is None else partial(_connect(ray).workers, load, device),
             progress=progress,
         )
         self._encoder = loaded.encoder
@@ -172,7 +172,7 @@ class Library:
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> MergeReport:
-        """Bring the library up to date with others, such as its parts, see `untrimmed.search.store.merge.merge`.
+        """Add the videos of other libraries, such as parts of this one, see `untrimmed.search.store.merge.merge`.
 
         Nothing is encoded again. The same call continues an interrupted merge.
         """
@@ -185,28 +185,28 @@ class Library:
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
         """Search with a trained model (the folder of a run or an imported model), `tf_prvr`, or "frames" (None).
 
-        The model encodes the stored frame features; nothing is decoded again. Until all are encoded, searches use the
+        The model encodes the stored frames; nothing is decoded again. Until it has encoded all videos, searches use the
         previous model. The same call continues after an interruption.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
-            IndexMismatchError: It was trained on features of another encoder, or of other widths.
+            IndexMismatchError: The model was trained on features of another encoder, or of other widths.
             FeatureError: A stored frame is a zero vector, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
-        from untrimmed.search.indexing.pipeline import encoded_by
-        from untrimmed.search.indexing.run import named_model
+        from untrimmed.search.indexing.pipeline import encode_with
+        from untrimmed.search.indexing.run import model_by_name
 
         with VideoIndex(self.folder) as index:
             settings = index.settings
             if settings is None:
                 raise UntrimmedError(f"{self.folder}: nothing is indexed here yet; run: untrimmed index FOLDER")
-            search_model = named_model(model, settings)
+            search_model = model_by_name(model, settings)
             identity = search_model.identity
             outdated = [record.video_id for record in index.scan() if record.model != identity]
             for number, video in enumerate(index.read(outdated), start=1):
                 record = replace(video.record, model=identity)
-                index.put(StoredVideo(record, video.features, encoded_by(search_model, video)))
+                index.put(StoredVideo(record, video.features, encode_with(search_model, video)))
                 if progress is not None:
                     progress(number, len(outdated))
             folder = str(search_model.folder) if search_model.folder else None
@@ -229,11 +229,11 @@ class Library:
 
         Args:
             out: The folder in which the folder `name` of the data set is created.
-            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read). Beside
-                captions of `untrimmed data prepare` it must be `field`.
+            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read). If
+                `untrimmed data prepare` wrote the captions, it must be `field`.
             captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`; a video is a path, a file name,
                 or a file name without suffix. Without captions only frames are written.
-            within: Only these files, and videos below these folders.
+            within: Export only these files, and the videos below these folders.
 
         Raises:
             ConfigError: OUT/NAME exists, and `untrimmed data prepare` did not write it for these features.
@@ -241,9 +241,9 @@ class Library:
             UntrimmedError: There is no library.
         """
         from untrimmed.data.labelled import read_labels
-        from untrimmed.search.indexing.export import export_features, prepared_at
+        from untrimmed.search.indexing.export import export_features, prepared_data_set
 
-        prepared_at(Path(out), name, layout, captions=captions is not None)
+        prepared_data_set(Path(out), name, layout, captions=captions is not None)
         labels = read_labels(captions) if captions is not None else []
         index = VideoIndex(self.folder)
         records = Records(index.scan())
@@ -257,9 +257,9 @@ class Library:
         )
 
     def remove(self, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False) -> list[VideoRecord]:
-        """Remove videos from the library, by file or below a folder; the files stay. Return the removed records.
+        """Remove videos, by file or below a folder, from the library but not from the disk; return their records.
 
-        With `dry_run`, only return what would be removed.
+        With `dry_run`, return the records without removing anything.
 
         Raises:
             UnknownNameError: A path is not in the library.
@@ -278,20 +278,20 @@ class Library:
             cache_library(self.folder)
         return list(removed.values())
 
-    def repair(self) -> Repaired:
-        """Check the whole library, remove damaged videos and files, and cache again.
+    def repair(self) -> RepairReport:
+        """Verify the whole library, remove damaged videos and files, and update the cache.
 
         Raises:
             UntrimmedError: There is no library, or its settings or its table cannot be read.
             IndexBusyError: Another process is writing to it.
         """
         with VideoIndex(self.folder) as index:
-            read_settings(self.folder)  # damaged settings cannot be repaired
+            read_settings(self.folder)  # raises an error if they are damaged, which cannot be repaired
             files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
             videos = index.damaged()
             index.remove([record.video_id for record in videos])
         cache_library(self.folder)
-        return Repaired(files, tuple(videos))
+        return RepairReport(files, tuple(videos))
 
     # -- searching
 
@@ -306,43 +306,44 @@ class Library:
         within: str | os.PathLike[str] | None = None,
         on_hit: Callable[[Hit], None] | None = None,
     ) -> Hits:
-        """Return the videos that best fit a sentence, or a `Query` of several parts, each with its best moments.
+        """Return the videos that match a sentence, or a `Query` of several parts, best first, with their best moments.
 
-        The list's `warnings` name unknown words, and where the encoder stopped reading. A sentence without a known word
-        has no hits.
+        The `warnings` of the result name words that the encoder does not know, and say if the sentence is too long for
+        it. A sentence without a known word has no hits.
 
         Args:
-            query: Describe a moment in plain words, or by a `Query` (docs/queries.md).
-            limit: Number of hits at most.
-            moments: Number of moments of each video at most.
+            query: A description of a moment in plain words, or a `Query` (docs/queries.md).
+            limit: Maximum number of hits.
+            moments: Maximum number of moments per video.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
-            within: Only videos below this folder, or this one file.
-            on_hit: Called with each hit as soon as its moments are known, best first. Not called if hits are moments
-                or folded. If the library changes meanwhile, it may be called with some hits again.
+            within: Search only videos below this folder, or this one file.
+            on_hit: Called with each hit as soon as its moments are known, best first. Not called with
+                `group_by="moment"` or `fold`. If the library changes meanwhile, it may be called again for some hits.
 
         Raises:
             ConfigError: The sentence is empty or not a text, or an option is invalid.
-            UnknownNameError: No video of the library is in `within`, or at a place of the query.
-            IndexMismatchError: The encoder that can be loaded now is not the library's.
+            UnknownNameError: `within` contains no video of the library, or the video of a `Place` is not in it.
+            IndexMismatchError: The encoder that is loaded is not that of the library, e.g. after its files changed.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
         parts = query if isinstance(query, Query) else Query(query)
         cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
         return self.engine.answer(
-            lambda view: answer(parts, view, self._reader(view), cutoff, within=within, on_hit=on_hit)
+            lambda view: answer(parts, view, self._locked_encoder(view), cutoff, within=within, on_hit=on_hit)
         )
 
     def rank(
         self, sentences: Sequence[str], *, limit: int = 100, within: str | os.PathLike[str] | None = None
     ) -> list[dict[Path, float]]:
-        """Return the best videos of each sentence and their scores, best first, without moments.
+        """Return, for each sentence, the best videos and their scores, best first, without moments.
 
-        With a trained model and many videos, this is faster than a search per sentence. Raises the errors of `search`.
+        With a trained model and many videos, this is faster than one search per sentence. Raises the errors of
+        `search`.
         """
         limit = Cutoff(limit=limit).limit
-        return self.engine.answer(lambda view: rank_all(sentences, view, self._reader(view), limit, within))
+        return self.engine.answer(lambda view: rank_all(sentences, view, self._locked_encoder(view), limit, within))
 
     def similar(
         self,
@@ -353,7 +354,7 @@ class Library:
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
-        """Return the videos with frames like this RGB image; see `search`. The encoder alone ranks them."""
+        """Return the videos with frames like this RGB image, see `search`. A trained model is not used."""
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
     def relevance(
@@ -363,31 +364,31 @@ class Library:
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """
-        return self.engine.answer(lambda view: relevance(query, video, view, self._reader(view)))
+        return self.engine.answer(lambda view: relevance(query, video, view, self._locked_encoder(view)))
 
     def videos(self) -> list[VideoRecord]:
-        """Return all indexed videos, by path."""
+        """Return the records of all indexed videos, by path."""
         return read_records(self.folder)
 
     def settings(self) -> Settings | None:
-        """Return encoder, sampling and model of the library; None as long as nothing was indexed."""
+        """Return encoder, sampling and model of the library; None if nothing was ever indexed."""
         return VideoIndex(self.folder).settings
 
-    def _reader(self, view: View) -> EncoderReader:
-        return EncoderReader(self._ready_encoder(view.encoder), self._encoder_lock)
+    def _locked_encoder(self, view: View) -> LockedEncoder:
+        return LockedEncoder(self._ready_encoder(view.encoder), self._encoder_lock)
 
     def _ready_encoder(self, identity: str | None) -> Encoder:
-        """Return the encoder with that identity; another process may have made the library again with another one."""
+        """Return the encoder with this identity. It changes if another process indexes again with another encoder."""
         with self._encoder_lock:
             if self._encoder is None or self._encoder.identity != identity:
                 settings = VideoIndex(self.folder).settings
                 if settings and identity:
                     settings = replace(settings, encoder_identity=identity)
                 load = partial(load_encoder, precision=self.precision, images=False)
-                self._encoder = self._choose_encoder(load, settings).encoder
+                self._encoder = self._load_matching_encoder(load, settings).encoder
             return self._encoder
 
-    def _choose_encoder(
+    def _load_matching_encoder(
         self, load: Callable[[str | None], LoadedEncoder], settings: Settings | None, name: str | None = None
     ) -> LoadedEncoder:
         loaded = load(name or (settings.encoder if settings else None))
@@ -399,7 +400,7 @@ class Library:
         return loaded
 
 
-def _cluster_at(address: str) -> RayCluster:
+def _connect(address: str) -> RayCluster:
     from untrimmed.search.cluster.ray_cluster import RayCluster  # needs the optional package `ray`
 
     return RayCluster(address)

@@ -14,7 +14,7 @@ from pathlib import Path
 from untrimmed.errors import UntrimmedError, missing_package
 from untrimmed.search.indexing.pipeline import Progress
 from untrimmed.search.library import Library
-from untrimmed.search.store.listing import find_gone, is_gone
+from untrimmed.search.store.listing import find_deleted, is_deleted
 from untrimmed.search.store.records import Records, settings_file
 from untrimmed.server import schemas
 from untrimmed.server.problems import PublicError
@@ -164,12 +164,12 @@ def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, st
         return set()
     records = Records(library.videos())
     candidates = (record for place in places for record in records.below(place))
-    return {(record.video_id, record.path) for record in candidates if is_gone(record.path)}
+    return {(record.video_id, record.path) for record in candidates if is_deleted(record.path)}
 
 
 def _remove(library: Library, deleted: set[tuple[str, str]]) -> tuple[int, str | None]:
     """Remove deleted videos, except those on a missing drive. Returns their number and a notice for the user."""
-    gone, missing = find_gone(library.videos())
+    gone, missing = find_deleted(library.videos())
     paths = [record.path for record in gone if (record.video_id, record.path) in deleted]
     if paths:
         library.remove(paths)

@@ -21,7 +21,7 @@ import watchfiles
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.indexing.video_files import find_videos
-from untrimmed.search.store.listing import is_gone
+from untrimmed.search.store.listing import is_deleted
 from untrimmed.server import schemas
 from untrimmed.server.jobs import IndexJob, Jobs
 from untrimmed.server.problems import PublicError
@@ -171,7 +171,7 @@ class Watches:
                 failed=[
                     schemas.FailedFile(path=str(path), reason=reason)
                     for path, reason in failed
-                    if path.is_relative_to(watch.folder) and not is_gone(str(path))
+                    if path.is_relative_to(watch.folder) and not is_deleted(str(path))
                 ],
                 job_id=self._last_id,
             )

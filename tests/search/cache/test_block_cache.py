@@ -91,8 +91,8 @@ def without_disk(folder, monkeypatch, ask=hits):
 @pytest.fixture
 def coded(folder, monkeypatch):
     """The same library with codes, which are used from the first search on and never made by searches."""
-    monkeypatch.setattr(BestVectorCorpus, "least_coded", 1)
-    monkeypatch.setattr(BestVectorCorpus, "least_coded_at_once", 1)
+    monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes", 1)
+    monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes_at_once", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 10**9)
     cache_library(folder)
     assert len(codes_of(folder)) == len(blocks_of(folder))
@@ -102,8 +102,8 @@ def coded(folder, monkeypatch):
 @pytest.fixture
 def scanned(monkeypatch):
     """How often codes of blocks were scanned."""
-    asked, real = [], CodedBlocks.by_codes
-    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or real(*args))
+    asked, real = [], CodedBlocks.bounds_by_codes
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: asked.append(1) or real(*args))
     return asked
 
 
@@ -227,7 +227,7 @@ def all_hits(engine):
 @pytest.fixture
 def trained(folder, tmp_path, monkeypatch):
     """The same videos for a trained model, with codes."""
-    monkeypatch.setattr(TrainedCorpus, "least_coded", 1)
+    monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 1)
     monkeypatch.setattr(trained_module, "_VIDEOS_OF_BLOCK", 3)
     monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
     model = TrainedModel(save_run(tmp_path / "run", query_dim=WORD_DIM, video_dim=DIM, dim=96))
@@ -375,7 +375,7 @@ def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
 
 
 def test_few_frames_are_searched_before_codes_on_disk_are_read(coded, scanned, monkeypatch):
-    monkeypatch.setattr(BestVectorCorpus, "least_coded_at_once", 10**9)
+    monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes_at_once", 10**9)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 4)
     engine = Engine(coded)
     best_hits(engine)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untrimmed.search.cache.blocks import Block, Blocks
-from untrimmed.search.pruning.ranking import answered, ranked_by_bounds, ranked_by_rough_scores
+from untrimmed.search.pruning.ranking import ranked_by_bounds, ranked_by_rough_scores, run_ranking
 
 MOST = 40
 
@@ -48,18 +48,18 @@ class World:
     def rank(self, limit, among=None, bounds=()):
         self.exact = []
 
-        def values(split):
-            return np.concatenate([block.values[rows] for block, rows in split])
+        def values(selection):
+            return np.concatenate([block.values[rows] for block, rows in selection])
 
-        def rough(split):
-            return values(split) + np.concatenate([np.where(rows % 2, 0.01, -0.01) for _, rows in split])
+        def rough(selection):
+            return values(selection) + np.concatenate([np.where(rows % 2, 0.01, -0.01) for _, rows in selection])
 
         videos = self.blocks.among(among)
         if bounds:
             requests = ranked_by_bounds(videos, bounds, limit)
         else:
             requests = ranked_by_rough_scores(videos, rough, limit, rounding=0.02)
-        ranked = answered(requests, lambda split: self.exact.extend(values(split)) or values(split))
+        ranked = run_ranking(requests, lambda selection: self.exact.extend(values(selection)) or values(selection))
         return [(video.video_id, video.score) for video in ranked]
 
     def ranked(self, limit, among=None):
@@ -72,9 +72,9 @@ class World:
 def within(slack, guess=0.0):
     """A bound that is so far above scores, with guesses that are off by more."""
 
-    def bound(split, places, least):
+    def bound(selection, places, least):
         assert len(places)
-        values = np.concatenate([np.empty(0), *(block.values[rows] for block, rows in split)])
+        values = np.concatenate([np.empty(0), *(block.values[rows] for block, rows in selection)])
         assert len(values) == len(places)
         return np.stack([values + guess * np.sin(17.0 * places), values + slack])
 
@@ -104,7 +104,7 @@ def test_any_updates_rank_as_a_dictionary_does(steps, limit, among, bounds):
         assert set(found) == world.ranked(limit, among)
         assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
         assert len(world.blocks) == len(world.known)
-        assert all(key in world.blocks for key in world.known)
+        assert all(world.blocks.find(key) for key in world.known)
         world.blocks, now = before, world.blocks
         assert world.rank(limit, among) == seen, "an update changed what a search had begun with"
         world.blocks = now

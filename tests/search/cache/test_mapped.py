@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.refusals import refused
-from untrimmed.search.cache.mapped import PAGE, DamagedError, MappedArrays, rows_of, write_arrays
+from untrimmed.search.cache.mapped import PAGE, DamagedError, MappedArrays, row_range, write_arrays
 
 ARRAYS = {
     "rows": np.arange(50_000, dtype=np.float16).reshape(1000, 50),
@@ -51,9 +51,9 @@ def test_rows_are_checked_where_they_are_touched(written, tmp_path):
     content = written.read_bytes()
     place = content.index(ARRAYS["large"].tobytes()) + 3 * PAGE + 7  # of row 655
     arrays = MappedArrays(flipped(written, tmp_path / "block", place))
-    assert np.array_equal(rows_of(arrays, "large", 300, 600), rows_of(ARRAYS, "large", 300, 600))
+    assert np.array_equal(row_range(arrays, "large", 300, 600), row_range(ARRAYS, "large", 300, 600))
     with refused(DamagedError, "'large'", "196,608"):
-        rows_of(arrays, "large", 655, 656)
+        row_range(arrays, "large", 655, 656)
     with pytest.raises(DamagedError):
         arrays["large"]
     assert np.array_equal(arrays["rows"], ARRAYS["rows"])
@@ -73,10 +73,10 @@ def test_what_is_fetched_is_what_will_be_read(written, rows):
     arrays, some = MappedArrays(written), np.array(rows, dtype=np.int64)
     begin = written.read_bytes().index(ARRAYS["large"].tobytes())
     arrays._map = Noting()
-    arrays.fetch("large", some)
+    arrays.prefetch("large", some)
     for row, (start, stop) in zip(rows, told, strict=True):
         assert start <= begin + 300 * row < begin + 300 * (row + 1) <= stop <= start + 2 * PAGE + mmap.PAGESIZE
-    assert np.array_equal(arrays.picked("large", some), ARRAYS["large"][rows])
+    assert np.array_equal(arrays.scattered_rows("large", some), ARRAYS["large"][rows])
 
 
 @settings(max_examples=100, deadline=None)

@@ -32,7 +32,7 @@ class HereShards:
         self.dead = set()
         self.asked = []
 
-    def ask(self, method, calls, *, patient=False):
+    def ask(self, method, calls, *, wait_for_load=False):
         self.asked += [(name, number) for number in calls for name in methods({number: calls[number]})]
         alive = {number: args for number, args in calls.items() if number not in self.dead}
         return {number: getattr(self.shards[number], method)(*args) for number, args in alive.items()}
@@ -81,7 +81,7 @@ def test_shards_say_what_the_model_makes_of_a_sentence(lib, tmp_path, query):
     assert (found.words, found.warnings) == (wanted.words, wanted.warnings)
     here = shards.engine._shards
     real = here.ask
-    here.ask = lambda method, calls, **asked: {} if "doubt" in methods(calls) else real(method, calls, **asked)
+    here.ask = lambda method, calls, **asked: {} if "uncertainty" in methods(calls) else real(method, calls, **asked)
     found = shards.search(query)
     assert (found.words, found.warnings, found.partial) == ((), (), False), "the hits are all there"
     assert list(found) == list(wanted)

@@ -10,7 +10,7 @@ import torch
 from untrimmed.batches import EncodedQueries
 from untrimmed.models.registry import create_model
 from untrimmed.models.two_branches import TwoBranchVideos
-from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.corpora.encoded_block import EncodedBlock
 from untrimmed.search.corpora.exact_scores import exact_scores
 
@@ -35,16 +35,16 @@ def block(number, seed):
 def test_threads_that_score_at_once_do_not_meet_in_the_memory_they_keep():
     model = create_model("gmmformer_v2", query_dim=4, video_dim=4, dim=WIDTH, num_heads=2, max_frames=FRAMES).double()
     blocks, rng = [block(700, seed=0), block(40, seed=1)], np.random.default_rng(2)
-    splits = [
-        Split.of([(some, np.sort(rng.choice(len(some.ids), size, replace=False))) for some in blocks])
+    selections = [
+        Selection.of([(some, np.sort(rng.choice(len(some.ids), size, replace=False))) for some in blocks])
         for size in (1, 7, 40)
     ]
     queries = [EncodedQueries(sentence=torch.from_numpy(row[None])) for row in rng.standard_normal((3, WIDTH))]
-    asked = [*product(queries, splits)] * 20
+    asked = [*product(queries, selections)] * 20
     with ThreadPoolExecutor(4) as pool:
         answers = pool.map(lambda item: exact_scores(model, *item), asked)
-    for (query, split), answer in zip(asked, answers, strict=True):
+    for (query, selection), answer in zip(asked, answers, strict=True):
         with torch.inference_mode():
-            each = [some.fitted(np.array([row])).to("cpu", torch.float64) for some, rows in split for row in rows]
+            each = [some.padded(np.array([row])).to("cpu", torch.float64) for some, rows in selection for row in rows]
             alone = [model.score(query, video).fused.item() for video in each]
         np.testing.assert_allclose(answer, alone, rtol=1e-6)

@@ -97,10 +97,10 @@ def test_a_video_is_as_relevant_as_its_best_frame(query):
 def coded(monkeypatch):
     """Codes are worth it for few frames, after the first search; tells how often they were asked."""
     asked = []
-    by_codes = CodedBlocks.by_codes
-    monkeypatch.setattr(BestVectorCorpus, "least_coded", 1)
+    by_codes = CodedBlocks.bounds_by_codes
+    monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 0)
-    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: asked.append(1) or by_codes(*args))
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: asked.append(1) or by_codes(*args))
     return asked
 
 

@@ -13,7 +13,7 @@ from tests.search.conftest import CLIPS
 from tests.toy import WideWordEncoder, stored_video, write_clip
 from untrimmed.errors import CheckpointError, FeatureError, IndexMismatchError
 from untrimmed.moments.tf_prvr import moment_scores, video_moments
-from untrimmed.search.corpora.engine import model_in_use
+from untrimmed.search.corpora.engine import load_search_model
 from untrimmed.search.corpora.tf_prvr import TFPRVRModel
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -156,5 +156,5 @@ def test_what_a_library_keeps_of_another_model_is_refused_in_one_line():
 def test_a_library_knows_its_model_without_a_folder(lib):
     lib.use("tf_prvr")
     settings = lib.settings()
-    used = model_in_use(lib.folder, settings.model, settings.model_folder)
+    used = load_search_model(lib.folder, settings.model, settings.model_folder)
     assert (used.identity, used.folder) == ("tf_prvr", None)

@@ -77,8 +77,8 @@ def answers(corpus, known, query, among=None):
 def small_blocks():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(best_vector_module, "_VECTORS_OF_BLOCK", 24)
-        patch.setattr(BestVectorCorpus, "least_coded", 30)
-        patch.setattr(BestVectorCorpus, "least_coded_at_once", 30)
+        patch.setattr(BestVectorCorpus, "min_size_for_codes", 30)
+        patch.setattr(BestVectorCorpus, "min_size_for_codes_at_once", 30)
         patch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
         yield
 
@@ -127,11 +127,11 @@ def test_cached_blocks_answer_as_the_blocks_that_were_written(empty, tmp_path):
     seeds = {video_id: number for number, video_id in enumerate(IDS)}
     corpus = empty.update(videos_of(empty, seeds))
     kept = []
-    for number, arrays in enumerate(corpus.arrays()):
-        write_arrays(tmp_path / f"{number}", arrays)
+    for number, part in enumerate(corpus.blocks.parts):
+        write_arrays(tmp_path / f"{number}", part.block.arrays)
         mapped = MappedArrays(tmp_path / f"{number}")
         kept.append(CachedBlock(mapped, ~np.isin(mapped["ids"], ["v1", "v4"]), CodeFiles()))
-    restored = empty.restored(kept)
+    restored = empty.from_cache(kept)
     left = {video_id: seed for video_id, seed in seeds.items() if video_id not in ("v1", "v4")}
     fresh = empty.update(videos_of(empty, left))
     assert answers(restored, left, sentence()) == answers(fresh, left, sentence())

@@ -17,16 +17,16 @@ from hypothesis.extra.numpy import arrays
 from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.block_cache import BlockCache
-from untrimmed.search.cache.blocks import Split
+from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.corpora import exact_scores, trained_query
-from untrimmed.search.corpora.encoded_block import branches_of
+from untrimmed.search.corpora.encoded_block import rows_by_branch
 from untrimmed.search.corpora.engine import update_cache
 from untrimmed.search.corpora.trained import TrainedCorpus, TrainedModel
 from untrimmed.search.corpora.trained_query import rank_together
 from untrimmed.search.pruning import coder, kernels, threads
 from untrimmed.search.pruning import codes as codes_module
 from untrimmed.search.pruning.codes import CODED, Axes, CodedBlocks, CodedVideos
-from untrimmed.search.pruning.ranking import UpperBounds
+from untrimmed.search.pruning.ranking import BoundStages
 from untrimmed.search.store.records import Records, VideoRecord
 from untrimmed.search.store.table import StoredVideo
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -50,21 +50,21 @@ def best_rows(rows, counts, query):
 
 def asked(videos):
     """Videos of one block."""
-    return Split.of([(SimpleNamespace(ids=(), sizes=np.empty(0)), videos)])
+    return Selection.of([(SimpleNamespace(ids=(), sizes=np.empty(0)), videos)])
 
 
 def by_codes(coded, probe, videos):
-    return CodedBlocks([coded]).by_codes(probe, asked(videos), 0, len(videos))
+    return CodedBlocks([coded]).bounds_by_codes(probe, asked(videos), 0, len(videos))
 
 
 def by_rows(coded, probe, videos, needed=-np.inf):
-    return CodedBlocks([coded]).by_rows(probe, asked(videos), np.full(len(videos), needed))
+    return CodedBlocks([coded]).bounds_by_rows(probe, asked(videos), np.full(len(videos), needed))
 
 
 def opened(coded, *probes_and_counts):
     """Which rows may be the best of their video, one video after the other."""
     *probes, counts = probes_and_counts
-    is_open = CodedBlocks([coded]).open_rows(probes, asked(np.arange(len(counts))))
+    is_open = CodedBlocks([coded]).possible_best_rows(probes, asked(np.arange(len(counts))))
     return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
 
 
@@ -129,19 +129,19 @@ def test_bounds_of_several_vectors_hold_and_leave_few_videos():
     axes = Axes.of(rows)
     blocks = {"clip": CodedBlocks([CodedVideos.of(axes, rows, counts)])}
     probes = [("clip", axes.probe(vector)) for vector in vectors]
-    by_codes, by_rows = UpperBounds(blocks, probes, margin=0.0).bounds
+    by_codes, by_rows = BoundStages(blocks, probes, margin=0.0).stages
     places = np.arange(len(counts))
-    split = asked(places)
-    found, bound = by_codes(split, places, -np.inf)
+    selection = asked(places)
+    found, bound = by_codes(selection, places, -np.inf)
     wanted = sum(best_rows(rows, counts, vector) for vector in vectors)
     assert (wanted <= bound + 1e-5).all()
     assert (bound >= found).all()
-    read, most = by_rows(split, places, -np.inf)
+    read, most = by_rows(selection, places, -np.inf)
     assert (read >= wanted - 1e-5).all()
     assert (read - wanted).max() < len(vectors) * 0.15 / 160**0.5, "what rows of 8 bits round off"
     assert (most >= wanted).all()
     needed = float(np.sort(wanted)[-9])
-    few = by_rows(split, places, needed)[1]
+    few = by_rows(selection, places, needed)[1]
     assert (few[wanted >= needed] >= wanted[wanted >= needed]).all()
     assert (few >= needed).sum() < 20
 
@@ -163,7 +163,7 @@ def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
         videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
         assert (by_codes(codes, probe, videos)[1] >= wanted - 1e-5).all()
         assert (by_rows(codes, probe, videos) >= wanted - 1e-5).all()
-        assert (CodedBlocks([codes]).by_rows_of_many([probe, probe]) >= wanted - 1e-5).all()
+        assert (CodedBlocks([codes]).bounds_of_many([probe, probe]) >= wanted - 1e-5).all()
         assert not (rows @ vector >= np.repeat(wanted, counts))[~opened(codes, probe, counts)].any()
 
 
@@ -172,7 +172,7 @@ def small_pieces(monkeypatch):
     """Work on a few videos is shared out, too."""
     for module, sizes in (
         (codes_module, {"_SCANNED_AT_A_TIME": 64, "_READ_AT_A_TIME": 3, "_MULTIPLIED_AT_A_TIME": 40}),
-        (exact_scores, {"_GATHERED_AT_A_TIME": 5, "_READ_TOGETHER": 2, "_ROWS_AT_A_TIME": 12}),
+        (exact_scores, {"_VIDEOS_PER_PIECE": 5, "_PIECES_TOGETHER": 2, "_UNITS_AT_A_TIME": 12}),
     ):
         for name, size in sizes.items():
             monkeypatch.setattr(module, name, size)
@@ -186,10 +186,10 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, s
 
     def everything():
         coded = {"only": CodedBlocks([codes])}
-        bounds = UpperBounds(coded, [("only", probe)], margin=0).bounds
+        bounds = BoundStages(coded, [("only", probe)], margin=0).stages
         values = [number for bound in bounds for number in bound(asked(videos), videos, -np.inf)]
-        together = coded["only"].by_rows_of_many([probe, probe])
-        return [*values, coded["only"].open_rows([probe], asked(videos)), together]
+        together = coded["only"].bounds_of_many([probe, probe])
+        return [*values, coded["only"].possible_best_rows([probe], asked(videos)), together]
 
     answers = []
     for cores in (1, 2, 7):
@@ -203,7 +203,7 @@ def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, s
 @pytest.fixture
 def many(tmp_path, monkeypatch, small_pieces):
     """A trained model and more stored videos than it is given at a time."""
-    monkeypatch.setattr(TrainedCorpus, "least_coded", 20)
+    monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 20)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 1)
 
     def stored(model, number, seed=0):
@@ -233,12 +233,12 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
-    by_codes, exact = CodedBlocks.by_codes, trained_query.exact_of
-    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    by_codes, exact = CodedBlocks.bounds_by_codes, trained_query.score_exactly
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(
         trained_query,
-        "exact_of",
-        lambda asked: scored.extend(row for _, split in asked for row in split.row) or exact(asked),
+        "score_exactly",
+        lambda asked: scored.extend(row for _, selection in asked for row in selection.row_index) or exact(asked),
     )
     for now in (corpus, changed):
         for _ in range(2):
@@ -247,9 +247,9 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         for text in SENTENCES:
             for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
                 prepared = now.prepare(query_of(text))
-                monkeypatch.setattr(TrainedCorpus, "least_coded", 1000)
+                monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 1000)
                 wanted, without = prepared.rank(limit=5, among=among), len(used)
-                monkeypatch.setattr(TrainedCorpus, "least_coded", 20)
+                monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 20)
                 scored.clear()
                 assert prepared.rank(limit=5, among=among) == wanted
                 assert len(used) > without
@@ -257,10 +257,10 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
         some = {f"{number:016x}" for number in range(4, 59)}
         alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
         of_some = [now.prepare(query_of(text)).rank(limit=5, among=some) for text in SENTENCES]
-        monkeypatch.setattr(CodedBlocks, "by_codes", lambda *_: pytest.fail("each by itself"))
+        monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *_: pytest.fail("each by itself"))
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == alone
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some)[0] == of_some
-        monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+        monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
 
@@ -277,7 +277,7 @@ def test_queries_that_say_nothing_leave_those_asked_beside_them_as_they_are(many
         queries[number].vectors = {some: rows[:0] if not value else rows * value for some, rows in vectors.items()}
     found = rank_together(queries, limit=5)
     assert [found[number] for number in (0, 3)] == [wanted[number] for number in (0, 3)]
-    assert all(query.known is None for query in queries)
+    assert all(query.shared_bounds is None for query in queries)
     assert rank_together([], limit=5) == []
     nothing = model.corpus()
     assert nothing.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == [[]] * len(SENTENCES)
@@ -313,26 +313,26 @@ def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, ma
     update_cache(
         library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True
     )
-    cache = BlockCache(library, model.corpus().layout)
+    cache = BlockCache(library, model.corpus().block_format)
     assert (len(cache.paths()), len(cache.paths(".codes"))) == (1, 1)
-    wanted, used, by_codes = model.corpus().update(videos), [], CodedBlocks.by_codes
-    monkeypatch.setattr(CodedBlocks, "by_codes", lambda *args: used.append(1) or by_codes(*args))
+    wanted, used, by_codes = model.corpus().update(videos), [], CodedBlocks.bounds_by_codes
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
     monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 99)
-    monkeypatch.setattr(TrainedCorpus, "least_coded_at_once", 1)
-    corpus = model.corpus().restored(cache.read(records))
+    monkeypatch.setattr(TrainedCorpus, "min_size_for_codes_at_once", 1)
+    corpus = model.corpus().from_cache(cache.read(records))
     for text in SENTENCES:
         assert corpus.prepare(query_of(text)).rank(limit=3) == wanted.prepare(query_of(text)).rank(limit=3)
     assert used
     used.clear()
-    longest = corpus.extent().tolist()
+    longest = corpus.shard_summary().tolist()
     shorter = [video for video in videos if len(video.features.times_s) < 8]
-    monkeypatch.setattr(TrainedCorpus, "least_coded", len(shorter))
-    corpus = model.corpus().restored(cache.read(Records(video.record for video in shorter)))
+    monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", len(shorter))
+    corpus = model.corpus().from_cache(cache.read(Records(video.record for video in shorter)))
     wanted = model.corpus().update(shorter)
     for text in SENTENCES:
         assert corpus.prepare(query_of(text)).rank(limit=1) == wanted.prepare(query_of(text)).rank(limit=1)
-    assert bool(used) == (corpus.extent().tolist() == longest), "JSG's videos are all of one length"
+    assert bool(used) == (corpus.shard_summary().tolist() == longest), "JSG's videos are all of one length"
 
 
 def test_a_video_that_is_not_finite_hides_no_other(many, tmp_path):
@@ -346,7 +346,7 @@ def test_a_video_that_is_not_finite_hides_no_other(many, tmp_path):
     for _ in range(3):
         corpus.prepare(query_of("green")).rank(limit=4)
         corpus.coder.wait()
-    assert corpus.coder.ready([broken], lambda block: ())
+    assert corpus.coder.request([broken], lambda block: ())
     assert corpus.prepare(query_of("green")).rank(limit=4) == wanted
 
 
@@ -376,7 +376,7 @@ def make(block):
             coder.axes("clip", np.eye(8, dtype=np.float32))
     return {}
 for _ in range(coders.LEAST_SEARCHES + 1):
-    coder.ready(blocks, make)
+    coder.request(blocks, make)
 while not begun:
     time.sleep(0.1)
 time.sleep(0.3)
@@ -394,10 +394,10 @@ threads.cores = lambda: 2
 rows = np.random.default_rng(0).standard_normal((4000, 32)).astype("float32")
 axes = codes.Axes.of(rows)
 made = codes.CodedBlocks([codes.CodedVideos.of(axes, rows, np.full(1000, 4))])
-asked = blocks.Split((None,), np.zeros(1000, int), np.arange(1000))
+asked = blocks.Selection((None,), np.zeros(1000, int), np.arange(1000))
 
 def search():
-    return made.by_rows(axes.probe(rows[0]), asked, np.full(1000, -np.inf))
+    return made.bounds_by_rows(axes.probe(rows[0]), asked, np.full(1000, -np.inf))
 
 before = search()
 child = os.fork()
@@ -429,8 +429,8 @@ from untrimmed.search.pruning import codes
 given = np.load({str(tmp_path / "given.npz")!r})
 axes = codes.Axes.of(given["rows"])
 coded = codes.CodedBlocks([codes.CodedVideos.of(axes, given["rows"], given["counts"])])
-asked = blocks.Split((None,), np.zeros(300, int), np.arange(300))
-np.save({str(tmp_path / "found.npy")!r}, coded.by_codes(axes.probe(given["query"]), asked, 0, 300))
+asked = blocks.Selection((None,), np.zeros(300, int), np.arange(300))
+np.save({str(tmp_path / "found.npy")!r}, coded.bounds_by_codes(axes.probe(given["query"]), asked, 0, 300))
 """
     plain = os.environ | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=300, env=plain)
@@ -441,7 +441,7 @@ np.save({str(tmp_path / "found.npy")!r}, coded.by_codes(axes.probe(given["query"
 
 def test_of_rows_that_are_alike_at_the_end_one_has_a_code():
     rows = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0]], [[5.0, 6.0]] * 4])
-    flat, counts = branches_of({"clip": rows})["clip"]
+    flat, counts = rows_by_branch({"clip": rows})["clip"]
     assert (flat.tolist(), counts.tolist()) == ([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]], [3, 1])
 
 

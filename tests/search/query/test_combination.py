@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from untrimmed.search.corpora.corpus import PreparedQuery, RankedVideo
-from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term, best_before
+from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term, best_earlier_times
 from untrimmed.types import Moment
 
 STEP_S = 2.0
@@ -128,7 +128,7 @@ def test_terms_are_averaged_by_their_weights(world, weight, limit):
 @settings(deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=40), st.integers(1, 9))
 def test_the_best_before_is_what_looking_at_each_finds(values, within):
-    place, value = best_before(np.array(values), np.arange(len(values), dtype=float), float(within))
+    place, value = best_earlier_times(np.array(values), np.arange(len(values), dtype=float), float(within))
     for j in range(len(values)):
         before = values[max(0, j - within) : j]
         assert value[j] == (max(before) if before else -math.inf)

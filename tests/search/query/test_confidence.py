@@ -17,7 +17,7 @@ from untrimmed.search.query.confidence import (
     Calibration,
     Confidence,
     background_of,
-    best_fifth,
+    mean_of_best_fifth,
 )
 from untrimmed.search.query.query import Place, Query
 
@@ -49,7 +49,7 @@ def test_the_chance_grows_with_the_score_and_the_least_score_has_it(score, usual
 @given(st.lists(st.floats(-1, 1), max_size=30))
 def test_the_best_fifth_is_at_least_one(scores):
     kept = sorted(scores, reverse=True)[: math.ceil(len(scores) / 5)]
-    assert best_fifth(np.array(scores)) == pytest.approx(sum(kept) / len(kept) if kept else -math.inf)
+    assert mean_of_best_fifth(np.array(scores)) == pytest.approx(sum(kept) / len(kept) if kept else -math.inf)
 
 
 def test_a_chance_is_that_of_the_score_beside_the_background(background, lib):
@@ -125,4 +125,4 @@ def test_the_background_of_the_package_is_that_of_its_encoder():
     background = background_of(load_encoder("builtin").encoder.identity)
     assert background is not None, "run benchmarks/confidence.py FOLDER --write for the encoder as it is now"
     assert len(background.corpus) == len(background.durations_s) >= 10
-    assert background.calibration.per_above > 0
+    assert background.calibration.slope > 0

@@ -44,10 +44,10 @@ def test_places_of_drives_are_known_even_beside_other_drives(monkeypatch, path, 
     folders |= {"/net", "/net/B", "/misc", "/run/user/7/gvfs"}
     there = {f"{folder.rstrip('/')}/other.mp4" for folder in folders}
     folders.add("/mnt/bare")
-    monkeypatch.setattr(gone, "is_gone", lambda path: path not in there)
+    monkeypatch.setattr(gone, "is_deleted", lambda path: path not in there)
     monkeypatch.setattr(gone, "_is_empty", lambda _: False)
     monkeypatch.setattr(Path, "is_dir", lambda self: str(self) in folders)
     records = [VideoRecord(path=path, **UNUSED) for path in (path, *there)]
-    found, missing = gone.find_gone(records)
+    found, missing = gone.find_deleted(records)
     assert [record.path for record in found] == ([] if root else [path])
     assert {str(folder) for folder in missing} == ({root} if root else set())

@@ -91,7 +91,7 @@ def test_which_files_are_a_parts_does_not_depend_on_where_their_folder_is_mounte
     )
     assert [path.relative_to("/mnt/a") for path in here] == [path.relative_to("/data/films") for path in there]
     assert 40 <= len(here) <= 90
-    whole = [name for number in range(1, 17) for name in names if LibraryPart(number, 16).holds(name)]
+    whole = [name for number in range(1, 17) for name in names if LibraryPart(number, 16).contains(name)]
     assert sorted(whole) == sorted(names)
 
 

@@ -11,7 +11,7 @@ from tests.search.store.test_table import SETTINGS, stored
 from untrimmed.errors import IndexMismatchError, UntrimmedError
 from untrimmed.search.store.lance import lance
 from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.records import newest_commit, read_copy
+from untrimmed.search.store.records import newest_commit, read_records_copy
 from untrimmed.search.store.table import VideoIndex
 
 COPY = "records.json"
@@ -116,10 +116,10 @@ def test_a_damaged_copy_is_made_anew(folder, damage):
 def test_a_copy_of_which_a_bit_has_changed_does_not_count(folder):
     records, content = read_records(folder), (folder / COPY).read_bytes()
     commit = newest_commit(folder)
-    assert read_copy(folder, commit) == records
+    assert read_records_copy(folder, commit) == records
     for place in range(0, len(content), 7):
         (folder / COPY).write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
-        assert read_copy(folder, commit) is None
+        assert read_records_copy(folder, commit) is None
 
 
 def test_a_copied_library_lists_the_same(folder, tmp_path):

@@ -1,1 +1,1 @@
-"""Blocks of encoded videos, in memory and memory-mapped on disk."""
+"""Blocks of videos in memory (`blocks`) and on disk (`block_cache`, in memory-mapped files of `mapped`)."""

@@ -1,8 +1,8 @@
 """Disk cache of a library's blocks. Other processes memory-map it instead of building the blocks from the table.
 
-Each block is a file of arrays. A file may be missing or damaged at any time, because it can be built again from the
-table. A cached video is valid while its record has the same content stamp. The quantized codes of a block are in a
-separate file, whose name contains the digests of the block and of the axes. All codes share one file of axes.
+Each block is a file of arrays. Any file may be missing or damaged, because it can be built again from the table. A
+cached video is valid while its record has the same content stamp. The quantized codes of a block are in a file of
+their own, whose name contains the digests of the block and of the axes. All codes share one file of axes.
 """
 
 import contextlib
@@ -31,14 +31,14 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """The files of a block's codes and of the axes, where they exist."""
+    """The files of a block's codes and of the axes; None for a file that does not exist."""
 
     axes: Path | None = None
     codes: Path | None = None
 
 
 class CachedBlock(NamedTuple):
-    """The arrays of a block, which of its videos are still valid, and where its codes are stored."""
+    """The arrays of a block, a mask of its valid videos, and the files of its codes."""
 
     arrays: Arrays
     present: Bool[np.ndarray, " V"]
@@ -46,14 +46,14 @@ class CachedBlock(NamedTuple):
 
 
 class BlockCache:
-    """The cached blocks of one library in one layout (`LocalCorpus.layout`); safe for any number of processes."""
+    """A library's cached blocks in one format (`LocalCorpus.block_format`). Any number of processes may use it."""
 
-    def __init__(self, library: Path, layout: str):
-        self.folder = library / FOLDER / layout.partition(" ")[0]
-        self._layout = layout
+    def __init__(self, library: Path, block_format: str):
+        self.folder = library / FOLDER / block_format.partition(" ")[0]
+        self._block_format = block_format
 
     def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
-        """Yield blocks, the largest first, with the videos that match their records; each video once.
+        """Yield blocks that have valid videos, the largest first. Each video is valid in one block only.
 
         Files in `damaged` and other damaged files are skipped.
         """
@@ -75,22 +75,22 @@ class BlockCache:
                 yield CachedBlock(arrays, present, CodeFiles(axes, codes_path if codes_path in codes else None))
 
     def write(self, blocks: Iterable[Arrays], records: Records) -> bool:
-        """Write new blocks, and remove files of other blocks and their codes; return whether that succeeded.
+        """Write new blocks, and remove the files of all other blocks and their codes; return whether that succeeded.
 
-        Nothing happens if another process is writing, the disk is full, or the folder is read-only.
+        It fails if another process is writing, the disk is full, or the folder is read-only.
         """
 
         def write() -> None:
             current = {self._write_block(block, records) for block in blocks}
             names = {path.stem for path in current}
             codes = {path for path in self.paths(_CODES) if path.name.partition(".")[0] not in names}
-            temporary = self.folder.glob(".*.*.*")  # of killed processes: this process holds the lock
+            temporary = self.folder.glob(".*.*.*")  # left by killed processes: this one holds the lock
             _remove([*(self.paths() - current), *codes, *temporary])
 
-        return self._locked(write)
+        return self._run_locked(write)
 
     def write_codes(self, missing: Iterable[tuple[Block, Arrays, Arrays]]) -> None:
-        """Write codes of blocks with their axes, and remove codes with other axes; see `write` for failures."""
+        """Write codes of blocks with their axes, and remove codes with other axes; this can fail as `write` can."""
 
         def write() -> None:
             path = None
@@ -99,14 +99,14 @@ class BlockCache:
                 path = path or self._write_axes(axes)
                 write_arrays(self._codes_path(block.arrays, path), codes)
 
-        self._locked(write)
+        self._run_locked(write)
 
     def paths(self, suffix: str = _BLOCK) -> set[Path]:
-        """Return all files of blocks, of codes or of axes."""
+        """Return the files with this suffix, by default those of blocks."""
         return set(self.folder.glob(f"[!.]*{suffix}"))
 
-    def _locked(self, write: Callable[[], None]) -> bool:
-        """Write while holding the lock; return whether that succeeded."""
+    def _run_locked(self, write: Callable[[], None]) -> bool:
+        """Call `write` while holding the lock; return whether that succeeded."""
         from filelock import FileLock, Timeout
 
         try:
@@ -132,7 +132,7 @@ class BlockCache:
         if isinstance(block, MappedArrays) and block.path.is_file():
             return block.path
         ids = block["ids"].tolist()
-        if isinstance(block, MappedArrays):  # its file was removed; keep its stamps, since vectors may be outdated
+        if isinstance(block, MappedArrays):  # its file was removed. Keep its stamps: its vectors may be outdated.
             stamps = block[_STAMPS].tolist()
         else:
             current = {record.video_id: self._stamp(record) for record in records}
@@ -143,12 +143,12 @@ class BlockCache:
         return path
 
     def _stamp(self, record: VideoRecord) -> str:
-        """Return a digest of the content of a video's vectors and of the layout."""
-        return hashlib.blake2b((content_stamp(record) + self._layout).encode(), digest_size=8).hexdigest()
+        """Return a digest that changes with the video's vectors and with the format of blocks."""
+        return hashlib.blake2b((content_stamp(record) + self._block_format).encode(), digest_size=8).hexdigest()
 
 
 def remove_damaged(library: Path) -> list[Path]:
-    """Verify every byte of the cache in all layouts; remove damaged files and return their paths."""
+    """Verify every byte of the cached blocks in all formats; remove damaged files and return their paths."""
     damaged = []
     for path in sorted(path for path in (library / FOLDER).glob("*/*") if path.suffix in (_BLOCK, _CODES, _AXES)):
         try:
@@ -164,7 +164,7 @@ def _remove(paths: Iterable[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-def ids_of(blocks: Iterable[CachedBlock]) -> Iterator[str]:
+def valid_ids(blocks: Iterable[CachedBlock]) -> Iterator[str]:
     """Yield the ids of the valid videos of blocks."""
     for block, present, _ in blocks:
         yield from block["ids"][present].tolist()

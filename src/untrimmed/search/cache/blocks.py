@@ -1,8 +1,9 @@
-"""Immutable blocks of videos. A corpus that follows a library replaces few of its blocks with each update.
+"""Blocks: arrays of some videos each. They never change, so successive versions of a corpus share them.
 
 An update adds new blocks and shares the others with the previous corpus, which running searches still use. A removed
-video leaves a hole; a block with more than a quarter of holes is copied without them. Blocks of similar size are
-joined, so the number of blocks stays small and each video is copied O(log n) times (n: size of the largest block).
+video leaves a hole in its block. When more than a quarter of a block is holes, its videos are copied to a new block.
+Blocks of similar size are joined, so there are few blocks, and each video is copied O(log n) times (n: size of the
+largest block). A *row* is the index of a video in its block.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MAX_HOLES = 0.25
 
 
 class Block:
-    """Videos as plain arrays, in memory or memory-mapped; the array `ids` has their ids."""
+    """Some videos as plain arrays, in memory or memory-mapped; the array `ids` has their ids."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
         self.arrays = arrays
@@ -28,64 +29,64 @@ class Block:
 
     @property
     def sizes(self) -> Int[np.ndarray, " V"]:
-        """Size of each video: 1, unless a subclass counts rows."""
+        """Size of each video: 1, unless a subclass counts vectors."""
         return np.ones(len(self.ids), dtype=np.int64)
 
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
-Rows = Int[np.ndarray, " _"]  # videos of a block, by index
+Rows = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, eq=False)
-class Split(Generic[B]):
-    """Videos of several blocks: video i is `row[i]` of block `number[i]`."""
+class Selection(Generic[B]):
+    """Selected videos of several blocks, in any order: video i is in row `row_index[i]` of block `block_index[i]`."""
 
     blocks: Sequence[B]
-    number: Int[np.ndarray, " N"]
-    row: Int[np.ndarray, " N"]
+    block_index: Int[np.ndarray, " N"]
+    row_index: Int[np.ndarray, " N"]
 
     @classmethod
-    def of(cls, groups: Iterable[tuple[B, Rows]]) -> Split[B]:
-        """Combine rows of several blocks."""
+    def of(cls, groups: Iterable[tuple[B, Rows]]) -> Selection[B]:
+        """Select rows of several blocks."""
         blocks, rows = zip(*groups, strict=True)
         return cls(blocks, np.repeat(np.arange(len(rows)), [*map(len, rows)]), np.concatenate(rows))
 
     @classmethod
-    def joined(cls, splits: Sequence[Split[B]]) -> Split[B]:
-        """Concatenate splits of the same blocks."""
-        number, row = (np.concatenate([getattr(split, name) for split in splits]) for name in ("number", "row"))
-        return cls(splits[0].blocks, number, row)
+    def joined(cls, selections: Sequence[Selection[B]]) -> Selection[B]:
+        """Concatenate selections of the same blocks."""
+        block_index = np.concatenate([selection.block_index for selection in selections])
+        return cls(selections[0].blocks, block_index, np.concatenate([selection.row_index for selection in selections]))
 
     def __len__(self) -> int:
-        return len(self.row)
+        return len(self.row_index)
 
     def __iter__(self) -> Iterator[tuple[B, Rows]]:
         """Yield the block and the rows of each run, see `runs`."""
-        for number, start, stop in self.runs():
-            yield self.blocks[number], self.row[start:stop]
+        for block, start, stop in self.runs():
+            yield self.blocks[block], self.row_index[start:stop]
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (number of the block, start, stop) for each run of consecutive videos of one block."""
-        cuts = (np.flatnonzero(self.number[1:] != self.number[:-1]) + 1).tolist()
+        """Yield (index of the block, start, stop) for each run of consecutive videos of one block."""
+        cuts = (np.flatnonzero(self.block_index[1:] != self.block_index[:-1]) + 1).tolist()
         for start, stop in itertools.pairwise([0, *cuts, len(self)]):
             if start < stop:
-                yield int(self.number[start]), start, stop
+                yield int(self.block_index[start]), start, stop
 
     @property
     def ids(self) -> list[str]:
         """Ids of the videos."""
-        places = zip(self.number.tolist(), self.row.tolist(), strict=True)
-        return [self.blocks[number].ids[row] for number, row in places]
+        positions = zip(self.block_index.tolist(), self.row_index.tolist(), strict=True)
+        return [self.blocks[block].ids[row] for block, row in positions]
 
-    def at(self, places: Int[np.ndarray, " K"] | slice) -> Split[B]:
-        """Return the videos at these places."""
-        return Split(self.blocks, self.number[places], self.row[places])
+    def at(self, indices: Int[np.ndarray, " K"] | slice) -> Selection[B]:
+        """Return the videos at these indices of the selection."""
+        return Selection(self.blocks, self.block_index[indices], self.row_index[indices])
 
 
 @dataclass(frozen=True)
 class PartialBlock(Generic[B]):
-    """A block, and which of its videos the corpus contains."""
+    """A block, and a mask of the videos that the corpus contains; the others are holes."""
 
     block: B
     present: Bool[np.ndarray, " V"]
@@ -110,41 +111,28 @@ class Blocks(Generic[B]):
         self._join = join
         self._max_size = max_size
         self.parts = tuple(parts)
-        self._place = {
+        self._positions = {
             part.block.ids[row]: (number, row)
             for number, part in enumerate(parts)
             for row in np.flatnonzero(part.present).tolist()
         }
 
     def __len__(self) -> int:
-        return len(self._place)
-
-    def __contains__(self, video_id: str) -> bool:
-        return video_id in self._place
+        return len(self._positions)
 
     def find(self, video_id: str) -> tuple[B, int]:
-        """Return the block of a video and its row there.
+        """Return the block of a video and its row there; KeyError for an unknown id."""
+        number, row = self._positions[video_id]
+        return self.parts[number].block, row
 
-        Raises: KeyError for an unknown id.
-        """
-        number, row = self._place[video_id]
-        return self._each[number], row
-
-    def split(self, video_ids: Iterable[str]) -> Split[B]:
-        """Return videos in this order.
-
-        Raises: KeyError for an unknown id.
-        """
-        return self._split([self._place[video_id] for video_id in video_ids])
-
-    def among(self, video_ids: Collection[str] | None) -> Split[B]:
-        """Return all videos, or those of these ids, ordered by block; unknown ids are ignored."""
+    def among(self, video_ids: Collection[str] | None) -> Selection[B]:
+        """Select all videos, or those with these ids, ordered by block; unknown ids are ignored."""
         if video_ids is None:
-            return self._all
-        return self._split(sorted(filter(None, map(self._place.get, video_ids))))
+            return self._all_videos
+        return self._selection(sorted(filter(None, map(self._positions.get, video_ids))))
 
     def update(self, added: Iterable[B], removed: Iterable[str]) -> Blocks[B]:
-        """Return blocks with added videos, which replace those with the same ids, and without removed ones."""
+        """Return blocks with the added videos, which replace those with the same ids, and without the removed ones."""
         new = [PartialBlock.whole(block) for block in added]
         removed = {*removed, *(video_id for part in new for video_id in part.block.ids)}
         parts = sorted([*self._without(removed), *new], key=lambda part: part.size, reverse=True)
@@ -164,31 +152,27 @@ class Blocks(Generic[B]):
         """Return blocks with the same settings and these parts."""
         return Blocks(self._join, self._max_size, parts)
 
-    def each(self, change: Callable[[B], B]) -> Blocks[B]:
-        """Return blocks changed by a function that keeps their videos."""
+    def map_blocks(self, change: Callable[[B], B]) -> Blocks[B]:
+        """Apply a function that keeps the videos of a block to each block."""
         return self.of([PartialBlock(change(part.block), part.present) for part in self.parts])
 
     @cached_property
-    def _each(self) -> Sequence[B]:
-        return tuple(part.block for part in self.parts)
-
-    @cached_property
-    def _all(self) -> Split[B]:
+    def _all_videos(self) -> Selection[B]:
         if not self.parts:
-            return self._split([])
-        return Split.of((part.block, np.flatnonzero(part.present)) for part in self.parts)
+            return self._selection([])
+        return Selection.of((part.block, np.flatnonzero(part.present)) for part in self.parts)
 
-    def _split(self, places: Sequence[tuple[int, int]]) -> Split[B]:
-        number, row = np.array(places, np.int64).reshape(-1, 2).T
-        return Split(self._each, number.copy(), row.copy())
+    def _selection(self, positions: Sequence[tuple[int, int]]) -> Selection[B]:
+        block_index, row_index = np.array(positions, np.int64).reshape(-1, 2).T
+        return Selection(tuple(part.block for part in self.parts), block_index.copy(), row_index.copy())
 
     def _without(self, removed: Collection[str]) -> list[PartialBlock[B]]:
         present = {number: part.present for number, part in enumerate(self.parts)}
-        for number, row in filter(None, map(self._place.get, removed)):
+        for number, row in filter(None, map(self._positions.get, removed)):
             if present[number] is self.parts[number].present:
                 present[number] = present[number].copy()
             present[number][row] = False
-        return [PartialBlock(self._each[number], rows) for number, rows in present.items() if rows.any()]
+        return [PartialBlock(self.parts[number].block, rows) for number, rows in present.items() if rows.any()]
 
     def _joined(self, group: Sequence[PartialBlock[B]]) -> PartialBlock[B]:
         if len(group) == 1 and group[0].size >= (1 - _MAX_HOLES) * group[0].block.sizes.sum():

@@ -1,7 +1,7 @@
 """Arrays in one memory-mapped file, with checksums that are verified on first access.
 
-The header begins with its own checksum. It lists the arrays and the checksum of each 64 kB page of an array. Pages are
-read only when they are needed, and a changed byte is detected before it is used.
+The header lists the arrays and the checksum of each 64 kB page of each array; it begins with a checksum of itself.
+Pages are read only when they are needed, and a changed byte is detected before it is used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIGEST = 32  # characters of the header's checksum
 _LENGTH = 12  # characters of the header's length
 _PREFIX = _DIGEST + _LENGTH
 
-Places = Int[np.ndarray, " K"]  # one index along the second axis for each row
+Columns = Int[np.ndarray, " K"]  # for each row, an index along the second axis
 
 
 class DamagedError(UntrimmedError):
@@ -44,16 +44,13 @@ class DamagedError(UntrimmedError):
         return type(self), (self.path, self._problem)
 
 
-def without_damaged(read: Callable[[], A], forget: Callable[[Path], None]) -> A:
-    """Return the result of `read`. If `read` finds a damaged file, call `forget` with its path and try again.
-
-    `forget` must make sure that the file is not read again, or raise.
-    """
+def retry_if_damaged(read: Callable[[], A], discard: Callable[[Path], None]) -> A:
+    """Return `read()`. If it finds a damaged file, call `discard`, so that the file is not read again, and retry."""
     while True:
         try:
             return read()
         except DamagedError as error:
-            forget(error.path)
+            discard(error.path)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -66,20 +63,20 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         padded = np.pad(content, (0, -len(content) % _ALIGNED)) if len(content) % _ALIGNED else content
         entries.append([name, plain.dtype.str, plain.shape, _checksums(padded)])
         pieces.append(padded)
-    head = json.dumps(entries).encode()
-    head += b" " * (-(len(head) + _PREFIX) % _ALIGNED)
-    head = f"{len(head):{_LENGTH}d}".encode() + head
+    header = json.dumps(entries).encode()
+    header += b" " * (-(len(header) + _PREFIX) % _ALIGNED)
+    header = f"{len(header):{_LENGTH}d}".encode() + header
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        file.write(xxhash.xxh3_128_hexdigest(head).encode() + head)
+        file.write(xxhash.xxh3_128_hexdigest(header).encode() + header)
         for piece in pieces:
             file.write(piece.data)
 
 
 class MappedArrays(Mapping[str, np.ndarray]):
-    """The arrays of a file of `write_arrays`, by name; each is verified before it is returned.
+    """The arrays of a file that `write_arrays` wrote, by name; each is verified before it is returned.
 
-    `rows` and `picked` verify only some pages. Instances are thread-safe. If the file is removed, the mapping stays
-    valid.
+    `row_range` and `scattered_rows` verify only the pages of their rows. All methods raise DamagedError for a wrong
+    checksum and KeyError for an unknown name. Instances are thread-safe, and stay valid if the file is removed.
     """
 
     def __init__(self, path: Path):
@@ -91,23 +88,23 @@ class MappedArrays(Mapping[str, np.ndarray]):
         except (OSError, ValueError) as error:
             raise DamagedError(path, f"cannot be mapped ({error})") from error
         file = np.frombuffer(self._map, dtype=np.uint8)
-        start, entries = _read_head(path, file)
+        start, entries = _read_header(path, file)
         self.digest = bytes(file[:_DIGEST]).decode()  # of the header, which has all other checksums
         self._arrays: dict[str, np.ndarray] = {}
         self._bytes: dict[str, UInt8[np.ndarray, " B"]] = {}
-        self._checks: dict[str, list[int]] = {}
+        self._checksums: dict[str, list[int]] = {}
         self._is_verified: dict[str, Bool[np.ndarray, " P"]] = {}
         self._starts: dict[str, int] = {}
         lengths = [np.dtype(dtype).itemsize * math.prod(shape) for _, dtype, shape, *_ in entries]
         padded = [-(-length // _ALIGNED) * _ALIGNED for length in lengths]
         if start + sum(padded) != len(file):
             raise DamagedError(path, f"{len(file):,} bytes, expected {start + sum(padded):,}")
-        for (name, dtype, shape, checks), length, size in zip(entries, lengths, padded, strict=True):
+        for (name, dtype, shape, checksums), length, size in zip(entries, lengths, padded, strict=True):
             self._bytes[name] = file[start : start + size]
             self._starts[name] = start
             self._arrays[name] = file[start : start + length].view(dtype).reshape(shape)
-            self._checks[name] = checks
-            self._is_verified[name] = np.zeros(len(checks), dtype=bool)
+            self._checksums[name] = checksums
+            self._is_verified[name] = np.zeros(len(checksums), dtype=bool)
             start += size
 
     def __len__(self) -> int:
@@ -117,26 +114,17 @@ class MappedArrays(Mapping[str, np.ndarray]):
         return iter(self._arrays)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return an array after verifying all of it.
+        """Return an array after verifying all of it."""
+        return self.row_range(name, 0, len(self._arrays[name]) if self._arrays[name].ndim else 1)
 
-        Raises: DamagedError; KeyError for an unknown name.
-        """
-        return self.rows(name, 0, len(self._arrays[name]) if self._arrays[name].ndim else 1)
-
-    def rows(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Return rows `start` to `stop` of an array after verifying them; a scalar as a whole.
-
-        Raises: DamagedError; KeyError for an unknown name.
-        """
+    def row_range(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Return rows `start` to `stop` of an array, or a whole scalar, after verifying them."""
         array = self._arrays[name]
-        self._check(name, self._pages(name, start, stop))
+        self._verify(name, self._pages(name, start, stop))
         return array[start:stop] if array.ndim else array
 
-    def fetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
-        """Ask the system to read a few scattered rows in parallel before `picked`, which reads one after another.
-
-        Raises: KeyError for an unknown name.
-        """
+    def prefetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
+        """Ask the system to read a few rows in parallel, because `scattered_rows` reads one after another."""
         array = self._arrays[name]
         has_madvise = hasattr(self._map, "madvise")  # not on Windows
         if not has_madvise or not array.nbytes or 4 * len(rows) > len(array):
@@ -151,68 +139,59 @@ class MappedArrays(Mapping[str, np.ndarray]):
                 first = pages.start * PAGE
                 last = min(pages.stop * PAGE, len(self._bytes[name]))
             start = (begin + first) // mmap.PAGESIZE * mmap.PAGESIZE
-            with contextlib.suppress(OSError):  # only a hint: `picked` reads the rows anyway
+            with contextlib.suppress(OSError):  # only a hint: `scattered_rows` reads the rows anyway
                 self._map.madvise(mmap.MADV_WILLNEED, start, begin + last - start)
 
-    def picked(self, name: str, rows: Int[np.ndarray, " K"], places: Places | None = None) -> np.ndarray:
-        """Return copies of scattered rows, or of one place in each row, after verifying them.
-
-        Raises: DamagedError; KeyError for an unknown name.
-        """
+    def scattered_rows(self, name: str, rows: Int[np.ndarray, " K"], columns: Columns | None = None) -> np.ndarray:
+        """Return copies of any rows, or of one column of each row, after verifying them."""
         distinct = np.unique(rows).tolist()
         if 4 * len(distinct) > len(self._arrays[name]):
-            return _at(self[name], rows, places)
+            return _indexed(self[name], rows, columns)
         for row in distinct:
-            self.rows(name, row, row + 1)
-        return _at(self._arrays[name], rows, places)
+            self.row_range(name, row, row + 1)
+        return _indexed(self._arrays[name], rows, columns)
 
     def _pages(self, name: str, start: int, stop: int) -> range:
-        """Return the pages of rows `start` to `stop`."""
+        """Return the pages that contain rows `start` to `stop`."""
         array = self._arrays[name]
         width = array.nbytes // max(1, len(array)) if array.ndim else array.nbytes
-        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then the padding, too
+        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then verify the padding, too
         last = len(self._bytes[name]) if is_whole else stop * width
         return range(start * width // PAGE, -(-last // PAGE))
 
-    def _check(self, name: str, pages: range) -> None:
+    def _verify(self, name: str, pages: range) -> None:
         is_verified = self._is_verified[name]
         if is_verified[pages.start : pages.stop].all():
             return
-        content = self._bytes[name]
         for page in pages:
             if not is_verified[page]:
-                if xxhash.xxh3_64_intdigest(content[page * PAGE : (page + 1) * PAGE].data) != self._checks[name][page]:
+                content = self._bytes[name][page * PAGE : (page + 1) * PAGE]
+                if xxhash.xxh3_64_intdigest(content.data) != self._checksums[name][page]:
                     raise DamagedError(self.path, f"bytes of '{name}' from {page * PAGE:,} on have a wrong checksum")
                 is_verified[page] = True
 
 
-def rows_of(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) -> np.ndarray:
-    """Return rows `start` to `stop` of an array in memory or in a file.
-
-    Raises: DamagedError if the file is damaged.
-    """
-    return arrays.rows(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
+def row_range(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) -> np.ndarray:
+    """Return rows `start` to `stop` of an array, verified if it is in a file (DamagedError)."""
+    return arrays.row_range(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
 
 
-def picked(
-    arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], places: Places | None = None
+def scattered_rows(
+    arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], columns: Columns | None = None
 ) -> np.ndarray:
-    """Return copies of scattered rows, or of one place in each row, of an array in memory or in a file.
-
-    Raises: DamagedError if the file is damaged.
-    """
+    """Return copies of any rows, or of one column of each row, verified if they are in a file (DamagedError)."""
     if isinstance(arrays, MappedArrays):
-        return arrays.picked(name, rows, places)
-    return _at(arrays[name], rows, places)
+        return arrays.scattered_rows(name, rows, columns)
+    return _indexed(arrays[name], rows, columns)
 
 
-def _at(array: np.ndarray, rows: Int[np.ndarray, " K"], places: Places | None) -> np.ndarray:
-    values: np.ndarray = array[rows] if places is None else array[rows, places]
+def _indexed(array: np.ndarray, rows: Int[np.ndarray, " K"], columns: Columns | None) -> np.ndarray:
+    values: np.ndarray = array[rows] if columns is None else array[rows, columns]
     return values
 
 
-def _read_head(path: Path, file: UInt8[np.ndarray, " B"]) -> tuple[int, list[Any]]:
-    """Return where the arrays begin, and the header's entry of each."""
+def _read_header(path: Path, file: UInt8[np.ndarray, " B"]) -> tuple[int, list[Any]]:
+    """Return the position of the first array, and the entries of the header, one per array."""
     prefix = bytes(file[:_PREFIX])
     length = int(prefix[_DIGEST:]) if prefix[_DIGEST:].strip().isdigit() else 0
     start = _PREFIX + length

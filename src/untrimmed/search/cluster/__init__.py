@@ -1,1 +1,1 @@
-"""Searching and indexing on many machines with Ray."""
+"""Search and indexing on several machines: `sharded` combines shards, `ray_cluster` runs them with Ray."""

@@ -1,6 +1,6 @@
-"""A Ray cluster: workers decode and encode videos, actors search the shards of a library.
+"""A Ray cluster: its workers decode and encode videos, and its actors search the shards of a library.
 
-The only module that imports `ray`.
+This is the only module that imports `ray`.
 """
 
 import itertools
@@ -16,25 +16,22 @@ from typing import Any
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError, one_line, shown
 from untrimmed.search.cluster.sharded import Shard, ShardedEngine
-from untrimmed.search.indexing.video_files import Failure, FileEncoder, FileResult, KnownFile, Workers
+from untrimmed.search.indexing.video_files import Failure, FileEncoder, FileResult, FileToIndex, Workers
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0  # a search waits this long for a shard, including restarts
-_LOAD_S = 3600.0  # and this long until a shard has read its videos
-_RETRIES = 3  # of a video whose worker died
-_TASKS_PER_CORE = 2  # so that no worker waits
+_ANSWER_S = 10.0  # a search waits this long for an answer of a shard, restarts included
+_LOAD_S = 3600.0  # it waits this long until a shard has read its videos
+_RETRIES = 3  # for a video, if its worker dies
+_TASKS_PER_CORE = 2  # so that a worker always has a next task
 
 
 class RayCluster:
-    """A Ray cluster at an address: `auto`, HOST:PORT, ray://HOST:PORT; `local` starts one on this machine."""
+    """A Ray cluster at an address: `auto`, HOST:PORT or ray://HOST:PORT. `local` starts one on this machine."""
 
     def __init__(self, address: str):
-        """Connect.
-
-        Raises: UntrimmedError if no cluster answers.
-        """
+        """Connect to the cluster; UntrimmedError if there is none at the address."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
@@ -45,7 +42,7 @@ class RayCluster:
             return
         try:
             host, _, port = address.rpartition("://")[2].rpartition(":")
-            if host and port.isdecimal():  # if nothing listens, Ray ends this process after minutes
+            if host and port.isdecimal():  # otherwise Ray would end this process after minutes if nothing listens
                 socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
@@ -55,10 +52,7 @@ class RayCluster:
             ) from error
 
     def engine(self, folder: Path, shards: int, replicas: int) -> ShardedEngine:
-        """Return an engine that searches a library by shards on the cluster.
-
-        Raises: ConfigError if a number is less than 1, or there are more shards than cores.
-        """
+        """Return an engine that searches a library in shards; ConfigError for too few cores, or a number below 1."""
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
         cores = int(self._ray.cluster_resources().get("CPU", 0))
@@ -72,7 +66,7 @@ class RayCluster:
     def workers(self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings) -> Workers:
         """Return a function that encodes files on the cluster, for a library with these settings.
 
-        Each file is one task, so that only vectors are sent back. If its worker dies, the task is tried again.
+        Each file is a task of its own, and only vectors are sent back. If the worker dies, the task is tried again.
 
         Args:
             load: Loads an encoder by its name. It is sent to the workers, which must see the files at the same paths.
@@ -80,11 +74,11 @@ class RayCluster:
         return partial(self._encode, FileEncoder(load, settings), int(device.startswith("cuda")))
 
     def close(self) -> None:
-        """Disconnect; the actors of this process end."""
+        """Disconnect from the cluster, which ends the actors that this process started."""
         self._ray.shutdown()
 
     def _encode(
-        self, encoder: FileEncoder, gpus: int, files: Iterable[KnownFile], digests: frozenset[str]
+        self, encoder: FileEncoder, gpus: int, files: Iterable[FileToIndex], digests: frozenset[str]
     ) -> Iterator[FileResult]:
         ray = self._ray
         task = ray.remote(_encode_file).options(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)
@@ -99,12 +93,12 @@ class RayCluster:
                 if not running:
                     return
                 for finished in ray.wait(list(running), num_returns=1)[0]:
-                    yield self._result(finished, running.pop(finished))
+                    yield self._result_of(finished, running.pop(finished))
         finally:
             for task_id in running:
                 ray.cancel(task_id, force=True)
 
-    def _result(self, finished: Any, path: Path) -> FileResult:
+    def _result_of(self, finished: Any, path: Path) -> FileResult:
         try:
             result: FileResult = self._ray.get(finished)
             return result
@@ -115,7 +109,7 @@ class RayCluster:
             return Failure(path, f"{shown(path)}: {reason}; see the logs of the cluster, and index it again")
 
 
-def _encode_file(file: KnownFile, encoder: FileEncoder, digests: frozenset[str]) -> FileResult:
+def _encode_file(file: FileToIndex, encoder: FileEncoder, digests: frozenset[str]) -> FileResult:
     return encoder(file, digests)
 
 
@@ -128,24 +122,24 @@ class RayShards:
         self._answer_s = _ANSWER_S
         start = ray.remote(Shard).options(
             max_restarts=-1,
-            max_concurrency=4,  # searches continue while another version is read
+            max_concurrency=4,  # so that searches continue while another version is read
             num_cpus=1,
             scheduling_strategy="SPREAD",
         )
-        place = address_of(folder) or folder
-        self.actors = [[start.remote(place, number, shards) for _ in range(replicas)] for number in range(shards)]
+        library = address_of(folder) or folder
+        self.actors = [[start.remote(library, number, shards) for _ in range(replicas)] for number in range(shards)]
         self._turn = itertools.count()
 
-    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
+    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
         """Call a method of shards, see `untrimmed.search.cluster.sharded.Shards`.
 
-        If an actor dies, the call is repeated until the time is over, first with another replica. With `patient`, all
-        replicas of a shard are called, so that each has read its videos.
+        If an actor dies, the call is repeated until the time is up, with the next replica. With `wait_for_load`, all
+        replicas of a shard are called, so that each of them reads its videos, and a dead one is called again.
         """
         first = next(self._turn)
-        deadline = time.monotonic() + (_LOAD_S if patient else self._answer_s)
+        deadline = time.monotonic() + (_LOAD_S if wait_for_load else self._answer_s)
         replicas = len(self.actors[0])
-        turns = range(first, first + (replicas if patient else 1))
+        turns = range(first, first + (replicas if wait_for_load else 1))
         waiting = {self._call(n, turn, method, args): (n, turn) for n, args in calls.items() for turn in turns}
         answers: dict[int, Any] = {}
         while waiting and (left := deadline - time.monotonic()) > 0:
@@ -156,11 +150,11 @@ class RayShards:
                 except self._ray.exceptions.RayTaskError as error:
                     raise _cause(error) from error
                 except self._ray.exceptions.RayActorError:
-                    if patient and number in answers:
-                        continue  # the restarted replica reads its videos with its first call
-                    if patient or replicas == 1 or (turn - first) % replicas:
-                        time.sleep(0.05)  # until it has restarted
-                    turn = turn if patient else turn + 1
+                    if wait_for_load and number in answers:
+                        continue  # another replica has answered; this one reads its videos at its next call
+                    if wait_for_load or replicas == 1 or (turn - first) % replicas:
+                        time.sleep(0.05)  # give it time to restart
+                    turn = turn if wait_for_load else turn + 1
                     waiting[self._call(number, turn, method, calls[number])] = (number, turn)
         return answers
 
@@ -170,5 +164,5 @@ class RayShards:
 
 
 def _cause(error: Any) -> BaseException:
-    """Return the error that the code on the cluster raised."""
+    """Return the error of our code on the cluster if it is one for users, or else Ray's error."""
     return error.cause if isinstance(error.cause, UntrimmedError) else error

@@ -1,8 +1,8 @@
-"""A library in several shards, each a process with a part of the videos. Results are those of a single process.
+"""Search a library in several shards, each a process with a share of the videos. Results are those of one process.
 
-A shard reads its videos from the cached blocks on disk or from the table, at the version of the search, so a restarted
-process loses nothing. The caller combines the results of all shards. This module does not depend on how shards are
-reached.
+`ShardedEngine` takes the place of `Engine`: its corpus sends each query to all shards and combines their results. A
+shard reads its videos from the cached blocks or from the table, at the version of the search, so a restarted process
+loses nothing. How shards are reached is up to a `Shards` object, such as `RayShards`.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
-from untrimmed.search.cache.mapped import without_damaged
-from untrimmed.search.corpora.corpus import Corpus, Doubt, LocalCorpus, PreparedQuery
-from untrimmed.search.corpora.engine import Engine, InUse, View, read_cache
+from untrimmed.search.cache.mapped import retry_if_damaged
+from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, PreparedQuery, Uncertainty
+from untrimmed.search.corpora.engine import Engine, ModelReference, View, read_cache
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-_VERSIONS = 2  # in the memory of a shard: running searches continue with the previous version
+_VERSIONS = 2  # that a shard holds in memory, so that running searches continue with the previous one
 
 
 def shard_of(video_id: str, shards: int) -> int:
@@ -38,68 +38,68 @@ def shard_of(video_id: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a library and the model that searches it: shared by all shards of one answer."""
+    """One version of a library, with the model that searches it. All shards of an answer use the same one."""
 
     number: int  # of the table
-    commit: tuple[Any, ...]  # numbers start again if a library is deleted and made again
+    commit: tuple[Any, ...]  # a number could repeat after a library is deleted and indexed again
     encoder: str
-    model: InUse
+    model: ModelReference
 
 
-Call = Callable[[PreparedQuery], Any]  # `operator.methodcaller`, which can be sent to other processes
-Extents = Mapping[int, Any]  # the results of `Shard.extent`, by number
+Call = Callable[[PreparedQuery], Any]  # a `methodcaller`, because it can be sent to other processes
+Summaries = Mapping[int, Any]  # results of `Shard.load`, by number of the shard
 
 
 @dataclass
-class _Loaded:
+class _LoadedShard:
     records: Records
     corpus: LocalCorpus[Any]
-    fitted: tuple[frozenset[int], Corpus] | None = None  # for the shards that answered before the last search
+    fitted: tuple[frozenset[int], Corpus] | None = None  # result of `as_shard`, with the numbers of the other shards
 
-    def beside(self, others: Extents) -> Corpus:
-        """Return the corpus as one shard of this version."""
+    def as_shard(self, others: Summaries) -> Corpus:
+        """See `LocalCorpus.as_shard`."""
         if self.fitted is None or self.fitted[0] != others.keys():
-            self.fitted = frozenset(others), self.corpus.beside(list(others.values()))
+            self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]
 
 
 class Shard:
-    """The videos of one shard in memory. Thread-safe; each call names its version."""
+    """The videos of one shard in memory. Each call names a version. Any number of threads may call."""
 
     def __init__(self, library: Path | str, number: int, shards: int):
-        """`library`: its folder, or its address on object storage."""
+        """Take a library's folder, or its address on object storage, the shard's number, and the number of shards."""
         self._folder = library_folder(library)
         self._number = number
         self._shards = shards
         self._lock = threading.Lock()
-        self._loaded: dict[Version, _Loaded] = {}  # the newest first
+        self._loaded: dict[Version, _LoadedShard] = {}  # the newest first
         self._damaged: set[Path] = set()  # cached files that are not read again
 
-    def extent(self, version: Version) -> Any:
-        """Load a version, reading only changes; return the summary that the other shards need."""
-        return without_damaged(lambda: self._load(version).corpus.extent(), self._forget)
+    def load(self, version: Version) -> Any:
+        """Load a version, reading only changes; return the `LocalCorpus.shard_summary` for the other shards."""
+        return retry_if_damaged(lambda: self._load(version).corpus.shard_summary(), self._discard)
 
-    def ask(self, version: Version, others: Extents, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
-        """Return the results of methods of `PreparedQuery` for this shard's videos."""
+    def ask(self, version: Version, others: Summaries, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
+        """Return the results of calls of `PreparedQuery` methods for this shard's videos."""
 
         def results() -> list[Any]:
-            prepared = self._load(version).beside(others).prepare(query)
+            prepared = self._load(version).as_shard(others).prepare(query)
             return [call(prepared) for call in calls]
 
-        return without_damaged(results, self._forget)
+        return retry_if_damaged(results, self._discard)
 
-    def _forget(self, damaged: Path) -> None:
-        """Read the videos of a damaged file from the table from now on."""
+    def _discard(self, damaged: Path) -> None:
+        """Do not read a damaged cache file again; its videos are read from the table."""
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)
                 self._loaded = {}
 
-    def _load(self, version: Version) -> _Loaded:
+    def _load(self, version: Version) -> _LoadedShard:
         if (loaded := self._loaded.get(version)) is not None:  # without the lock: another version may be loading
             return loaded
         with self._lock:
-            if (loaded := self._loaded.get(version)) is not None:  # another thread has loaded it meanwhile
+            if (loaded := self._loaded.get(version)) is not None:  # another thread has loaded it
                 return loaded
             index = VideoIndex(self._folder, version=version.number)
             records = Records(r for r in index.scan() if shard_of(r.video_id, self._shards) == self._number)
@@ -111,69 +111,66 @@ class Shard:
             else:
                 corpus, old_records = read_cache(self._folder, version.model, records, self._damaged)
             added, removed = records.changes_since(old_records)
-            corpus = corpus.update(index.read(added) if added else (), removed)  # other shards' videos are dropped
-            loaded = _Loaded(records, corpus)
+            corpus = corpus.update(index.read(added) if added else (), removed)  # drops other shards' videos
+            loaded = _LoadedShard(records, corpus)
             self._loaded = dict([(version, loaded), *self._loaded.items()][:_VERSIONS])
             return loaded
 
 
 @runtime_checkable
 class Shards(Protocol):
-    """Access to the shards of a library."""
+    """The shards of a library, in other processes or in this one."""
 
     number: int  # of shards
 
-    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, patient: bool = False) -> dict[int, Any]:
-        """Call a method of several shards, with arguments for each; return the results of the shards that answer.
+    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
+        """Call a method of several `Shard`s, with arguments for each; return the results that arrive in time.
 
-        With `patient`, wait until all videos are read, and call each replica of a shard.
+        With `wait_for_load`, call all replicas of each shard, and wait until they have read their videos.
         """
         ...
 
 
 class ShardedEngine(Engine):
-    """An engine that reads records here and searches videos in shards."""
+    """An engine whose corpora are in shards. Only the records are in this process."""
 
     def __init__(self, folder: Path, shards: Shards):
         super().__init__(folder)
         self._shards = shards
-        self._extents: dict[tuple[Version, int], Any] = {}
+        self._summaries: dict[tuple[Version, int], Any] = {}
 
-    def load(self, view: View, model: InUse) -> ShardedCorpus:
-        """Load a version in all shards.
-
-        Raises: UntrimmedError if no shard has answered.
-        """
+    def load(self, view: View, model: ModelReference) -> ShardedCorpus:
+        """Load a version in all shards and return its corpus; UntrimmedError if no shard answers."""
         version = Version(view.index.version(), tuple(view.commit or ()), view.encoder, model)
         with self._lock:
-            self._extents = {key: extent for key, extent in self._extents.items() if key[0] == version}
-            missing = [n for n in range(self._shards.number) if (version, n) not in self._extents]
+            self._summaries = {key: summary for key, summary in self._summaries.items() if key[0] == version}
+            missing = [n for n in range(self._shards.number) if (version, n) not in self._summaries]
             if missing:
-                loaded = self._shards.ask("extent", dict.fromkeys(missing, (version,)), patient=True)
-                self._extents.update({(version, number): extent for number, extent in loaded.items()})
-            extents = {number: extent for (_, number), extent in self._extents.items()}
-        return ShardedCorpus(self._shards, version, extents, len(view.records))
+                loaded = self._shards.ask("load", dict.fromkeys(missing, (version,)), wait_for_load=True)
+                self._summaries.update({(version, number): summary for number, summary in loaded.items()})
+            summaries = {number: summary for (_, number), summary in self._summaries.items()}
+        return ShardedCorpus(self._shards, version, summaries, len(view.records))
 
 
 @dataclass(frozen=True, eq=False)
 class ShardedCorpus(Corpus):
-    """All videos of a library; those of a shard that does not answer are missing."""
+    """The videos of all shards that have loaded this version."""
 
     shards: Shards
     version: Version
-    extents: Extents
+    summaries: Summaries
     num_videos: int
 
     def __len__(self) -> int:
         return self.num_videos
 
     def prepare(self, query: TextFeatures) -> ShardedQuery:
-        """Return the query; each shard prepares it with its model."""
+        """See `Corpus`; each shard prepares the query itself."""
         return ShardedQuery(self, query)
 
 
 class ShardedQuery(PreparedQuery):
-    """A query for all shards of one version."""
+    """A query that all shards of a version answer."""
 
     def __init__(self, corpus: ShardedCorpus, query: TextFeatures):
         self._corpus = corpus
@@ -185,16 +182,13 @@ class ShardedQuery(PreparedQuery):
 
     @property
     def missing(self) -> str:
-        """A warning if the answers so far are incomplete."""
+        """See `PreparedQuery`."""
         if not self._missing:
             return ""
         return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the best videos of all shards, see `PreparedQuery.rank`.
-
-        Raises: UntrimmedError if no shard has answered.
-        """
+        """See `PreparedQuery`; the best videos of all shards. UntrimmedError if no shard answers."""
         shards = range(self._corpus.shards.number)
         groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
         answers = self._ask({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
@@ -204,7 +198,7 @@ class ShardedQuery(PreparedQuery):
         return best
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return spans of one video; empty if its shard has died. The first call fetches those of all ranked videos."""
+        """See `PreparedQuery`; empty if the shard does not answer. The first call asks for all ranked videos."""
         spans = self._moments.setdefault(limit, {})
         if video_id not in spans:
             groups = self._by_shard({*self._ranked, video_id})
@@ -214,10 +208,7 @@ class ShardedQuery(PreparedQuery):
         return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times and relevance of one video, see `PreparedQuery.relevance`.
-
-        Raises: UntrimmedError if its shard has died meanwhile.
-        """
+        """See `PreparedQuery`; UntrimmedError if the shard of the video does not answer."""
         number = shard_of(video_id, self._corpus.shards.number)
         answers = self._ask({number: [methodcaller("relevance", video_id)]})
         if number not in answers:
@@ -226,17 +217,17 @@ class ShardedQuery(PreparedQuery):
         return answer
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return those of the model; None if the shard has died meanwhile."""
-        return self._explained[0]
+        """See `PreparedQuery`; also None if the shard that is asked does not answer."""
+        return self._weights_and_uncertainty[0]
 
-    def doubt(self) -> Doubt | None:
-        """Return that of the model; None if the shard has died meanwhile."""
-        return self._explained[1]
+    def uncertainty(self) -> Uncertainty | None:
+        """See `PreparedQuery`; also None if the shard that is asked does not answer."""
+        return self._weights_and_uncertainty[1]
 
     @cached_property
-    def _explained(self) -> tuple[Float[np.ndarray, " N"] | None, Doubt | None]:
-        number = min(self._alive or self._corpus.extents)
-        answers = self._call({number: [methodcaller("word_weights"), methodcaller("doubt")]})
+    def _weights_and_uncertainty(self) -> tuple[Float[np.ndarray, " N"] | None, Uncertainty | None]:
+        number = min(self._alive or self._corpus.summaries)
+        answers = self._call({number: [methodcaller("word_weights"), methodcaller("uncertainty")]})
         weights, doubt = answers.get(number, (None, None))
         return weights, doubt
 
@@ -247,16 +238,16 @@ class ShardedQuery(PreparedQuery):
         return groups
 
     def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Return the answers of the shards that answer."""
+        """Return the results of calls, by number of the shard, for the shards that answer."""
         corpus = self._corpus
         arguments: dict[int, tuple[Any, ...]] = {}
         for number, methods in calls.items():
-            others = {n: extent for n, extent in corpus.extents.items() if n != number}
+            others = {n: summary for n, summary in corpus.summaries.items() if n != number}
             arguments[number] = corpus.version, others, self._query, methods
         return corpus.shards.ask("ask", arguments)
 
     def _ask(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Return the answers, and note the shards that do not answer."""
+        """Do what `_call` does, and record which shards do not answer."""
         answers = self._call(calls)
         silent = calls.keys() - answers.keys()
         self._missing |= silent

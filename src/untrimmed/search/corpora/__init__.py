@@ -1,1 +1,1 @@
-"""Corpora: the ways of ranking videos, training-free or with a trained model."""
+"""Corpora: the videos of a library in memory, as a model searches them. Start at `engine`, then `corpus`."""

@@ -1,7 +1,7 @@
-"""Training-free corpora: a video scores by its best vector, and its moments are the clearest spans.
+"""Training-free corpora: the score of a video is that of its best vector, and its moments are the clearest spans.
 
-Spans are ranked by how far their mean relevance is above a background (`untrimmed.moments.clearest`). The background is
-between the means of the video and of the library, so a sentence that fits a whole video returns all of it.
+Spans are ranked by how far their mean relevance is above a baseline (`untrimmed.moments.clearest`). The baseline is
+between the means of the video and of the library, so a sentence that fits a whole video returns the whole video.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
-from untrimmed.search.cache.blocks import Block, PartialBlock, Split, batched_by_size
-from untrimmed.search.cache.mapped import rows_of
+from untrimmed.search.cache.blocks import Block, PartialBlock, Selection, batched_by_size
+from untrimmed.search.cache.mapped import row_range
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.search.pruning.threads import share
@@ -31,7 +31,7 @@ VECTORS = "vectors"
 TIMES = "times_s"
 EDGES = "edges"
 BRANCH = "rows"
-_ENDS = " ends"  # suffix of the array with the ends of each video's entries
+_ENDS = " ends"  # suffix of the name of an array with the end of each video's entries
 _VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for threads, small enough to copy in an update
 
 
@@ -41,7 +41,7 @@ class VectorVideo:
 
     video_id: str
     duration_s: float
-    dim: int  # width of its vectors; rows of a block may be padded
+    dim: int  # width of its vectors without padding
     arrays: Mapping[str, np.ndarray]
 
     @property
@@ -56,7 +56,7 @@ class VectorVideo:
 
     @property
     def frames_per_row(self) -> Int[np.ndarray, " M"]:
-        """Number of frames of each vector: 1, unless there are edges between vectors."""
+        """Number of frames of each vector: 1, unless the model has edges between moments."""
         edges = self.arrays.get(EDGES)
         return np.ones(len(self.vectors), dtype=np.int64) if edges is None else np.diff(edges)
 
@@ -68,14 +68,14 @@ class VectorVideo:
 
 
 class VectorBlock(Block):
-    """Concatenated arrays of videos; the array `NAME ends` has the end of each video's entries in NAME."""
+    """Arrays of several videos, concatenated; the array `NAME ends` has the end of each video's entries in NAME."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        """Take the arrays of `of`."""
+        """Take arrays as built by `of`."""
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
-        self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}  # candidate spans of videos by row, computed on first use
+        self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}  # candidate spans by row, see `BestVectorCorpus.spans_of`
 
     @classmethod
     def of(cls, videos: Sequence[VectorVideo]) -> VectorBlock:
@@ -96,12 +96,12 @@ class VectorBlock(Block):
 
     @classmethod
     def joined(cls, parts: Sequence[PartialBlock[VectorBlock]]) -> VectorBlock:
-        """Copy the videos that are present into a new block."""
+        """Copy the present videos into a new block."""
         return cls.of([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])
 
     @property
     def dim(self) -> int:
-        """Width of the encoder's vectors; rows may be padded."""
+        """Width of the vectors without padding."""
         return len(self.arrays["total"])
 
     @cached_property
@@ -110,17 +110,18 @@ class VectorBlock(Block):
         return np.diff(self._bounds[VECTORS])
 
     def video(self, row: int) -> VectorVideo:
-        """Return a video with views of the block's arrays."""
+        """Return a video, whose arrays are views of the block's."""
         arrays = {
-            name: rows_of(self.arrays, name, int(ends[row]), int(ends[row + 1])) for name, ends in self._bounds.items()
+            name: row_range(self.arrays, name, int(ends[row]), int(ends[row + 1]))
+            for name, ends in self._bounds.items()
         }
         return VectorVideo(self.ids[row], float(self.arrays["durations_s"][row]), self.dim, arrays)
 
     def total(self, present: Int[np.ndarray, " K"]) -> tuple[Float64[np.ndarray, " D"], int]:
-        """Return the sum of all frames' vectors of some videos by row, and the number of frames; reads few videos."""
+        """Return the sum of all frames' vectors of the videos in these rows, and the number of frames."""
         absent = np.setdiff1d(np.arange(len(self.ids)), present)
         num_frames = int(np.diff(self._bounds[TIMES])[present].sum())
-        if len(absent) < len(present):
+        if len(absent) < len(present):  # read the smaller number of videos
             return self.arrays["total"] - self._sum(absent), num_frames
         return self._sum(present), num_frames
 
@@ -138,17 +139,17 @@ Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum and number of all 
 
 
 class BestVectorCorpus(LocalCorpus[VectorBlock]):
-    """Videos as float16 vectors, ranked by the best vector of each."""
+    """Videos as float16 vectors. The score of a video is the product of the sentence and its best vector."""
 
-    least_coded: ClassVar[int] = 2**17
-    least_coded_at_once: ClassVar[int] = 2**20
-    coded_together: ClassVar[int] = 2**14
-    smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian that smooths curves; 0: none
+    min_size_for_codes: ClassVar[int] = 2**17
+    min_size_for_codes_at_once: ClassVar[int] = 2**20
+    coding_batch_size: ClassVar[int] = 2**14
+    smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian that smooths curves; 0 for no smoothing
 
     def __init__(self, spans: SpanSettings):
         super().__init__(VectorBlock.joined, _VECTORS_OF_BLOCK)
         self.span_settings = spans
-        self._others: tuple[Totals, ...] = ()
+        self._other_totals: tuple[Totals, ...] = ()
 
     @abstractmethod
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
@@ -156,10 +157,10 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
     @abstractmethod
     def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
-        """Return candidate spans: first frame, and one past the last."""
+        """Return the candidate spans of a video: the first frame of each, and one past the last."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
-        """Yield blocks of about the usual size, one at a time to limit memory."""
+        """See `LocalCorpus`; only one block is in memory at a time."""
         videos = map(self.vector_video, added)
         return map(VectorBlock.of, batched_by_size(videos, lambda video: len(video.vectors), _VECTORS_OF_BLOCK))
 
@@ -175,7 +176,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return {BRANCH: (vectors.astype(np.float32), block.sizes[rows])}
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:
-        """Return the query as the vector of its sentence."""
+        """Prepare the vector of the sentence."""
         return BestVectorQuery(self, query.sentence)
 
     def video(self, video_id: str) -> VectorVideo:
@@ -184,7 +185,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return block.video(row)
 
     def spans_of(self, video_id: str) -> Int[np.ndarray, "N 2"]:
-        """Return the candidate spans of a video, computed on its first hit because that takes long."""
+        """Return the candidate spans of a video. They are computed on its first hit, because that takes long."""
         block, row = self.blocks.find(video_id)
         if row not in block.spans:
             block.spans[row] = self.spans(block.video(row))
@@ -192,27 +193,27 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
     @cached_property
     def _total(self) -> Totals:
-        return _added([part.block.total(np.flatnonzero(part.present)) for part in self.blocks.parts])
+        return _sum_totals([part.block.total(np.flatnonzero(part.present)) for part in self.blocks.parts])
 
-    def extent(self) -> Totals:
-        """Return the sum and number of all frames, see `LocalCorpus.extent`."""
+    def shard_summary(self) -> Totals:
+        """See `LocalCorpus`: the sum and number of all frames."""
         return self._total
 
-    def beside(self: C, others: Sequence[Totals]) -> C:
-        """See `LocalCorpus.beside`."""
+    def as_shard(self: C, other_summaries: Sequence[Totals]) -> C:
+        """See `LocalCorpus`."""
         corpus = copy.copy(self)
         corpus.__dict__.pop("_total", None)
-        corpus._others = tuple(others)
+        corpus._other_totals = tuple(other_summaries)
         return corpus
 
-    def background(self, sentence: Float[np.ndarray, " D"]) -> float:
-        """Return the mean relevance of all frames of the library, including other shards."""
-        total, num_frames = _added([self._total, *self._others])
+    def mean_relevance(self, sentence: Float[np.ndarray, " D"]) -> float:
+        """Return the mean relevance of all frames of the library, including those of other shards."""
+        total, num_frames = _sum_totals([self._total, *self._other_totals])
         return float(sentence @ np.float32(total / max(1, num_frames)))
 
 
 class BestVectorQuery(LocalQuery[VectorBlock]):
-    """A sentence's vector and the videos of a corpus."""
+    """The vector of a sentence for a corpus of vectors."""
 
     rounding: ClassVar[float] = ROUNDING
     corpus: BestVectorCorpus
@@ -227,39 +228,38 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         """The sentence's vector."""
         return {BRANCH: self._sentence.astype(np.float32)[None]}
 
-    def rough(self, split: Split[VectorBlock]) -> Float[np.ndarray, " N"]:
-        """Return scores from float16 products."""
+    def rough(self, videos: Selection[VectorBlock]) -> Float[np.ndarray, " N"]:
+        """Return scores from float16 products; if few videos of a block are selected, their exact scores."""
         scores = [np.empty(0)]
-        for block, rows in split:
+        for block, rows in videos:
             if 4 * len(rows) > len(block.ids):
                 scores.append(block.rough_scores(self._halves[:1])[rows])
             else:
-                scores.append(self.exact(Split.of([(block, rows)])))
+                scores.append(self.exact(Selection.of([(block, rows)])))
         return np.concatenate(scores)
 
-    def exact(self, split: Split[VectorBlock]) -> Float64[np.ndarray, " N"]:
+    def exact(self, videos: Selection[VectorBlock]) -> Float64[np.ndarray, " N"]:
         """Return scores as exact as in float32."""
-        self.num_scored += len(split)
-        places = [(block, row) for block, rows in split for row in rows.tolist()]
-        scores = np.empty(len(places))
+        self.num_scored += len(videos)
+        positions = [(block, row) for block, rows in videos for row in rows.tolist()]
+        scores = np.empty(len(positions))
 
         def score(start: int, stop: int) -> None:
-            for place in range(start, stop):
-                block, row = places[place]
-                scores[place] = exact_products(block.video(row).vectors, self._halves).max()
+            for index, (block, row) in enumerate(positions[start:stop], start):
+                scores[index] = exact_products(block.video(row).vectors, self._halves).max()
 
-        share(len(places), 1, score)
+        share(len(positions), 1, score)
         return scores
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return separate spans of one video in seconds, the clearest first, with their mean relevance."""
+        """Return spans of one video that do not overlap, the clearest first, with their mean relevance."""
         video = self.corpus.video(video_id)
         return standing_out(
-            self._curve(video),
+            self._frame_relevance(video),
             video.times_s,
             video.duration_s,
             self.corpus.spans_of(video_id),
-            others=self.corpus.background(self._sentence),
+            others=self.corpus.mean_relevance(self._sentence),
             settings=self.corpus.span_settings,
             limit=limit,
         )
@@ -268,22 +268,22 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         """Return the times of frames in seconds and the relevance there, smoothed by the corpus's `smoothing_s`."""
         video = self.corpus.video(video_id)
         deviation_s = self.corpus.smoothing_s
-        curve = self._curve(video)
+        curve = self._frame_relevance(video)
         return video.times_s, smoothed(curve, deviation_s / spacing_s(video.times_s)) if deviation_s else curve
 
-    def _curve(self, video: VectorVideo) -> Float64[np.ndarray, " T"]:
+    def _frame_relevance(self, video: VectorVideo) -> Float64[np.ndarray, " T"]:
         return np.repeat(exact_products(video.vectors, self._halves), video.frames_per_row)
 
 
 def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
-    """Return the median time between two frames in seconds; 1 if it is unknown."""
+    """Return the median time between two frames in seconds; 1 if all frames have the same time."""
     gaps_s = np.diff(times_s)
     gaps_s = gaps_s[gaps_s > 0]
     return float(np.median(gaps_s)) if len(gaps_s) else 1.0
 
 
 def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
-    """Smooth a curve with a Gaussian; `deviation` is in steps, and the weights are normalized at the ends.
+    """Smooth a curve with a Gaussian of this standard deviation, in steps. Weights are normalized at both ends.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
     [0.08, 0.26, 0.43, 0.35]
@@ -294,5 +294,5 @@ def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.nda
     return np.convolve(curve, weights)[inside] / np.convolve(np.ones(len(curve)), weights)[inside]
 
 
-def _added(totals: Sequence[Totals]) -> Totals:
+def _sum_totals(totals: Sequence[Totals]) -> Totals:
     return sum((total for total, _ in totals), 0.0), sum(number for _, number in totals)

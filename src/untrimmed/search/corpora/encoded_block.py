@@ -14,24 +14,26 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedVideos, with_second_axis
 from untrimmed.scores.max_sim import Branches
-from untrimmed.search.cache.blocks import Block, PartialBlock, Split
-from untrimmed.search.cache.mapped import MappedArrays, picked
+from untrimmed.search.cache.blocks import Block, PartialBlock, Selection
+from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-Places = Mapping[str, Int[np.ndarray, "_ _"]]  # by the name of a tensor: the rows to read of each video
+Units = Mapping[str, Int[np.ndarray, "V _"]]  # by tensor: indices of the units (frames, clips) to read of each video
 
 
 class EncodedBlock(Block):
-    """Encoded videos in memory or in a file. When they are read, second axes are padded to `longest`."""
+    """Encoded videos, in memory or in a file. Reading them pads second axes to `padded_lengths`."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, longest: Sequence[int] | None = None):
-        """Take the arrays of `of`; without `longest`, nothing is padded."""
+    def __init__(
+        self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None
+    ):
+        """Take arrays as built by `of`; without `padded_lengths`, nothing is padded."""
         super().__init__(arrays)
         self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
-        self.lengths: Int[np.ndarray, "V N"] = arrays["lengths"]  # of each video in each of `long_tensors`
-        self.longest = longest
+        self.lengths: Int[np.ndarray, "V N"] = arrays["lengths"]  # of each video in each of `sequence_tensors`
+        self.padded_lengths = padded_lengths
 
     @classmethod
     def of(
@@ -50,60 +52,61 @@ class EncodedBlock(Block):
         """All videos in single precision."""
         return self.select(np.arange(len(self.ids)))
 
-    def forget(self) -> None:
+    def free_videos(self) -> None:
         """Free the memory of `videos`."""
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video; results computed from it do not depend on its place in memory."""
+        """Return a copy of one video. A view of the block could give other results, because its alignment differs."""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
         """Return padded videos in single precision."""
-        return self.fitted(rows).to("cpu", torch.float32)
+        return self.padded(rows).to("cpu", torch.float32)
 
-    def fitted(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
+    def padded(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
         """Return padded videos in half precision."""
-        videos = self.stored(rows)
-        if self.longest is None:
+        videos = self.unpadded(rows)
+        if self.padded_lengths is None:
             return videos
-        tensors = zip(long_tensors(videos), self.longest, strict=True)
+        tensors = zip(sequence_tensors(videos), self.padded_lengths, strict=True)
         padded = {name: with_second_axis(tensor, length) for (name, tensor), length in tensors}
         return videos.with_tensors(videos.tensors() | padded)
 
-    def fetch(self, rows: Int[np.ndarray, " K"]) -> None:
-        """Read videos in parallel before `stored`, see `MappedArrays.fetch`."""
+    def prefetch(self, rows: Int[np.ndarray, " K"]) -> None:
+        """Read videos in parallel before they are used, see `MappedArrays.prefetch`."""
         if not isinstance(self.arrays, MappedArrays):
             return
         for name in self.template.tensors():
-            self.arrays.fetch(f"{_TENSOR}{name}", rows)
+            self.arrays.prefetch(f"{_TENSOR}{name}", rows)
 
-    def stored(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
-        """Return videos without padding."""
+    def unpadded(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
+        """Return videos in half precision without padding."""
         names = self.template.tensors()
-        arrays = {name: picked(self.arrays, f"{_TENSOR}{name}", rows) for name in names}
+        arrays = {name: scattered_rows(self.arrays, f"{_TENSOR}{name}", rows) for name in names}
         return self.template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
 
-    def padded_to(self, longest: Int[np.ndarray, " N"]) -> EncodedBlock:
+    def padded_to(self, lengths: Int[np.ndarray, " N"]) -> EncodedBlock:
         """Return the block with second axes of these lengths."""
-        lengths = longest.tolist()
-        return self if self.longest == lengths else EncodedBlock(self.arrays, self.template, lengths)
+        same = self.padded_lengths == lengths.tolist()
+        return self if same else EncodedBlock(self.arrays, self.template, lengths.tolist())
 
 
-def with_rows(requests: Sequence[tuple[Split[EncodedBlock], Places]]) -> list[EncodedVideos]:
-    """Return the videos of each split in half precision, with only these rows of the tensors in `Places`.
+def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
+    """Return the videos of each selection in half precision. Tensors in `Units` have only these units, others have all.
 
-    Splits are of the same blocks, and have places for the same tensors. Each block is read once for all splits.
+    All selections are of the same blocks, and have units for the same tensors. Each block is read once for all.
     """
-    union = Split.joined([split for split, _ in requests])
-    sizes = [len(split) for split, _ in requests]
+    union = Selection.joined([selection for selection, _ in requests])
+    sizes = [len(selection) for selection, _ in requests]
     tensors: list[dict[str, Tensor]] = [{} for _ in requests]
     for name in union.blocks[0].template.tensors():
         if name in requests[0][1]:
-            widths = [places[name].shape[1] for _, places in requests]
-            number = np.repeat(np.arange(len(union)), np.repeat(widths, sizes))
-            rows = _read(union.at(number), name, np.concatenate([places[name].ravel() for _, places in requests]))
-            pieces = rows.split([size * width for size, width in zip(sizes, widths, strict=True)])
+            widths = [units[name].shape[1] for _, units in requests]
+            video_index = np.repeat(np.arange(len(union)), np.repeat(widths, sizes))
+            unit_index = np.concatenate([units[name].ravel() for _, units in requests])
+            vectors = _read(union.at(video_index), name, unit_index)
+            pieces = vectors.split([size * width for size, width in zip(sizes, widths, strict=True)])
             parts = [piece.unflatten(0, (-1, width)) for piece, width in zip(pieces, widths, strict=True)]
         else:
             parts = [*_read(union, name).split(sizes)]
@@ -116,16 +119,17 @@ def with_rows(requests: Sequence[tuple[Split[EncodedBlock], Places]]) -> list[En
     return [dataclasses.replace(v, num_frames=n) for v, n in zip(videos, num_frames, strict=True)]
 
 
-def _read(split: Split[EncodedBlock], name: str, places: Int[np.ndarray, " N"] | None = None) -> Tensor:
-    """Read a tensor of each video, or one of its rows; tensors of different length are padded with zeros (False)."""
-    order = np.argsort(split.number, kind="stable")  # so that each block is read once
-    ordered = split.at(order)
+def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndarray, " N"] | None = None) -> Tensor:
+    """Read a tensor of each video, or one unit of it. Shorter tensors are padded with zeros (False)."""
+    order = np.argsort(selection.block_index, kind="stable")  # so that each block is read once
+    ordered = selection.at(order)
     arrays = []
     for number, start, stop in ordered.runs():
-        run_places = None if places is None else places[order[start:stop]]
-        arrays.append(picked(split.blocks[number].arrays, f"{_TENSOR}{name}", ordered.row[start:stop], run_places))
+        stored = selection.blocks[number].arrays
+        columns = None if unit_index is None else unit_index[order[start:stop]]
+        arrays.append(scattered_rows(stored, f"{_TENSOR}{name}", ordered.row_index[start:stop], columns))
     if len({array.shape[1:] for array in arrays}) == 1:
-        values = np.empty((len(split), *arrays[0].shape[1:]), arrays[0].dtype)
+        values = np.empty((len(selection), *arrays[0].shape[1:]), arrays[0].dtype)
         values[order] = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
         return torch.from_numpy(values)
     longest = max(array.shape[1] for array in arrays)
@@ -133,8 +137,8 @@ def _read(split: Split[EncodedBlock], name: str, places: Int[np.ndarray, " N"] |
     return padded[torch.from_numpy(np.argsort(order))]
 
 
-def branches_of(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
-    """Return the rows of all videos by branch, and their number per video; of equal rows at the end, only one."""
+def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
+    """Return the rows of all videos by branch, and their number per video. Equal rows at the end count as one."""
     branches = {}
     for branch, rows in sketch.items():
         differs = F.pad((rows[:, 1:] != rows[:, :-1]).any(dim=2), (1, 0), value=True)
@@ -144,14 +148,14 @@ def branches_of(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"],
     return branches
 
 
-def long_tensors(videos: EncodedVideos) -> list[tuple[str, Tensor]]:
-    """Return the names and tensors that have a second axis."""
+def sequence_tensors(videos: EncodedVideos) -> list[tuple[str, Tensor]]:
+    """Return the tensors with a second axis, such as frames or clips, and their names."""
     return [(name, tensor) for name, tensor in videos.tensors().items() if tensor.ndim > 1]
 
 
-def joined(parts: Sequence[PartialBlock[EncodedBlock]]) -> EncodedBlock:
-    """Copy the videos that are present into one block."""
-    videos = [part.block.stored(np.flatnonzero(part.present)) for part in parts]
+def join_blocks(parts: Sequence[PartialBlock[EncodedBlock]]) -> EncodedBlock:
+    """Copy the present videos into one block."""
+    videos = [part.block.unpadded(np.flatnonzero(part.present)) for part in parts]
     return EncodedBlock.of(
         ids=[part.block.ids[row] for part in parts for row in np.flatnonzero(part.present)],
         durations_s=np.concatenate([part.block.durations_s[part.present] for part in parts]),

@@ -1,4 +1,8 @@
-"""A library's videos in memory, updated with each commit before the next search."""
+"""The engine of a library: it holds the videos in memory, and reads new commits before the next search.
+
+`Engine.answer` passes the current `View` to a search. `View.corpus` returns the videos for the library's model: from
+memory, or from cached blocks on disk, and only what has changed since then from the table.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +25,17 @@ from untrimmed.errors import (
     shown,
 )
 from untrimmed.moments import tf_prvr
-from untrimmed.search.cache.block_cache import BlockCache, ids_of
+from untrimmed.search.cache.block_cache import BlockCache, valid_ids
 from untrimmed.search.cache.blocks import batched_by_size
-from untrimmed.search.cache.mapped import DamagedError, without_damaged
+from untrimmed.search.cache.mapped import DamagedError, retry_if_damaged
 from untrimmed.search.corpora import frames
 from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.records import Records, absolute, newest_commit, read_copy, version_of
+from untrimmed.search.store.records import Records, absolute, newest_commit, read_records_copy, version_of
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 A = TypeVar("A")
-_FRAMES_AT_A_TIME = 2**18  # in memory while the cache is updated
+_FRAMES_AT_A_TIME = 2**18  # frames in memory while the cache is updated
 
 
 def _tf_prvr_model() -> SearchModel:
@@ -47,30 +51,30 @@ TRAINING_FREE: Mapping[str, Callable[[], SearchModel]] = {
 
 
 @dataclass(frozen=True)
-class InUse:
-    """The model that searches a library: its identity, and its folder if it is a trained model."""
+class ModelReference:
+    """A search model by its identity, with its folder if it is a trained model."""
 
     identity: str
     folder: str | None = None
 
 
-FRAMES = InUse(frames.NAME)
+FRAMES = ModelReference(frames.NAME)
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One version of a library; later commits do not affect it."""
+    """One version of a library. Later commits do not affect it."""
 
     engine: Engine
     folder: Path
-    commit: list[Any] | None  # see `newest_commit`; numbers start again if a library is deleted and indexed again
+    commit: list[Any] | None  # see `newest_commit`; a number could repeat after a library is deleted and indexed again
     encoder: str  # identity of the encoder of its vectors
-    model: InUse
+    model: ModelReference
     records: Records
 
     @cached_property
     def index(self) -> VideoIndex:
-        """The table at this version; it is not opened if all videos are cached."""
+        """The table at this version. It is not opened if all videos are cached."""
         return _index_at(self.folder, self.commit)
 
     def frames(self) -> Corpus:
@@ -78,49 +82,44 @@ class View:
         return self.engine.load(self, FRAMES)
 
     def corpus(self) -> Corpus:
-        """Return the corpus of the library's model; see `model_in_use` for errors."""
+        """Return the corpus of the library's model; see `load_search_model` for errors."""
         return self.engine.load(self, self.model)
 
-    def below(self, place: str | os.PathLike[str]) -> frozenset[str]:
-        """Return the ids of the videos below a folder, or of one file.
-
-        Raises:
-            UnknownNameError: No video of the library is there.
-        """
-        path = absolute(place)
-        video_ids = frozenset(record.video_id for record in self.records.below(path))
+    def below(self, path: str | os.PathLike[str]) -> frozenset[str]:
+        """Return the ids of the videos below a folder, or of one file; UnknownNameError if there are none."""
+        folder = absolute(path)
+        video_ids = frozenset(record.video_id for record in self.records.below(folder))
         if not video_ids:
-            raise UnknownNameError(f"{shown(path)}: contains no video of {self.folder}; see: untrimmed ls")
+            raise UnknownNameError(f"{shown(folder)}: contains no video of {self.folder}; see: untrimmed ls")
         return video_ids
 
 
 class Engine:
     """Loads a library's corpora on first use, and reads changes before the next search.
 
-    Thread-safe: while one thread loads, new searches wait.
+    Any number of threads may use it. While one of them loads a version, new searches wait.
     """
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._lock = threading.RLock()  # for the attributes below, and for reading the table
+        self._lock = threading.RLock()  # held to use the attributes below, and to read the table
         self._view: View | None = None
-        self._loaded: dict[tuple[str, InUse], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model
+        self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model
         self._damaged: set[Path] = set()  # cache files that are not read again
-        self._outdated: set[InUse] = set()  # models whose cache lacks videos
+        self._outdated: set[ModelReference] = set()  # models whose cache lacks videos
 
     def view(self) -> View:
         """Return the current version of the library, with the commits of all processes.
 
-        Raises:
-            UntrimmedError: There is no library, or nothing was indexed yet.
+        Raises: UntrimmedError if there is no library, or nothing was indexed yet.
         """
         with self._lock:
             settings = VideoIndex(self._folder).settings
             commit = newest_commit(self._folder)
-            model = InUse(settings.model, settings.model_folder) if settings else FRAMES
+            model = ModelReference(settings.model, settings.model_folder) if settings else FRAMES
             if self._view is None or (commit, model) != (self._view.commit, self._view.model):
-                copied = read_copy(self._folder, commit)
-                records = Records(_index_at(self._folder, commit).scan() if copied is None else copied)
+                copied_records = read_records_copy(self._folder, commit)
+                records = Records(_index_at(self._folder, commit).scan() if copied_records is None else copied_records)
                 if not records:
                     raise UntrimmedError(
                         f"{name_of(self._folder)}: nothing is indexed here yet; run: untrimmed index FOLDER"
@@ -134,14 +133,14 @@ class Engine:
     def answer(self, ask: Callable[[View], A]) -> A:
         """Return the result of `ask` for the current version of the library.
 
-        If that version is cleaned up meanwhile, `ask` is called again with the next one. Damaged cache files are
-        removed, and their videos are read from the table. Errors that no version would avoid, such as a wrong option,
-        are raised.
+        If that version is deleted meanwhile, `ask` is called again with the next one. If `ask` meets damaged cache
+        files, they are removed and their videos are read from the table. Errors that would occur in any version, such
+        as an invalid option, are raised at once.
         """
         view = self.view()
         while True:
             try:
-                return without_damaged(partial(ask, view), self._forget)
+                return retry_if_damaged(partial(ask, view), self._discard)
             except (ConfigError, EncoderError, UnknownNameError):
                 raise
             except UntrimmedError:
@@ -150,10 +149,10 @@ class Engine:
                 if view is previous:
                     raise
 
-    def load(self, view: View, model: InUse) -> Corpus:
-        """Return the videos of a version for a model; see `model_in_use` for errors.
+    def load(self, view: View, model: ModelReference) -> Corpus:
+        """Return the videos of a version for a model; see `load_search_model` for errors.
 
-        Only changes against the corpus in memory, or else the cache, are read from the table.
+        The corpus in memory is reused, or else the cached blocks. Only videos that differ are read from the table.
         """
         with self._lock:
             key = view.encoder, model
@@ -167,12 +166,12 @@ class Engine:
             return corpus
 
     def update_cache(self) -> None:
-        """Try to cache the videos that searches have read from the table."""
+        """Cache the videos that searches had to read from the table, if possible."""
         for model in self._outdated:
             cache_library(self._folder, model, codes=False)
         self._outdated.clear()
 
-    def _forget(self, damaged: Path) -> None:
+    def _discard(self, damaged: Path) -> None:
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)
@@ -182,18 +181,19 @@ class Engine:
 
 
 def read_cache(
-    folder: Path, model: InUse, records: Records, damaged: Iterable[Path] = ()
+    folder: Path, model: ModelReference, records: Records, damaged: Iterable[Path] = ()
 ) -> tuple[LocalCorpus[Any], Records]:
-    """Return a corpus of the cached videos among `records`, and their records; see `model_in_use` for errors."""
+    """Return a corpus of the cached videos among `records`, and their records; see `load_search_model` for errors."""
     corpus = _empty_corpus(folder, model)
-    blocks = list(BlockCache(folder, corpus.layout).read(records, damaged))
-    return corpus.restored(blocks), Records(map(records.of, ids_of(blocks)))
+    blocks = list(BlockCache(folder, corpus.block_format).read(records, damaged))
+    return corpus.from_cache(blocks), Records(map(records.of, valid_ids(blocks)))
 
 
-def cache_library(folder: Path, *models: InUse, codes: bool = True) -> None:
+def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> None:
     """Update the cache of a library for its model, or for these models, so that new processes start fast.
 
-    Building codes takes longest, so callers that wait pass `codes=False`. Errors are ignored: searches report them.
+    Building codes takes longest, so callers that cannot wait pass `codes=False`. Errors are ignored, because the next
+    search reports them.
     """
     with contextlib.suppress(UntrimmedError):
         view = Engine(folder).view()
@@ -210,67 +210,67 @@ def update_cache(
     *,
     codes: bool,
 ) -> None:
-    """Update the cached blocks of a library, and build missing codes if requested; `read` reads videos by their ids.
+    """Update the cached blocks of a library, and with `codes` build missing codes; `read` reads videos by their ids.
 
     Videos are read in batches to limit memory. Damaged files are built again.
     """
-    cache = BlockCache(library, empty.layout)
+    cache = BlockCache(library, empty.block_format)
     damaged: set[Path] = set()
 
     def update() -> None:
         blocks = list(cache.read(records, damaged))
-        cached = set(ids_of(blocks))
+        cached = set(valid_ids(blocks))
         new = [record for record in records if record.video_id not in cached]
         for batch in list(batched_by_size(new, lambda record: record.num_frames, _FRAMES_AT_A_TIME)) or [[]]:
             added = read([record.video_id for record in batch]) if batch else ()
-            if not cache.write(empty.restored(blocks).update(added).arrays(), records):
+            parts = empty.from_cache(blocks).update(added).blocks.parts
+            if not cache.write((part.block.arrays for part in parts), records):
                 return
             blocks = list(cache.read(records))
         if codes:
-            cache.write_codes(empty.restored(blocks).missing_codes())
+            cache.write_codes(empty.from_cache(blocks).missing_codes())
 
-    def forget(path: Path) -> None:
+    def discard(path: Path) -> None:
         if path in damaged:
             raise DamagedError(path, "cannot be written again")
         damaged.add(path)
 
     with contextlib.suppress(DamagedError):
-        without_damaged(update, forget)
+        retry_if_damaged(update, discard)
 
 
 def _index_at(folder: Path, commit: list[Any] | None) -> VideoIndex:
-    """Return the table at a commit."""
     return VideoIndex(folder, follow=False, version=version_of(commit))
 
 
-def _empty_corpus(library: Path, model: InUse) -> LocalCorpus[Any]:
-    return model_in_use(library, model.identity, model.folder).corpus()
+def _empty_corpus(library: Path, model: ModelReference) -> LocalCorpus[Any]:
+    return load_search_model(library, model.identity, model.folder).corpus()
 
 
-def training_free(model: str | os.PathLike[str] | None) -> SearchModel | None:
-    """Return the training-free model of that name, `frames` for None or "none"; None if a folder has the name."""
+def training_free_model(model: str | os.PathLike[str] | None) -> SearchModel | None:
+    """Return the training-free model of that name; None and "none" name `frames`. Return None for a folder."""
     if model is None:
         return frames.FrameModel()
     if Path(model).exists():
         return None
     name = os.fspath(model)
-    make = TRAINING_FREE.get(frames.NAME if name == "none" else name)
-    return make() if make else None
+    create_model = TRAINING_FREE.get(frames.NAME if name == "none" else name)
+    return create_model() if create_model else None
 
 
-def model_in_use(library: Path, identity: str, folder: str | None) -> SearchModel:
+def load_search_model(library: Path, identity: str, folder: str | None) -> SearchModel:
     """Return the model that encodes and searches a library's videos.
 
     Raises:
         CheckpointError: The model's folder is missing or damaged.
-        IndexMismatchError: The folder has another model, or this version does not know the model.
+        IndexMismatchError: The folder contains another model, or this version of the program does not know the model.
     """
     if identity in TRAINING_FREE:
         return TRAINING_FREE[identity]()
     if folder is None:
         raise IndexMismatchError(
-            f"{shown(library)}: uses model {identity}, which this version does not know; choose another with: "
-            "untrimmed index --model frames"
+            f"{shown(library)}: uses model {identity}, which this version of untrimmed does not know; choose another "
+            "with: untrimmed index --model frames"
         )
     from untrimmed.search.corpora.trained import TrainedModel
 

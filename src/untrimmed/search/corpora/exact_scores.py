@@ -1,4 +1,4 @@
-"""Exact scores of videos by a trained model, in double precision: they do not depend on the batch."""
+"""Exact scores of videos by a trained model. In double precision, a score does not depend on the other videos."""
 
 import copy
 import os
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -17,82 +17,96 @@ from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos
 from untrimmed.models.base import RetrievalModel
-from untrimmed.search.cache.blocks import Split
-from untrimmed.search.corpora.encoded_block import EncodedBlock, Places, long_tensors, with_rows
+from untrimmed.search.cache.blocks import Selection
+from untrimmed.search.corpora.encoded_block import EncodedBlock, Units, read_units, sequence_tensors
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import cores, share
 
-_GATHERED_AT_A_TIME = 256  # videos at most in a piece of work
-_MIN_GATHERED = 16
-_READ_TOGETHER = 16  # pieces of several queries
-_ROWS_AT_A_TIME = 2**15
+_VIDEOS_PER_PIECE = 256  # at most, in a piece of work for one thread
+_MIN_VIDEOS_PER_PIECE = 16
+_PIECES_TOGETHER = 16  # of several queries
+_UNITS_AT_A_TIME = 2**15
 _NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 
 _buffers = threading.local()
 
-PlacesOf = Callable[[Split[EncodedBlock]], Places]  # the rows of videos that may be the best for a query
+
+class ScoreRequest(NamedTuple):
+    """A query, the videos that need exact scores, and a function that finds the units that may be the best."""
+
+    query: EncodedQueries
+    videos: Selection[EncodedBlock]
+    find_units: Callable[[Selection[EncodedBlock]], Units]
 
 
-def exact_scores(model: RetrievalModel, query: EncodedQueries, split: Split[EncodedBlock]) -> Float32[np.ndarray, " N"]:
-    """Return the scores of one query by a model in double precision, from whole videos, rounded to float32."""
-    step = min(_GATHERED_AT_A_TIME, max(_MIN_GATHERED, -(-len(split) // cores())))
+def exact_scores(
+    model: RetrievalModel, query: EncodedQueries, selection: Selection[EncodedBlock]
+) -> Float32[np.ndarray, " N"]:
+    """Return the scores of videos for one query by a model in double precision, rounded to float32."""
+    step = min(_VIDEOS_PER_PIECE, max(_MIN_VIDEOS_PER_PIECE, -(-len(selection) // cores())))
     query = query.to("cpu", torch.float64)
 
     @torch.inference_mode()
-    def score(piece: Split[EncodedBlock]) -> Tensor:
-        _fetch(piece)
-        videos = [block.fitted(rows) for block, rows in piece]
+    def score(piece: Selection[EncodedBlock]) -> Tensor:
+        _prefetch(piece)
+        videos = [block.padded(rows) for block, rows in piece]
         return _scores(model, query, videos[0].cat(videos))
 
-    pieces = _pieces(split, step)
+    pieces = _pieces(selection, step)
     scores: list[Tensor] = []
     while batch := [*islice(pieces, cores())]:  # in small batches, so that other searches can run in between
-        scores += map_alone(score, batch)
+        scores += map_on_cores(score, batch)
     return torch.cat(scores).numpy() if scores else np.empty(0, dtype=np.float32)
 
 
-def exact_scores_of_rows(
-    model: RetrievalModel, requests: Sequence[tuple[EncodedQueries, Split[EncodedBlock], PlacesOf]]
+def exact_scores_of_best_units(
+    model: RetrievalModel, requests: Sequence[ScoreRequest]
 ) -> list[Float32[np.ndarray, " N"]]:
-    """Return the same scores for several queries, each with its own videos, reading only rows that may be the best."""
+    """Return the results of `exact_scores` for several queries, reading only units that may be the best of a video."""
     pieces = (
         (number, piece)
-        for number, (_, split, _) in enumerate(requests)
-        for piece in _pieces(split, _GATHERED_AT_A_TIME)
+        for number, request in enumerate(requests)
+        for piece in _pieces(request.videos, _VIDEOS_PER_PIECE)
     )
     scores: list[list[Tensor]] = [[] for _ in requests]
 
     @torch.inference_mode()
-    def score(batch: Sequence[tuple[int, Split[EncodedBlock]]]) -> None:
-        places: list[Places] = [{}] * len(batch)
-
-        def find_places(start: int, stop: int) -> None:
-            for index, (number, piece) in enumerate(batch[start:stop], start):
-                places[index] = requests[number][2](piece)
-
-        for _, piece in batch:
-            _fetch(piece)
-        share(len(batch), 1, find_places)
-        ends = np.cumsum([max(rows.size for rows in by_name.values()) for by_name in places])
-        items = zip(batch, places, (ends // _ROWS_AT_A_TIME).tolist(), strict=True)
+    def score(batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> None:
+        units = _units_of(requests, batch)
+        ends = np.cumsum([max(index.size for index in by_tensor.values()) for by_tensor in units])
+        items = zip(batch, units, (ends // _UNITS_AT_A_TIME).tolist(), strict=True)
         for _, iterator in groupby(items, key=itemgetter(2)):
             group = [*iterator]
-            videos = with_rows([(piece, by_name) for (_, piece), by_name, _ in group])
+            videos = read_units([(piece, by_tensor) for (_, piece), by_tensor, _ in group])
             for ((number, _), *_), piece_videos in zip(group, videos, strict=True):
-                scores[number].append(_scores(model, requests[number][0].to("cpu", torch.float64), piece_videos))
+                scores[number].append(_scores(model, requests[number].query.to("cpu", torch.float64), piece_videos))
 
-    while batch := [*islice(pieces, _READ_TOGETHER)]:
-        map_alone(score, [batch])
+    while batch := [*islice(pieces, _PIECES_TOGETHER)]:
+        map_on_cores(score, [batch])
     return [torch.cat(parts).numpy() if parts else np.empty(0, dtype=np.float32) for parts in scores]
 
 
-def _pieces(split: Split[EncodedBlock], step: int) -> Iterator[Split[EncodedBlock]]:
-    return (split.at(slice(start, start + step)) for start in range(0, len(split), step))
+def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> list[Units]:
+    """Return the units to read of each piece of a batch; a piece comes with the number of its request."""
+    units: list[Units] = [{}] * len(batch)
+
+    def find(start: int, stop: int) -> None:
+        for index, (number, piece) in enumerate(batch[start:stop], start):
+            units[index] = requests[number].find_units(piece)
+
+    for _, piece in batch:
+        _prefetch(piece)
+    share(len(batch), 1, find)
+    return units
 
 
-def _fetch(split: Split[EncodedBlock]) -> None:
-    for block, rows in split:
-        block.fetch(rows)
+def _pieces(selection: Selection[EncodedBlock], step: int) -> Iterator[Selection[EncodedBlock]]:
+    return (selection.at(slice(start, start + step)) for start in range(0, len(selection), step))
+
+
+def _prefetch(selection: Selection[EncodedBlock]) -> None:
+    for block, rows in selection:
+        block.prefetch(rows)
 
 
 def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos) -> Tensor:
@@ -103,9 +117,9 @@ def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos)
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
-    """Convert videos in buffers of this thread, valid until its next call: allocation would take longer than scoring.
+    """Convert videos in buffers of this thread, because allocation would take longer than scoring.
 
-    The buffers are inference tensors.
+    The result is valid until the thread's next call. The buffers are inference tensors.
     """
     buffers: dict[str, Tensor] = _buffers.__dict__
     wide = {}
@@ -122,57 +136,57 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _current = threading.local()
-_starting = threading.Lock()
+_pool_lock = threading.Lock()
 
 
-def map_alone(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
-    """Return the results of `work` for all items, computed on all cores; nested calls use the current thread."""
-    if getattr(_current, "is_alone", False):
+def map_on_cores(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
+    """Return `work(item)` for each item, computed on all cores; calls from within `work` use the current thread."""
+    if getattr(_current, "is_worker", False):
         return [work(item) for item in items]
-    return list(_threads().map(work, items))
+    return list(_thread_pool().map(work, items))
 
 
-def _threads() -> ThreadPoolExecutor:
-    with _starting:
-        return _start_threads()
+def _thread_pool() -> ThreadPoolExecutor:
+    with _pool_lock:
+        return _start_pool()
 
 
 @cache
-def _start_threads() -> ThreadPoolExecutor:
+def _start_pool() -> ThreadPoolExecutor:
     number = cores()
     num_threads = torch.get_num_threads()
     barrier = threading.Barrier(number)
 
     def initialize() -> None:
         torch.set_num_threads(1)
-        _current.is_alone = True
+        _current.is_worker = True
 
     pool = ThreadPoolExecutor(number, "scores", initialize)
     for future in [pool.submit(barrier.wait) for _ in range(number)]:
         future.result()
-    torch.set_num_threads(num_threads)  # for this thread and later ones
+    torch.set_num_threads(num_threads)  # the setting of this thread and of later ones
     return pool
 
 
 def _after_fork() -> None:
-    """Reset the state of threads, which a child process does not inherit."""
-    global _starting
-    _starting = threading.Lock()
-    _start_threads.cache_clear()
-    _current.is_alone = False
+    """Reset the pool, because a child process does not inherit threads."""
+    global _pool_lock
+    _pool_lock = threading.Lock()
+    _start_pool.cache_clear()
+    _current.is_worker = False
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-class BestRows:
-    """Finds the rows of videos that a model's score may read."""
+class BestUnits:
+    """Finds the units of videos that may give a model's score, by their quantized rows."""
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
         """Take a model and its encoding of any video."""
         sketch = model.sketch(template)
-        tensors = dict(long_tensors(template))
+        tensors = dict(sequence_tensors(template))
         self._tensors = {
             # A sketch may begin with an additional row, see `scores.max_sim.units`.
             branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])
@@ -181,45 +195,46 @@ class BestRows:
         self._lengths = {branch: [*tensors].index(names[0]) for branch, (names, _) in self._tensors.items()}
 
     @property
-    def are_few(self) -> bool:
-        """Whether the score reads only the best rows."""
+    def are_enough(self) -> bool:
+        """Whether the score depends on the best units alone."""
         return bool(self._tensors)
 
-    def places(
-        self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], split: Split[EncodedBlock]
-    ) -> Places:
-        """Return the rows of coded videos that may be the best for these probes.
+    def find(
+        self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], selection: Selection[EncodedBlock]
+    ) -> Units:
+        """Return the units of coded videos that may be the best for these probes.
 
-        If a video has fewer such rows than another, a row is repeated. For a branch without probes, the first row is
+        If a video has fewer such units than another, a unit is repeated. For a branch without probes, the first unit is
         returned, which does not affect the score.
         """
-        lengths = np.concatenate([block.lengths[rows] for block, rows in split])
+        lengths = np.concatenate([block.lengths[rows] for block, rows in selection])
         masks = {}
         for branch, (_, offset) in self._tensors.items():
-            is_open = coded[branch].open_rows([probe for name, probe in probes if name == branch], split)
+            branch_probes = [probe for name, probe in probes if name == branch]
+            may_be_best = coded[branch].possible_best_rows(branch_probes, selection)
             # Without the copy of the first row that replaces padding.
             length = lengths[:, self._lengths[branch]] + offset
-            masks[branch] = is_open & (np.arange(is_open.shape[1]) < length[:, None])
-        width = max(1, *(int(is_open.sum(axis=1).max()) for is_open in masks.values()))
-        places: dict[str, Int[np.ndarray, "K W"]] = {}
+            masks[branch] = may_be_best & (np.arange(may_be_best.shape[1]) < length[:, None])
+        width = max(1, *(int(mask.sum(axis=1).max()) for mask in masks.values()))
+        units: dict[str, Int[np.ndarray, "K W"]] = {}
         for branch, (names, offset) in self._tensors.items():
             first = np.argsort(~masks[branch], axis=1, kind="stable")[:, :width]
-            is_open = np.take_along_axis(masks[branch], first, axis=1)
-            rows = np.maximum(np.where(is_open, first, first[:, :1]) - offset, 0)
-            missing = width - rows.shape[1]
-            places |= dict.fromkeys(names, np.pad(rows, ((0, 0), (0, missing)), mode="edge") if missing else rows)
-        return places
+            may_be_best = np.take_along_axis(masks[branch], first, axis=1)
+            index = np.maximum(np.where(may_be_best, first, first[:, :1]) - offset, 0)
+            missing = width - index.shape[1]
+            units |= dict.fromkeys(names, np.pad(index, ((0, 0), (0, missing)), mode="edge") if missing else index)
+        return units
 
 
-class Scorer:
-    """Scores videos by a model: approximately in its own precision, exactly in double precision."""
+class ScoringModel:
+    """A trained model for scoring: in its own precision for approximate scores, in double precision for exact ones."""
 
     @torch.inference_mode()
-    def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_doubt: float | None = None):
-        """Take a model, its encoding of any video, and `Doubt.usual`."""
+    def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_uncertainty: float | None = None):
+        """Take a model, its encoding of any video, and `Uncertainty.usual` of its run."""
         self.model = model
-        self.best_rows = BestRows(model, template)
-        self.usual_doubt = usual_doubt
+        self.best_units = BestUnits(model, template)
+        self.usual_uncertainty = usual_uncertainty
 
     @cached_property
     def in_float64(self) -> RetrievalModel:

@@ -1,4 +1,4 @@
-"""Training-free search by frames: a video scores by its best frame, and its moments are scenes.
+"""Training-free search by frames: the score of a video is that of its best frame, and its moments are scenes.
 
 Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares ranking methods.
 """
@@ -26,17 +26,17 @@ NAME = "frames"
 class FrameSettings(SpanSettings):
     """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
 
-    change_s: float = 0.5  # least squared distance times seconds that a change of scene explains
+    change_s: float = 0.5  # a cut must explain this much squared distance, times seconds
 
 
 class FrameModel:
-    """Searches stored frames; the table has no other encoding of a video."""
+    """Searches the stored frames themselves, so the table needs no other encoding of a video."""
 
     identity: ClassVar[str] = NAME
     folder: ClassVar[None] = None
 
     def encode_video(self, features: FrameFeatures) -> bytes:
-        """Return nothing, because frames are already stored."""
+        """Return no bytes, because the frames are already stored."""
         return b""
 
     def corpus(self) -> FrameCorpus:
@@ -54,7 +54,7 @@ class FrameCorpus(BestVectorCorpus):
         super().__init__(self.settings)
 
     @property
-    def layout(self) -> str:
+    def block_format(self) -> str:
         """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"{NAME} 1"
 

@@ -1,10 +1,12 @@
 """Search with TF-PRVR (`untrimmed.moments.tf_prvr`), which compares training-free moments instead of frames.
 
-The moments of a video are computed from its stored frames when it is indexed or the library changes to this model. They
-are stored beside the frames and are much smaller. Frames have equal weight, even if key frames are unequally spaced.
+The moments of a video are computed from its stored frames when it is indexed, or when the library changes to this
+model. They are stored beside the frames and are much smaller. All frames have the same weight, even if key frames are
+unequally spaced.
 
-A video scores by its best moment, as in the release. The release does not rank spans: moments, segments of all levels
-and the whole video are ranked as in `untrimmed.moments.clearest`; docs/quality.md has other choices.
+The score of a video is that of its best moment, as in the release. The release does not rank spans. Here moments,
+segments of all levels and the whole video are candidates, ranked by `untrimmed.moments.clearest`; docs/quality.md
+compares other choices.
 """
 
 from __future__ import annotations
@@ -54,10 +56,7 @@ class TFPRVRModel:
         return file.getvalue()
 
     def restore(self, encoded: bytes) -> VideoMoments:
-        """Load the result of `encode_video`.
-
-        Raises: IndexMismatchError for other bytes.
-        """
+        """Load the result of `encode_video`; IndexMismatchError for other bytes."""
         try:
             with np.load(io.BytesIO(encoded), allow_pickle=False) as arrays:
                 levels = np.split(arrays["levels"], np.cumsum(arrays["level_sizes"])[:-1])
@@ -81,18 +80,18 @@ class TFPRVRCorpus(BestVectorCorpus):
         super().__init__(self.model.spans)
 
     @property
-    def layout(self) -> str:
+    def block_format(self) -> str:
         """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:
-        """Return the query with its sentence vector at unit length, as the score requires."""
+        """Prepare the vector of the sentence, scaled to unit length as the score requires."""
         length = float(np.linalg.norm(query.sentence))
         sentence = query.sentence / length if length > 0 else query.sentence
         return BestVectorQuery(self, sentence.astype(np.float32))
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """Return the stored moments of a video, or compute them if another model encoded it; may raise as both do."""
+        """Return the moments of a video: as stored, or computed if another model encoded it; raises errors of both."""
         features = stored.features
         record = stored.record
         is_encoded = record.model == self.model.identity

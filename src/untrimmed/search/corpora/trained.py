@@ -1,7 +1,7 @@
-"""Search with a trained model, which encodes a library's stored frames and its queries.
+"""Search with a trained model, which encodes the stored frames of a library and its queries.
 
-A checkpoint works for every library with the encoder of its training features. Frames are resampled as in training (32
-clips and at most 128 frames for a released model), so nothing is decoded again.
+A model works for any library whose encoder is that of its training features. It reads the stored frames, resampled as
+in training (32 clips and at most 128 frames for a released model), so no video is decoded again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
 from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.corpora.corpus import LocalCorpus
-from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, joined, long_tensors
-from untrimmed.search.corpora.exact_scores import Scorer
-from untrimmed.search.corpora.trained_query import DOUBT, TrainedQuery, rank_together
+from untrimmed.search.corpora.encoded_block import EncodedBlock, join_blocks, rows_by_branch, sequence_tensors
+from untrimmed.search.corpora.exact_scores import ScoringModel
+from untrimmed.search.corpora.trained_query import UNCERTAINTY, TrainedQuery, rank_together
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.store.records import absolute
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
-_VIDEOS_OF_BLOCK = 4096  # smaller blocks spend more time in calls than in scans
+_VIDEOS_OF_BLOCK = 4096  # for smaller blocks, calls take longer than scans
 C = TypeVar("C", bound="TrainedCorpus")
-# Files of `running.run`, which search may not import.
+# Names of files that `running.run` writes; search may not import it.
 _RUN_SETTINGS = "config.yaml"
 _RUN_METRICS = "metrics.jsonl"
 
@@ -60,7 +60,9 @@ class TrainedModel:
         self.identity = f"{self.model.name}:{digest}"
 
     def check_encoder(self, identity: str) -> None:
-        """Check that the run was trained on features of this encoder; imported models and benchmarks name none.
+        """Check that the run was trained on features of this encoder.
+
+        Imported models and runs on benchmarks do not name their encoder, so they pass.
 
         Raises:
             IndexMismatchError: The run was trained on features of another encoder.
@@ -77,11 +79,7 @@ class TrainedModel:
             )
 
     def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
-        """Check the widths of features.
-
-        Raises:
-            IndexMismatchError: The model was trained on other widths.
-        """
+        """Raise an IndexMismatchError if the model was trained on features of other widths."""
         config = self.model.config
         for kind, width, expected in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
             if width != expected:
@@ -90,15 +88,15 @@ class TrainedModel:
                     "model trained on features of this encoder (untrimmed features, untrimmed train)"
                 )
 
-    def _usual_doubt(self) -> float | None:
-        """Return `Doubt.usual` from the best validation of the run; None if it is not recorded."""
+    def _usual_uncertainty(self) -> float | None:
+        """Return `Uncertainty.usual` from the best validation of the run; None if the run has not recorded it."""
         try:
             lines = (self.folder / _RUN_METRICS).read_text(encoding="utf-8").splitlines()
             metrics = [json.loads(line)["val"] for line in lines]
-            best = max(metrics, key=lambda val: val.get("event SumR", val["SumR"]))  # training selects by these
+            best = max(metrics, key=lambda val: val.get("event SumR", val["SumR"]))  # as training selects
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        usual = best.get(f"{DOUBT}_p90")
+        usual = best.get(f"{UNCERTAINTY}_p90")
         return usual if isinstance(usual, float) else None
 
     @torch.inference_mode()
@@ -121,23 +119,23 @@ class TrainedModel:
         return self.model.encode_queries(QueryBatch(words=words, mask=torch.ones(words.shape[:2], dtype=torch.bool)))
 
     @cached_property
-    def scorer(self) -> Scorer:
-        """Computes this model's scores."""
-        return Scorer(self.model, self.template, self._usual_doubt())
+    def scorer(self) -> ScoringModel:
+        """The model in the form that computes scores."""
+        return ScoringModel(self.model, self.template, self._usual_uncertainty())
 
     def corpus(self) -> TrainedCorpus:
         """Return a corpus without videos."""
         return TrainedCorpus(self)
 
-    def restore_each(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
-        """Load results of `encode_video`, in half precision and without padding."""
+    def restore(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
+        """Load results of `encode_video`: encoded videos in half precision, without padding."""
         template = self.template
         return [template.with_tensors(self._checked(load_tensors(blob), template)) for blob in encoded]
 
     @cached_property
     @torch.inference_mode()
     def template(self) -> EncodedVideos:
-        """The encoding of one zero frame, which has all tensors of the model."""
+        """The encoding of one zero frame; it has the same tensors as any encoded video."""
         config = self.model.config
         clips = torch.zeros(1, config.num_clips, config.video_dim)
         frames = torch.zeros(1, 1, config.video_dim)
@@ -156,16 +154,16 @@ class TrainedModel:
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
-    All videos are padded to the length of the longest one, because some scores read padding (JSG's). A score does not
-    depend on the block. When the longest video changes, other videos are padded again, but not read or encoded.
+    All videos are padded to the length of the longest one, because some scores read padding (JSG's). So a score does
+    not depend on the block. When the longest video changes, the others are padded again, but not read or encoded again.
     """
 
-    least_coded: ClassVar[int] = 1000
-    least_coded_at_once: ClassVar[int] = 1000
-    coded_together: ClassVar[int] = 256
+    min_size_for_codes: ClassVar[int] = 1000
+    min_size_for_codes_at_once: ClassVar[int] = 1000
+    coding_batch_size: ClassVar[int] = 256
 
     def __init__(self, model: TrainedModel):
-        super().__init__(joined, _VIDEOS_OF_BLOCK)
+        super().__init__(join_blocks, _VIDEOS_OF_BLOCK)
         self.model = model
 
     def prepare(self, query: TextFeatures) -> TrainedQuery:
@@ -175,29 +173,28 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """See `Corpus.rank_all`; a query of many costs less than one alone."""
+        """See `Corpus.rank_all`. Many queries together take less time than one after the other."""
         return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
-    def layout(self) -> str:
+    def block_format(self) -> str:
         """See `LocalCorpus`; the number changes with the format of the arrays."""
         return f"trained 1 {self.model.identity}"
 
     @torch.inference_mode()
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
-        """See `LocalCorpus`; videos that another model encoded are encoded again from their frames.
+        """See `LocalCorpus`. Videos that another model has encoded are encoded again from their frames.
 
-        Raises:
-            IndexMismatchError: An encoding lacks tensors of this model.
+        Raises: IndexMismatchError if an encoding lacks tensors of this model.
         """
         identity = self.model.identity
-        videos = (  # without features, which need much more memory
+        videos = (  # do not keep the features, which need much more memory
             (v.record, v.encoded if v.record.model == identity else self.model.encode_video(v.features)) for v in added
         )
         for batch in batched_by_size(videos, lambda _: 1, _VIDEOS_AT_A_TIME):
             records, blobs = zip(*batch, strict=True)
-            encoded = self.model.restore_each(blobs)
-            lengths = [[tensor.shape[1] for _, tensor in long_tensors(video)] for video in encoded]
+            encoded = self.model.restore(blobs)
+            lengths = [[tensor.shape[1] for _, tensor in sequence_tensors(video)] for video in encoded]
             yield EncodedBlock.of(
                 ids=[record.video_id for record in records],
                 durations_s=np.array([record.duration_s for record in records]),
@@ -214,28 +211,28 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         self, block: EncodedBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
         """See `LocalCorpus`."""
-        return branches_of(self.model.model.sketch(block.select(rows)))
+        return rows_by_branch(self.model.model.sketch(block.select(rows)))
 
     def context(self, block: EncodedBlock) -> str:
-        """See `LocalCorpus`: a sketch depends on the longest video."""
-        return repr(block.longest)
+        """See `LocalCorpus`: a sketch depends on the length of the longest video."""
+        return repr(block.padded_lengths)
 
-    def codes_are_ready(self, num_videos: int) -> bool:
-        """See `LocalCorpus`; with codes, searches need no copy of the blocks in single precision."""
-        if is_ready := super().codes_are_ready(num_videos):
+    def request_codes(self, num_videos: int) -> bool:
+        """See `LocalCorpus`; frees the blocks' copies in single precision, which searches with codes do not need."""
+        if use_codes := super().request_codes(num_videos):
             for part in self.blocks.parts:
-                part.block.forget()
-        return is_ready
+                part.block.free_videos()
+        return use_codes
 
-    def extent(self) -> Int[np.ndarray, " N"] | None:
-        """Return the length of the longest video along each second axis."""
+    def shard_summary(self) -> Int[np.ndarray, " N"] | None:
+        """See `LocalCorpus`: the length of the longest video along each second axis; None without videos."""
         lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
         return np.max(lengths, axis=0) if lengths else None
 
-    def beside(self: C, others: Sequence[Int[np.ndarray, " N"] | None]) -> C:
+    def as_shard(self: C, other_summaries: Sequence[Int[np.ndarray, " N"] | None]) -> C:
         """See `LocalCorpus`: blocks are padded to the longest video of all shards."""
-        extents = [lengths for lengths in (self.extent(), *others) if lengths is not None]
+        lengths = [summary for summary in (self.shard_summary(), *other_summaries) if summary is not None]
         corpus = copy.copy(self)
         if self.blocks.parts:
-            corpus.blocks = self.blocks.each(lambda block: block.padded_to(np.max(extents, axis=0)))
+            corpus.blocks = self.blocks.map_blocks(lambda block: block.padded_to(np.max(lengths, axis=0)))
         return corpus

@@ -1,4 +1,4 @@
-"""Queries of a trained model, which ranks videos by its own score and finds moments by its own windows."""
+"""Queries for a trained model, which ranks videos by its own score and finds moments with its own `locate`."""
 
 from collections.abc import Collection, Sequence
 from functools import cache, cached_property, partial
@@ -11,26 +11,26 @@ from jaxtyping import Float, Float32
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
-from untrimmed.search.cache.blocks import Split
-from untrimmed.search.corpora.corpus import Doubt, LocalCorpus, LocalQuery
-from untrimmed.search.corpora.encoded_block import EncodedBlock, Places
-from untrimmed.search.corpora.exact_scores import Scorer, exact_scores, exact_scores_of_rows
+from untrimmed.search.cache.blocks import Selection
+from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery, Uncertainty
+from untrimmed.search.corpora.encoded_block import EncodedBlock, Units
+from untrimmed.search.corpora.exact_scores import ScoreRequest, ScoringModel, exact_scores, exact_scores_of_best_units
 from untrimmed.search.pruning.codes import Probe
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-DOUBT = "query_uncertainty"  # the model's name of `Doubt.deviation`
-_MIN_QUERIES = 3  # two cost as much together as one after the other
+UNCERTAINTY = "query_uncertainty"  # the model's name for `Uncertainty.deviation`
+_MIN_QUERIES = 3  # two queries take as long together as one after the other
 _MAX_QUERIES = 64
-_MAX_BYTES = 2**29  # of the upper bounds of a batch of queries
+_MAX_BYTES = 2**29  # memory for the upper bounds of a batch of queries
 
 
 class TrainedQuery(LocalQuery[EncodedBlock]):
-    """An encoded query and the videos of a corpus."""
+    """An encoded query for a corpus of encoded videos."""
 
     rounding: ClassVar[float] = 1e-5
 
-    def __init__(self, corpus: LocalCorpus[EncodedBlock], scorer: Scorer, encoded: EncodedQueries):
+    def __init__(self, corpus: LocalCorpus[EncodedBlock], scorer: ScoringModel, encoded: EncodedQueries):
         super().__init__(corpus)
         self.scorer = scorer
         self.encoded = encoded
@@ -41,23 +41,23 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         """Rank videos by the model's own score."""
         return super().rank(limit=limit, among=among)
 
-    def exact(self, split: Split[EncodedBlock]) -> Float32[np.ndarray, " N"]:
+    def exact(self, selection: Selection[EncodedBlock]) -> Float32[np.ndarray, " N"]:
         """See `LocalQuery`."""
-        return exact_of([(self, split)])[0]
+        return score_exactly([(self, selection)])[0]
 
     @torch.inference_mode()
-    def rough(self, split: Split[EncodedBlock]) -> Float[np.ndarray, " N"]:
+    def rough(self, selection: Selection[EncodedBlock]) -> Float[np.ndarray, " N"]:
         """Return the model's scores in single precision."""
         scores = []
-        for block, rows in split:
+        for block, rows in selection:
             has_most = 2 * len(rows) > len(block.ids)
             values = self._model.score(self.encoded, block.videos if has_most else block.select(rows)).fused[0].numpy()
             scores.append(values[rows] if has_most else values)
         return np.concatenate(scores)
 
-    def places(self, split: Split[EncodedBlock]) -> Places:
-        """Return the rows that may be the best, by their codes."""
-        return self.scorer.best_rows.places(self.coded, self.probes, split)
+    def find_units(self, selection: Selection[EncodedBlock]) -> Units:
+        """Return the units of videos that may be the best, by their codes."""
+        return self.scorer.best_units.find(self.codes, self.probes, selection)
 
     @cached_property
     @torch.inference_mode()
@@ -67,15 +67,15 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return {branch: rows[(rows != 0).any(axis=1)] for branch, rows in branches.items()}
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return the model's word weights (RAL, Fig. 8)."""
+        """See `PreparedQuery` (RAL, Fig. 8)."""
         weights = self._model.word_weights(self.encoded)
         return None if weights is None else weights[0].numpy()
 
-    def doubt(self) -> Doubt | None:
-        """Return the predicted deviation (RAL, Fig. 3), if the run has its usual value."""
-        deviation = self._model.watched_queries(self.encoded).get(DOUBT)
-        usual = self.scorer.usual_doubt
-        return None if deviation is None or usual is None else Doubt(deviation.item(), usual)
+    def uncertainty(self) -> Uncertainty | None:
+        """Return the predicted deviation (RAL, Fig. 3); None if the run has not recorded its usual value."""
+        deviation = self._model.watched_queries(self.encoded).get(UNCERTAINTY)
+        usual = self.scorer.usual_uncertainty
+        return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
 
     @torch.inference_mode()
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
@@ -89,32 +89,35 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
 
     @torch.inference_mode()
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times in seconds, and the model's similarity of the query and its vectors there."""
+        """Return times of one video in seconds, and the model's similarity of query and video at each."""
         block, row = self.blocks.find(video_id)
         units, mask = self._model.timeline(block.video(row))
         values = self._model.similarity(self.encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
         return (np.arange(len(values)) + 0.5) * (block.durations_s[row] / len(values)), values.astype(np.float64)
 
 
-def exact_of(requests: Sequence[tuple[TrainedQuery, Split[EncodedBlock]]]) -> list[Float32[np.ndarray, " N"]]:
-    """Return the model's scores for queries of one corpus, each with its own videos."""
+def score_exactly(requests: Sequence[tuple[TrainedQuery, Selection[EncodedBlock]]]) -> list[Float32[np.ndarray, " N"]]:
+    """Return the exact scores for several queries of one corpus, each with its own videos."""
     if not requests:
         return []
     scorer = requests[0][0].scorer
-    by_rows = [number for number, (query, _) in enumerate(requests) if query.uses_codes and scorer.best_rows.are_few]
-    batch = [(query.encoded, split, query.places) for query, split in (requests[number] for number in by_rows)]
-    scores = dict(zip(by_rows, exact_scores_of_rows(scorer.in_float64, batch), strict=True))
-    for number, (query, split) in enumerate(requests):
-        query.num_scored += len(split)
+    batch = {
+        number: ScoreRequest(query.encoded, selection, query.find_units)
+        for number, (query, selection) in enumerate(requests)
+        if query.uses_codes and scorer.best_units.are_enough
+    }
+    scores = dict(zip(batch, exact_scores_of_best_units(scorer.in_float64, [*batch.values()]), strict=True))
+    for number, (query, selection) in enumerate(requests):
+        query.num_scored += len(selection)
         if number not in scores:
-            scores[number] = exact_scores(scorer.in_float64, query.encoded, split)
+            scores[number] = exact_scores(scorer.in_float64, query.encoded, selection)
     return [scores[number] for number in range(len(requests))]
 
 
 def rank_together(
     queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
 ) -> list[list[RankedVideo]]:
-    """Return the ranking of each query of one corpus; if it saves time, compute all upper bounds in one scan."""
+    """Return the ranking of each query of one corpus. If that saves time, compute all upper bounds in one scan."""
     if len(queries) < 2:
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
@@ -132,41 +135,41 @@ def rank_together(
 def _rank_batch(
     queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share: bool
 ) -> list[list[RankedVideo]]:
-    """Run all rankings until they request exact scores, and compute the scores together."""
-    bounds = cache(lambda: _bounds_of_each(queries))  # computed when the first query needs them
+    """Run all rankings until they request exact scores, compute these together, and repeat; `share` upper bounds."""
+    bounds_of_queries = cache(lambda: _bounds_of_queries(queries))  # computed when the first query needs them
 
     def upper_bounds(number: int) -> Float32[np.ndarray, " V"]:
-        first, *others = bounds()[number]
+        first, *others = bounds_of_queries()[number]
         return sum(others, first)
 
-    rankings = dict(enumerate(query.ranking(limit=limit, among=among) for query in queries))
+    rankings = dict(enumerate(query.ranking_steps(limit=limit, among=among) for query in queries))
     scores: dict[int, Float32[np.ndarray, " _"] | None] = dict.fromkeys(rankings)
     ranked: dict[int, list[RankedVideo]] = {}
     try:
         for number, query in enumerate(queries):
-            query.known = partial(upper_bounds, number) if share else None
+            query.shared_bounds = partial(upper_bounds, number) if share else None
         while scores:
-            requests: dict[int, Split[EncodedBlock]] = {}
+            requests: dict[int, Selection[EncodedBlock]] = {}
             for number, values in scores.items():
                 try:
                     # A new generator accepts only None.
                     requests[number] = rankings[number].send(values)  # type: ignore[arg-type]
                 except StopIteration as end:
                     ranked[number] = end.value
-            answers = exact_of([(queries[number], split) for number, split in requests.items()])
+            answers = score_exactly([(queries[number], selection) for number, selection in requests.items()])
             scores = dict(zip(requests, answers, strict=True))
     finally:
         for query in queries:
-            query.known = None
+            query.shared_bounds = None
     return [ranked[number] for number in rankings]
 
 
-def _bounds_of_each(queries: Sequence[TrainedQuery]) -> list[list[Float32[np.ndarray, " V"]]]:
-    """Return, for each query, the upper bounds of all videos by probe; blocks must have codes."""
+def _bounds_of_queries(queries: Sequence[TrainedQuery]) -> list[list[Float32[np.ndarray, " V"]]]:
+    """Return, for each query, an array of upper bounds of all videos per probe. All blocks must have codes."""
     probes = [query.probes if query.has_finite_vectors else [] for query in queries]
     by_branch: dict[str, list[Probe]] = {}
     for branch, probe in chain.from_iterable(probes):
         by_branch.setdefault(branch, []).append(probe)
-    coded = queries[0].coded
-    bounds = {branch: iter(coded[branch].by_rows_of_many(batch)) for branch, batch in by_branch.items()}
+    coded = queries[0].codes
+    bounds = {branch: iter(coded[branch].bounds_of_many(batch)) for branch, batch in by_branch.items()}
     return [[next(bounds[branch]) for branch, _ in query_probes] for query_probes in probes]

@@ -1,11 +1,11 @@
-"""Export a library's frames and sentences about them as a data set for training; nothing is decoded again.
+"""Export the stored frames of a library, and captions, as a data set for training. Nothing is decoded again.
 
     OUT/NAME/captions.jsonl, frames/<video>.npy, words.h5        the plain layout, see `untrimmed.data.plain`
     OUT/NAME/FeatureData/<encoder>/..., TextData/...             the field's layout, see `untrimmed.data.bigfile`
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
-Features of captions that `untrimmed data prepare` wrote are in the field's layout. The vectors are those that
-`Library.use` passes to a trained model; words are encoded as those of queries.
+If `untrimmed data prepare` wrote the captions, the features are in the field's layout. A model is trained on the
+vectors that it gets in searches: the frames that `Library.use` reads, and words that are encoded like those of queries.
 """
 
 import json
@@ -43,22 +43,22 @@ _BATCH_SIZE = 64  # texts
 
 @dataclass(frozen=True)
 class ExportedFeatures:
-    """The folder of the data set, its number of videos and of captions per split, and the widths of the vectors."""
+    """The result of an export: the data set's folder, numbers of videos and captions, and widths of vectors."""
 
     folder: Path
     num_videos: int
-    captions: Mapping[str, int]
+    captions: Mapping[str, int]  # by split
     frame_dim: int
     word_dim: int
     left_out: tuple[Label, ...]  # their videos are not in the library
 
 
-def prepared_at(out: Path, name: str, layout: ExportLayout | None, *, captions: bool) -> Layout | None:
-    """Return the data set OUT/NAME if `untrimmed data prepare` has written its captions; None for a new data set.
+def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, captions: bool) -> Layout | None:
+    """Return the data set OUT/NAME if `untrimmed data prepare` wrote its captions; None if OUT/NAME does not exist.
 
     Raises:
-        ConfigError: The name is invalid, OUT/NAME is another folder, or `captions` or `layout` do not fit prepared
-            captions.
+        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or prepared captions do not allow
+            `captions` or `layout`.
     """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not the name of a folder; choose a plain --name, such as 'mine'")
@@ -71,11 +71,11 @@ def prepared_at(out: Path, name: str, layout: ExportLayout | None, *, captions: 
         option = "--captions" if captions else "--layout plain"
         raise ConfigError(f"{target.folder}: has prepared captions; remove {option}, or choose another --name")
     if not (target.folder / ORIGIN).is_file() and (target.frame_sources() or target.words.is_file()):
-        raise _foreign_features(target)
+        raise _foreign_features_error(target)
     return target
 
 
-def _foreign_features(target: Layout) -> ConfigError:
+def _foreign_features_error(target: Layout) -> ConfigError:
     return ConfigError(
         f"{target.folder}: has features of another encoder; prepare the captions again under another name, "
         f"untrimmed data prepare ... --name {target.name}_own, and use that --name here"
@@ -93,18 +93,18 @@ def export_features(
     labels: Sequence[Label],
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportedFeatures:
-    """Write the frames of these videos, and captions with their words, to OUT/NAME, whole or not at all.
+    """Write the frames of these videos, and captions with their words, to OUT/NAME. A new folder is complete or absent.
 
     Captions without a split are divided by video, see `untrimmed.data.labelled.deal_videos`. If OUT/NAME has prepared
-    captions, write their words, and remove the captions of videos that are not among these.
+    captions, their words are written, and captions of other videos are removed.
 
     Raises:
-        ConfigError: See `prepared_at`; or the data set has features of another encoder.
+        ConfigError: See `prepared_data_set`; or the data set has features of another encoder.
         UnknownNameError: A label's video fits several files.
-        FeatureError: No videos, or no videos with captions; a moment is outside its video; captions of fewer
-            than three videos cannot be divided; the folder cannot be written.
+        FeatureError: No video, or no video with captions; a moment is outside its video; there are captions of
+            fewer than three videos, which cannot be divided; or the folder cannot be written.
     """
-    prepared = prepared_at(out, name, layout, captions=bool(labels))
+    prepared = prepared_data_set(out, name, layout, captions=bool(labels))
     settings = index.settings
     if not records or settings is None:
         raise FeatureError(f"{index.folder}: no videos to export; index some first")
@@ -136,9 +136,9 @@ def _add_features(
     target: Layout,
     progress: Callable[[int, int], None] | None,
 ) -> ExportedFeatures:
-    """Write frames and words beside prepared captions. The origin is first, so that it also describes partial files."""
+    """Write frames and words beside prepared captions: the origin first, so that it also describes partial files."""
     if encoder_identity_of(target.folder) not in (None, settings.encoder_identity):
-        raise _foreign_features(target)
+        raise _foreign_features_error(target)
     captions = {
         split: read_split(target.name, target.folder.parent, split)
         for split in SPLITS
@@ -167,7 +167,7 @@ def _add_features(
 def _videos_of_captions(
     captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
-    """Return the videos of captions (or the pieces they were joined from), and a label for each missing video."""
+    """Return the videos of captions (or the pieces that they were joined from), and a label for each missing video."""
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     videos: dict[str, VideoRecord] = {}
     missing: dict[str, Label] = {}
@@ -188,9 +188,9 @@ def _videos_of_captions(
 
 
 def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
-    """Return names in the data set by path: the shortest of stem, file name and relative path that is unique.
+    """Return names in the data set by path: the stem, the file name or the relative path, whichever is unique first.
 
-    The field's files cannot have white space or `#` in a name, so such characters are percent-encoded.
+    In the field's layout, names cannot contain white space or `#`, so such characters are percent-encoded.
     """
     common = os.path.commonpath([os.path.dirname(path) for path in paths])
     choices = (

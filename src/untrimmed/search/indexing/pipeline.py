@@ -1,7 +1,7 @@
-"""Index files: find out which need work, decode and encode them, and commit the rows.
+"""Index files: recognise known ones, decode and encode the others, and commit each video to the table.
 
-One thread hashes and decodes (in the reader's child process); the calling thread encodes and commits. A small bounded
-queue connects them, so memory use does not grow with the length or number of videos.
+One thread hashes files and has them decoded by the reader's child process. The calling thread encodes and commits. A
+short queue connects them, so memory use does not grow with the length or number of videos.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.indexing.video_files import (
-    DecodedFile,
     DecodingStep,
     EncodedFile,
+    EndOfFrames,
     Failure,
-    FoundFile,
-    KnownFile,
+    FileToIndex,
+    HashedFile,
     StartedFile,
     Workers,
     decode,
@@ -42,7 +42,7 @@ _QUEUED_BATCHES = 8
 
 @dataclass
 class Timings:
-    """The time that an indexing run took, in seconds; decoding and encoding overlap and may exceed the wall time."""
+    """Times of an indexing run. Decoding and encoding overlap, so their sum may exceed `wall_s`."""
 
     wall_s: float = 0.0
     decode_s: float = 0.0
@@ -58,23 +58,21 @@ class Timings:
 
 @dataclass
 class IndexReport:
-    """The result for every file: encoded, already known (unchanged, moved or a copy), or failed with its reason."""
+    """The result for every file: encoded, with known content (unchanged, moved or a copy), or failed with a reason."""
 
     done: list[Path] = field(default_factory=list)
     skipped: list[Path] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
-    moved: list[Path] = field(default_factory=list)  # those of `skipped` that were found at a new place
-    warnings: list[Failure] = field(
-        default_factory=list
-    )  # indexed, but something is odd (a truncated file, guessed times)
+    moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
+    warnings: list[Failure] = field(default_factory=list)  # indexed files that are truncated or have guessed times
     timings: Timings = field(default_factory=Timings)
-    linked: tuple[Path, ...] = ()  # linked folders below the named folders, which were not entered
-    notice: str | None = None  # one line: another encoder than the default was used, or the sampling has changed
+    linked: tuple[Path, ...] = ()  # links to folders, which were not followed
+    notice: str | None = None  # one line if the encoder is not the default one, or the sampling has changed
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One step of an indexing run, for a progress display."""
+    """A step of an indexing run, for a progress display."""
 
     path: Path
     state: str  # encoding, done, skipped, moved, copied, failed
@@ -86,13 +84,11 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]  # called with every step, from the thread that called `index`
-
-
 _Step = DecodingStep | EncodedFile
 
 
 class Indexer:
-    """Brings an index up to date with files; the caller holds the index for writing."""
+    """Brings an index up to date with files. The caller has opened the index for writing."""
 
     def __init__(
         self, index: VideoIndex, encoder: Encoder, reader: VideoReader, settings: Settings, model: SearchModel
@@ -102,19 +98,19 @@ class Indexer:
         self._reader = reader
         self._model = model
         self._sampling = settings.sampling
-        # The calling thread updates both. The decoding thread is ahead and counts in `_copies` which
-        # contents the index will have when the turn of a file comes.
+        # The calling thread updates the next two. The decoding thread is ahead of it, so it counts in `_copies`
+        # which contents the index will have when the calling thread gets to a file.
         self._by_path = {record.path: record for record in index.scan()}
-        self._by_hash: dict[str, dict[str, VideoRecord]] = {}  # content -> id -> record, of this sampling
+        self._by_hash: dict[str, dict[str, VideoRecord]] = {}  # content -> id -> record, with this sampling only
         for record in self._by_path.values():
-            self._learn(record)
+            self._add_content(record)
         self._copies = Counter({digest: len(records) for digest, records in self._by_hash.items()})
         self._stop = Event()
 
     def run(
         self, paths: Sequence[Path], progress: ProgressCallback | None = None, workers: Workers | None = None
     ) -> IndexReport:
-        """Index files; a file that cannot be used is reported and does not affect the others.
+        """Index files and report on each. A file that cannot be used does not affect the others.
 
         If there are `workers`, they decode and encode. Only this process decides which contents are known, and commits.
         """
@@ -122,28 +118,29 @@ class Indexer:
         self._report = IndexReport()
         self._total = len(paths)
         self._progress = progress
-        # New paths first: if a file was moved and another one has replaced it, its content is still known then.
+        # New paths first: the content of a moved file is known until the file at its old path is indexed.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
-        files = [KnownFile(path, self._by_path.get(str(path))) for path in new_first]
-        with contextlib.closing(self._decoded(files) if workers is None else self._encoded(files, workers)) as steps:
+        files = [FileToIndex(path, self._by_path.get(str(path))) for path in new_first]
+        steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)
+        with contextlib.closing(steps):
             for step in steps:
-                self._take(step)
+                self._handle(step)
         self._report.timings.wall_s = time.perf_counter() - started
         return self._report
 
-    def _encoded(self, files: Sequence[KnownFile], workers: Workers) -> Generator[_Step]:
-        """Yield the results of workers."""
+    def _worker_steps(self, files: Sequence[FileToIndex], workers: Workers) -> Generator[_Step]:
+        """Yield the results of the workers."""
         digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        unknown: list[KnownFile] = []  # their content was known until the only file with that content changed
+        unknown: list[FileToIndex] = []  # their content was known until the only other file with it changed
         for step in workers(files, digests):
-            if isinstance(step, FoundFile) and not self._by_hash.get(step.digest):
-                unknown.append(KnownFile(step.path, None))
+            if isinstance(step, HashedFile) and not self._by_hash.get(step.digest):
+                unknown.append(FileToIndex(step.path, None))
             else:
                 yield step
         yield from workers(unknown, frozenset())
 
-    def _decoded(self, files: Sequence[KnownFile]) -> Generator[_Step]:
-        """Yield the steps of the decoding thread."""
+    def _decoding_steps(self, files: Sequence[FileToIndex]) -> Generator[_Step]:
+        """Yield the steps of the decoding thread, and stop it when the caller stops."""
         steps: queue.Queue[_Step | BaseException | None] = queue.Queue(_QUEUED_BATCHES)
         thread = threading.Thread(target=self._decode, args=(files, steps), daemon=True)
         thread.start()
@@ -156,18 +153,18 @@ class Indexer:
             self._stop.set()
             while thread.is_alive():
                 with contextlib.suppress(queue.Empty):
-                    while True:  # it may be waiting for space in the queue
+                    while True:  # the thread may be waiting for space in the queue
                         steps.get_nowait()
                 thread.join(0.05)
 
     # -- the decoding thread
 
-    def _decode(self, files: Sequence[KnownFile], steps: queue.Queue[_Step | BaseException | None]) -> None:
+    def _decode(self, files: Sequence[FileToIndex], steps: queue.Queue[_Step | BaseException | None]) -> None:
         try:
             for file in files:
                 is_known = partial(self._is_known, file.record)
                 for step in decode(file, self._sampling, self._reader.read, is_known, self._stop):
-                    if isinstance(step, DecodedFile):
+                    if isinstance(step, EndOfFrames):
                         self._copies[step.file.digest] += 1
                     steps.put(step)
                     if self._stop.is_set():
@@ -176,48 +173,50 @@ class Indexer:
         except BaseException as error:
             steps.put(error)  # a bug: raised again in the calling thread
 
-    def _is_known(self, record: VideoRecord | None, file: FoundFile) -> bool:
-        """Whether the index will have the content of a file at its turn; `record` is that of its path."""
+    def _is_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
+        """Whether the index will have this content when the calling thread gets to the file with this `record`."""
         if record is not None and record.sampling == self._sampling and file.digest != record.content_hash:
-            self._copies[record.content_hash] -= 1  # its row will be replaced by this file
+            self._copies[record.content_hash] -= 1  # this file will replace the record
         return self._copies[file.digest] > 0
 
     # -- the calling thread
 
-    def _take(self, step: _Step) -> None:
+    def _handle(self, step: _Step) -> None:
         match step:
             case StartedFile():
                 self._started = step
-                self._show_encoding(0.0)
+                self._notify_encoding(0.0)
             case FrameBatch():
                 self._started.encode(step, self._encoder)
-                self._show_encoding(float(step.times_s[-1]))
-            case DecodedFile():
+                self._notify_encoding(float(step.times_s[-1]))
+            case EndOfFrames():
                 self._commit(self._started.finish())
-            case EncodedFile() if self._by_hash.get(step.file.digest):  # a copy was encoded meanwhile
-                self._settle(step.file)
+            case EncodedFile() if self._by_hash.get(step.file.digest):  # another worker has encoded a copy
+                self._record_known(step.file)
             case EncodedFile():
                 self._commit(step)
-            case FoundFile():
-                self._settle(step)
+            case HashedFile():
+                self._record_known(step)
             case Failure():
                 self._fail(step.path, step.reason)
 
-    def _show_encoding(self, done_s: float) -> None:
+    def _notify_encoding(self, done_s: float) -> None:
         started = self._started
-        self._show(started.file.path, "encoding", done_s=done_s, duration_s=started.stream.info.duration_s)
+        self._notify(started.file.path, "encoding", done_s=done_s, duration_s=started.stream.info.duration_s)
 
     def _skip(self, path: Path, state: Literal["skipped", "moved", "copied"] = "skipped") -> None:
         self._report.skipped.append(path)
         if state == "moved":
             self._report.moved.append(path)
-        self._show(path, state)
+        self._notify(path, state)
 
     def _fail(self, path: Path, reason: str) -> None:
         self._report.failed.append(Failure(path, reason))
-        self._show(path, "failed", reason=reason)
+        self._notify(path, "failed", reason=reason)
 
-    def _show(self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = "") -> None:
+    def _notify(
+        self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = ""
+    ) -> None:
         """Report one step to the progress display, if there is one."""
         if self._progress is not None:
             position = len(self._report.done) + len(self._report.skipped) + len(self._report.failed)
@@ -252,45 +251,45 @@ class Indexer:
         )
         stored = StoredVideo(record, features)
         try:
-            self._index.put(replace(stored, encoded=encoded_by(self._model, stored)))
+            self._index.put(replace(stored, encoded=encode_with(self._model, stored)))
         except FeatureError as error:
             self._fail(file.path, str(error))
             return
-        self._remember(record)
+        self._update_record(record)
         timings.write_s += time.perf_counter() - started
         timings.video_s += record.duration_s
         self._report.done.append(file.path)
         if record.warnings:
             self._report.warnings.append(Failure(file.path, record.warnings))
-        self._show(file.path, "done", done_s=record.duration_s, duration_s=record.duration_s)
+        self._notify(file.path, "done", done_s=record.duration_s, duration_s=record.duration_s)
 
-    def _settle(self, file: FoundFile) -> None:
-        """Record a file with known content: unchanged, touched, moved, or a copy."""
+    def _record_known(self, file: HashedFile) -> None:
+        """Record a file with known content: it is unchanged, touched, moved, or a copy."""
         record = self._by_path.get(str(file.path))
         if record is not None and record.sampling == self._sampling and file.digest == record.content_hash:
             if (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
                 self._relocate(record, file)
             self._skip(file.path)
             return
-        twins = self._by_hash.get(file.digest, {}).values()
-        twin = min(twins, key=lambda record: os.path.lexists(record.path), default=None)  # prefer a moved file
-        if twin is None:  # the first file with this content could not be indexed
+        copies = self._by_hash.get(file.digest, {}).values()
+        copy = min(copies, key=lambda record: os.path.lexists(record.path), default=None)  # prefer a moved file
+        if copy is None:  # the file that should have been encoded first failed
             self._fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
-        elif record is None and not os.path.lexists(twin.path):
-            del self._by_path[twin.path]
-            self._relocate(twin, file)
+        elif record is None and not os.path.lexists(copy.path):
+            del self._by_path[copy.path]
+            self._relocate(copy, file)
             self._skip(file.path, "moved")
         else:
-            self._copy(twin, file, video_id=record.video_id if record else new_video_id())
+            self._copy_from(copy, file, video_id=record.video_id if record else new_video_id())
 
-    def _relocate(self, record: VideoRecord, file: FoundFile) -> None:
-        self._remember(self._index.relocate(record, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
+    def _relocate(self, record: VideoRecord, file: HashedFile) -> None:
+        self._update_record(self._index.relocate(record, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
 
-    def _copy(self, twin: VideoRecord, file: FoundFile, *, video_id: str) -> None:
-        stored = self._index.get(twin.video_id)
+    def _copy_from(self, copy: VideoRecord, file: HashedFile, *, video_id: str) -> None:
+        stored = self._index.get(copy.video_id)
         assert stored is not None, "the writer's lock is held, so a known record stays"
         record = replace(
-            twin,
+            copy,
             video_id=video_id,
             path=str(file.path),
             size=file.size,
@@ -298,25 +297,22 @@ class Indexer:
             indexed_at=time.time(),
         )
         self._index.put(replace(stored, record=record))
-        self._remember(record)
+        self._update_record(record)
         self._skip(file.path, "copied")
 
-    def _remember(self, record: VideoRecord) -> None:
+    def _update_record(self, record: VideoRecord) -> None:
         if (previous := self._by_path.get(record.path)) is not None:  # its content may have changed
             self._by_hash.get(previous.content_hash, {}).pop(previous.video_id, None)
         self._by_path[record.path] = record
-        self._learn(record)
+        self._add_content(record)
 
-    def _learn(self, record: VideoRecord) -> None:
+    def _add_content(self, record: VideoRecord) -> None:
         if record.sampling == self._sampling:
             self._by_hash.setdefault(record.content_hash, {})[record.video_id] = record
 
 
-def encoded_by(model: SearchModel, video: StoredVideo) -> bytes:
-    """Return a model's encoding of a stored video.
-
-    Raises: FeatureError, naming the video.
-    """
+def encode_with(model: SearchModel, video: StoredVideo) -> bytes:
+    """Return a model's encoding of a stored video; a FeatureError names the video."""
     try:
         return model.encode_video(video.features)
     except FeatureError as error:

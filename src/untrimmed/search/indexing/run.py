@@ -1,4 +1,4 @@
-"""An indexing run: choose encoder, sampling and model, then index the files; and the model that `Library.use` names."""
+"""An indexing run: choose encoder, sampling and model, then index the files. Also, the model for `Library.use`."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import CheckpointError, UntrimmedError
 from untrimmed.search.corpora.corpus import SearchModel
-from untrimmed.search.corpora.engine import TRAINING_FREE, model_in_use, training_free
+from untrimmed.search.corpora.engine import TRAINING_FREE, load_search_model, training_free_model
 from untrimmed.search.corpora.frames import NAME
 from untrimmed.search.indexing.pipeline import Indexer, IndexReport, ProgressCallback
 from untrimmed.search.indexing.video_files import Workers, open_reader
@@ -20,7 +20,7 @@ from untrimmed.video.reader import Sampling
 def index_files(
     folder: Path,
     files: Sequence[Path],
-    choose: Callable[[Settings | None], LoadedEncoder],
+    choose_encoder: Callable[[Settings | None], LoadedEncoder],
     *,
     replace_empty: bool,
     fps: float | None,
@@ -28,17 +28,17 @@ def index_files(
     workers: Callable[[Settings], Workers] | None,
     progress: ProgressCallback | None,
 ) -> tuple[LoadedEncoder, IndexReport]:
-    """Bring the library in a folder up to date with files.
+    """Bring the library in a folder up to date with files; return its encoder and the report.
 
     Args:
-        choose: Returns the encoder for a library with these settings.
+        choose_encoder: Returns the encoder for a library with these settings.
         replace_empty: Ignore the settings of a library without videos.
-        workers: Return what decodes and encodes for a library with these settings. None: this process does.
+        workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
 
     Raises:
-        UntrimmedError: A merge into it was interrupted, or its settings are missing.
-        IndexMismatchError: It was made by another encoder.
-        IndexBusyError: Another process is writing to it.
+        UntrimmedError: The library has no settings, for example because a merge into it was interrupted.
+        IndexMismatchError: The library was made by another encoder.
+        IndexBusyError: Another process is writing to the library.
     """
     with VideoIndex(folder, create=True) as index:
         previous = index.settings
@@ -47,9 +47,9 @@ def index_files(
         sampling = _sampling(previous, fps, keyframes_only)
         if replace_empty and len(index) == 0:
             previous = None
-        loaded = choose(previous)
+        loaded = choose_encoder(previous)
         settings = _settings(previous, loaded, sampling)
-        model = model_in_use(folder, settings.model, settings.model_folder)
+        model = load_search_model(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
         if previous != settings:
             index.write_settings(settings)
@@ -58,14 +58,14 @@ def index_files(
             report = indexer.run(files, progress, workers(settings) if workers is not None else None)
     notice = loaded.notice
     if not notice and previous is not None and previous.sampling != settings.sampling:
-        resampled = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
-        videos = "1 video is" if sum(resampled) == 1 else f"{sum(resampled)} videos are"
+        has_new_sampling = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
+        videos = "1 video is" if sum(has_new_sampling) == 1 else f"{sum(has_new_sampling)} videos are"
         notice = f"sampling changed from {previous.sampling} to {settings.sampling}: {videos} encoded again"
     return loaded, replace(report, notice=notice or None)
 
 
 def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampling) -> Settings:
-    """Return the settings after this run."""
+    """Return the settings of the library for this run and later ones."""
     return Settings(
         encoder=loaded.encoder.name,
         encoder_identity=loaded.encoder.identity,
@@ -80,7 +80,7 @@ def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampli
 
 
 def _sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
-    """Return the requested sampling; the library's where nothing was requested."""
+    """Return the requested sampling, completed from the library's."""
     previous = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
     if fps is not None and keyframes_only is None:
         keyframes_only = False
@@ -90,14 +90,14 @@ def _sampling(settings: Settings | None, fps: float | None, keyframes_only: bool
     )
 
 
-def named_model(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel:
-    """Return the model of that name or folder.
+def model_by_name(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel:
+    """Return the training-free model of that name, or the trained model in that folder.
 
     Raises:
         CheckpointError: The folder has no model, or a damaged one.
         IndexMismatchError: It was trained on features of another encoder, or of other widths.
     """
-    if search_model := training_free(model):
+    if search_model := training_free_model(model):
         return search_model
     assert model is not None, "that is training-free"
     from untrimmed.models.registry import is_method

@@ -1,4 +1,4 @@
-"""The files of an indexing run: find them, recognise them by their content, decode and encode them."""
+"""The files of an indexing run: find them, hash their content, decode and encode them."""
 
 import hashlib
 import os
@@ -17,23 +17,23 @@ from untrimmed.search.store.records import Settings, VideoRecord, absolute
 from untrimmed.types import FrameFeatures
 from untrimmed.video.reader import FrameBatch, Sampling, VideoReader, VideoStream, is_video_path
 
-_BATCH_SIZE = 8  # frames; small, so that encoding starts early and overlaps with decoding
+_BATCH_SIZE = 8  # frames; few, so that encoding starts early and overlaps with decoding
 
 
 @dataclass(frozen=True)
 class FoundVideos:
-    """The files that an indexing run reads, and the linked folders that it did not enter; absolute paths."""
+    """The files that an indexing run reads, and the links to folders that it did not follow; absolute paths."""
 
     files: tuple[Path, ...]
     linked: tuple[Path, ...]
 
 
 def find_videos(paths: Iterable[Path]) -> FoundVideos:
-    """Find the video files that are named or below the folders that are named, sorted, without hidden folders.
+    """Find videos: the files in `paths`, and the video files below the folders in `paths`, sorted.
 
-    A named file is included whatever its suffix; below a folder the suffix decides. An unreadable folder is listed as
-    a file, so that indexing reports it. A link to a folder is followed only if it is named itself. Other such links
-    are listed if they lead out of all named folders.
+    A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned as a
+    file, so that indexing reports it. A link to a folder is followed only if it is in `paths`. Other links to folders
+    are in `linked` if they lead out of all folders in `paths`.
 
     Raises: UntrimmedError if a path does not exist or cannot be read.
     """
@@ -74,24 +74,24 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class KnownFile:
-    """A file, and the record of the video that the library has at its path."""
+class FileToIndex:
+    """A file, and the record of the video at its path if the library has one."""
 
     path: Path
     record: VideoRecord | None
 
 
 @dataclass(frozen=True)
-class FoundFile:
-    """The state of a file before it is decoded."""
+class HashedFile:
+    """The state of a file before decoding, with a hash of its content."""
 
     path: Path
     size: int
     mtime_ns: int
-    digest: str = ""  # of its content; empty if it is not a regular file
+    digest: str = ""  # empty if it is not a regular file
 
     def require_unchanged(self) -> None:
-        """Raise a FeatureError if the file has changed since it was hashed: the frames may be of other content."""
+        """Raise a FeatureError if the file has changed since it was hashed: its frames may not match the hash."""
         stat = self.path.stat()
         if (stat.st_size, stat.st_mtime_ns) != (self.size, self.mtime_ns):
             raise FeatureError(f"{shown(self.path)}: changed while it was read; index it again when it is complete")
@@ -99,9 +99,9 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """A file with its features, and the time that decoding and encoding took, in seconds."""
+    """A file with its features, and the time that decoding and encoding took."""
 
-    file: FoundFile
+    file: HashedFile
     features: FrameFeatures
     width: int
     height: int
@@ -112,9 +112,9 @@ class EncodedFile:
 
 @dataclass
 class StartedFile:
-    """A file that is being decoded, and the vectors of the frames that are encoded."""
+    """A file that is being decoded, and the vectors of the frames that are already encoded."""
 
-    file: FoundFile
+    file: HashedFile
     stream: VideoStream
     vectors: list[np.ndarray] = field(default_factory=list)
     times_s: list[np.ndarray] = field(default_factory=list)
@@ -137,32 +137,32 @@ class StartedFile:
 
 
 @dataclass(frozen=True)
-class DecodedFile:
-    """Marks the end of the frames of the last started file."""
+class EndOfFrames:
+    """The step after the last frame of a file."""
 
-    file: FoundFile
+    file: HashedFile
 
 
-DecodingStep = FoundFile | StartedFile | FrameBatch | DecodedFile | Failure
-FileResult = FoundFile | EncodedFile | Failure
-# Encodes files, in any order; files whose content is among the digests are only hashed.
-Workers = Callable[[Iterable[KnownFile], frozenset[str]], Iterator[FileResult]]
+DecodingStep = HashedFile | StartedFile | FrameBatch | EndOfFrames | Failure
+FileResult = HashedFile | EncodedFile | Failure
+# Encodes files, in any order. Files whose content is among the digests are only hashed.
+Workers = Callable[[Iterable[FileToIndex], frozenset[str]], Iterator[FileResult]]
 
 
 def decode(
-    file: KnownFile,
+    file: FileToIndex,
     sampling: str,
     read: Callable[[Path], VideoStream],
-    is_known: Callable[[FoundFile], bool],
+    is_known: Callable[[HashedFile], bool],
     stop: Event,
 ) -> Iterator[DecodingStep]:
-    """Yield the start of a file, its frames, and its end.
+    """Yield the steps of a file: its start, its frames in batches, and their end.
 
-    Yield only the file if its content is known, and a failure if it cannot be used. `stop` ends hashing.
+    If its content is known, yield only its hash. If it cannot be used, yield a failure. `stop` ends hashing.
     """
     start_s = time.perf_counter()
     try:
-        hashed = _recognise(file.path, file.record, sampling, stop)
+        hashed = _hash(file.path, file.record, sampling, stop)
         if is_known(hashed):
             yield hashed
             return
@@ -177,7 +177,7 @@ def decode(
             yield batch
             start_s = time.perf_counter()
         hashed.require_unchanged()
-        yield DecodedFile(hashed)
+        yield EndOfFrames(hashed)
     except FeatureError as error:
         yield Failure(file.path, str(error))
     except OSError as error:
@@ -185,25 +185,25 @@ def decode(
         yield Failure(file.path, reason)
 
 
-def _recognise(path: Path, record: VideoRecord | None, sampling: str, stop: Event) -> FoundFile:
-    """Return the file with the hash of its content. A file is not read if time, size and sampling are as recorded."""
+def _hash(path: Path, record: VideoRecord | None, sampling: str, stop: Event) -> HashedFile:
+    """Return the hash of a file. If time, size and sampling are as recorded, it is not read: use the recorded hash."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         raise FeatureError(f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it") from None
     stat = path.stat()
-    file = FoundFile(path, stat.st_size, stat.st_mtime_ns)
+    file = HashedFile(path, stat.st_size, stat.st_mtime_ns)
     state = file.size, file.mtime_ns, sampling
     if record is not None and (record.size, record.mtime_ns, record.sampling) == state:
         return replace(file, digest=record.content_hash)
     if path.is_dir():
-        os.scandir(path).close()  # raises an error with the reason why a folder cannot be read
+        os.scandir(path).close()  # raises an OSError that names the reason if the folder cannot be read
     # The reader refuses anything but regular files.
     return replace(file, digest=content_hash(path, stop) if path.is_file() else "")
 
 
 def content_hash(path: Path, stop: Event) -> str:
-    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes), or of the bytes until `stop` is set."""
+    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes); of a part of them if `stop` is set meanwhile."""
     digest = hashlib.blake2b(digest_size=20)
     with open(path, "rb") as file:
         while not stop.is_set() and (block := file.read(1 << 20)):
@@ -212,53 +212,53 @@ def content_hash(path: Path, stop: Event) -> str:
 
 
 def open_reader(settings: Settings, encoder: Encoder) -> VideoReader:
-    """Return a reader of videos with a library's sampling, at the size that the encoder needs."""
+    """Return a reader that decodes with the library's sampling, at the size that the encoder needs."""
     sampling = Sampling(settings.fps, settings.keyframes_only)
     return VideoReader(sampling=sampling, short_side=encoder.short_side, batch_size=_BATCH_SIZE)
 
 
 @dataclass(frozen=True)
 class FileEncoder:
-    """Encodes files for a library with these settings; can be sent to other processes.
+    """Encodes files for a library with these settings. It can be sent to other processes.
 
-    Each process loads the encoder once, by `load` and its name.
+    Each process calls `load` once, with the name of the encoder.
     """
 
     load: Callable[[str], LoadedEncoder]
     settings: Settings
 
-    def __call__(self, file: KnownFile, digests: frozenset[str]) -> FileResult:
-        """Encode a file, unless its content is known or it cannot be used.
+    def __call__(self, file: FileToIndex, digests: frozenset[str]) -> FileResult:
+        """Encode a file, unless its content is among the digests or it cannot be used.
 
-        Raises: IndexMismatchError if the encoder here is not the library's.
+        Raises: IndexMismatchError if this process loads another encoder than the library's.
         """
         for step in decode(file, self.settings.sampling, self._read, lambda hashed: hashed.digest in digests, Event()):
             match step:
                 case StartedFile():
                     started = step
                 case FrameBatch():
-                    started.encode(step, self._tools()[0])
-                case DecodedFile():
+                    started.encode(step, self._encoder_and_reader()[0])
+                case EndOfFrames():
                     return started.finish()
                 case _:
                     return step
         raise AssertionError("decoding ends with a result")
 
     def _read(self, path: Path) -> VideoStream:
-        return self._tools()[1].read(path)
+        return self._encoder_and_reader()[1].read(path)
 
-    def _tools(self) -> tuple[Encoder, VideoReader]:
+    def _encoder_and_reader(self) -> tuple[Encoder, VideoReader]:
         settings = self.settings
         key = settings.encoder_identity, settings.fps, settings.keyframes_only
-        if key not in _tools_of_process:
+        if key not in _loaded_in_process:
             encoder = self.load(settings.encoder).encoder
             if encoder.identity != settings.encoder_identity:
                 raise IndexMismatchError(
                     f"a worker has encoder {encoder.identity}, the library has {settings.encoder_identity}; "
                     "install the same weights on all machines, or name the encoder"
                 )
-            _tools_of_process[key] = encoder, open_reader(settings, encoder)
-        return _tools_of_process[key]
+            _loaded_in_process[key] = encoder, open_reader(settings, encoder)
+        return _loaded_in_process[key]
 
 
-_tools_of_process: dict[tuple[str, float, bool], tuple[Encoder, VideoReader]] = {}  # by encoder and sampling
+_loaded_in_process: dict[tuple[str, float, bool], tuple[Encoder, VideoReader]] = {}  # by encoder and sampling

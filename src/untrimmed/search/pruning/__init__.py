@@ -1,1 +1,1 @@
-"""Quantized codes and upper bounds that leave few videos for exact scores."""
+"""Pruning: upper bounds from quantized codes, so that few videos need exact scores. Start at `ranking`."""

@@ -1,7 +1,7 @@
 """Quantized codes of blocks: read from disk, or built by a background thread after some searches.
 
-Coding a video takes as long as comparing it with dozens of queries. Codes do not pay for one or two searches, and no
-search waits for them.
+Building the codes of a video takes as long as comparing it with dozens of queries. So one or two searches do without,
+and no search waits for them.
 """
 
 import atexit
@@ -24,9 +24,9 @@ from untrimmed.search.cache.blocks import Block, Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
 from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVideos
 
-LEAST_SEARCHES = 2
-_MAX_CANDIDATES = 0.5  # of all videos
-_TRIAL_INTERVAL = 32  # searches
+LEAST_SEARCHES = 2  # without codes, before they are built
+_MAX_CANDIDATES = 0.5  # share of all videos: if more remain after pruning, codes save no time
+_TRIAL_INTERVAL = 32  # searches after which such codes are tried again
 _FORMAT = 5  # codes of another format are built again
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Coder(Generic[B]):
-    """The codes of a corpus's blocks, before and after updates, with their common axes."""
+    """Reads, builds and holds the codes of blocks and their axes. All versions of a corpus share one coder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,20 +43,20 @@ class Coder(Generic[B]):
         self._axes_read: dict[Path, dict[str, Axes]] = {}
         self._files: WeakKeyDictionary[B, tuple[CodeFiles, str]] = WeakKeyDictionary()
         self._codes: WeakKeyDictionary[B, Codes] = WeakKeyDictionary()
-        self._together: WeakKeyDictionary[Blocks[Any], dict[str, CodedBlocks]] = WeakKeyDictionary()
+        self._coded_blocks: WeakKeyDictionary[Blocks[Any], dict[str, CodedBlocks]] = WeakKeyDictionary()
         self._searches = 0
-        self._candidates = 0.0  # share of all videos that remain after pruning: an exponential moving average
-        self._maker: threading.Thread | None = None
+        self._candidates = 0.0  # share of all videos that remain after pruning, an exponential moving average
+        self._builder: threading.Thread | None = None
 
     def add_files(self, block: B, files: CodeFiles, context: str = "") -> None:
-        """Register the files of a block's codes; codes of another `context` are ignored."""
+        """Register the files of a block's codes, which are used only if they have this `context`."""
         self._files[block] = files, context
 
-    def ready(self, blocks: Sequence[B], make: Callable[[B], Codes], *, many: bool = False) -> bool:
-        """Return whether to search with codes; after a few searches, start to build missing ones.
+    def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
+        """Count a search and return whether it should use codes; after a few searches, start to build missing ones.
 
-        Codes that prune few videos are used in few searches. Codes on disk are read in the first search of `many`
-        videos, otherwise after a few searches.
+        Codes on disk are read in the first search of `many` videos, otherwise after a few searches. Codes that prune
+        too few videos are only used in one search of `_TRIAL_INTERVAL`.
 
         Raises: DamagedError if a file is damaged.
         """
@@ -66,43 +66,43 @@ class Coder(Generic[B]):
             if not ((is_frequent or many) and can_scan()):
                 return False
             for block in blocks:
-                if block not in self._codes and (codes := self._read(block)) is not None:
+                if block not in self._codes and (codes := self._read_codes(block)) is not None:
                     self._codes[block] = codes
             missing = [block for block in blocks if block not in self._codes]
-            is_idle = self._maker is None or not self._maker.is_alive()
+            is_idle = self._builder is None or not self._builder.is_alive()
             if missing and is_idle and is_frequent:
-                self._maker = threading.Thread(target=self._make, args=(missing, make), name="codes", daemon=True)
-                _makers.add(self._maker)
-                self._maker.start()
+                self._builder = threading.Thread(target=self._build, args=(missing, build), name="codes", daemon=True)
+                _builders.add(self._builder)
+                self._builder.start()
             return not missing and (self._candidates < _MAX_CANDIDATES or self._searches % _TRIAL_INTERVAL == 0)
 
-    def missing(self, blocks: Sequence[B], make: Callable[[B], Codes]) -> Iterator[tuple[B, Arrays, Arrays]]:
-        """Yield each block without codes on disk, with the arrays of its new codes and of the axes.
+    def build_missing(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> Iterator[tuple[B, Arrays, Arrays]]:
+        """Build the codes of each block that has none on disk; yield it with the arrays of its codes and of the axes.
 
         Raises: DamagedError if a file is damaged.
         """
         for block in blocks:
             if can_scan() and self._arrays_of(block) is None:
-                codes = make(block)
+                codes = build(block)
                 yield block, arrays_of(codes, self._files.get(block, (None, ""))[1]), self._axes_arrays()
 
-    def learn(self, share: float) -> None:
-        """Update the average share of videos that a search must score exactly after pruning."""
+    def record_candidates(self, share: float) -> None:
+        """Record the share of all videos that needed exact scores in a search with codes."""
         with self._lock:
             self._candidates += (share - self._candidates) / 4
 
-    def together(self, blocks: Blocks[B]) -> dict[str, CodedBlocks]:
-        """Return the codes of all blocks by branch, once they are ready."""
-        if (coded := self._together.get(blocks)) is None:
+    def coded_blocks(self, blocks: Blocks[B]) -> dict[str, CodedBlocks]:
+        """Return the codes of all blocks by branch. All of them must be in memory."""
+        if (coded := self._coded_blocks.get(blocks)) is None:
             codes = [self._codes[part.block] for part in blocks.parts]
             coded = {branch: CodedBlocks([block_codes[branch] for block_codes in codes]) for branch in codes[0]}
-            self._together[blocks] = coded
+            self._coded_blocks[blocks] = coded
         return coded
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """Return the axes on disk, or axes fitted to these vectors; called while codes are built."""
-        if _ending.is_set():
-            raise _EndingError
+        """Return the axes on disk, or else axes fitted to these vectors; called while codes are built."""
+        if _process_ends.is_set():
+            raise _ProcessEndsError
         for files, _ in [*self._files.values()]:
             if not self._axes and files.axes is not None:
                 with contextlib.suppress(DamagedError):  # fit new axes
@@ -113,15 +113,15 @@ class Coder(Generic[B]):
 
     def wait(self) -> None:
         """Wait until the background thread has built the codes."""
-        if self._maker is not None:
-            self._maker.join()
+        if self._builder is not None:
+            self._builder.join()
 
-    def _make(self, blocks: Sequence[B], make: Callable[[B], Codes]) -> None:
+    def _build(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> None:
         if sys.platform == "linux":  # elsewhere threads have no priority; searches come first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        with contextlib.suppress(_EndingError):
+        with contextlib.suppress(_ProcessEndsError):
             for block in blocks:
-                codes = make(block)
+                codes = build(block)
                 with self._lock:
                     self._codes[block] = codes
 
@@ -139,14 +139,14 @@ class Coder(Generic[B]):
         return self._axes_read[path]
 
     def _arrays_of(self, block: B) -> tuple[MappedArrays, dict[str, Axes]] | None:
-        """Return a block's valid codes on disk and their axes."""
+        """Return a block's codes on disk and their axes; None without valid codes."""
         files, context = self._files.get(block, (CodeFiles(), ""))
         if files.axes is None or files.codes is None or not (axes := self._axes_at(files.axes)):
             return None
         arrays = MappedArrays(files.codes)
         return (arrays, axes) if arrays["context"] == context else None
 
-    def _read(self, block: B) -> Codes | None:
+    def _read_codes(self, block: B) -> Codes | None:
         if (stored := self._arrays_of(block)) is None:
             return None
         arrays, axes = stored
@@ -157,7 +157,7 @@ _NAMES = [field.name for field in fields(CodedVideos) if field.name != "axes"]
 
 
 def arrays_of(codes: Codes, context: str) -> Arrays:
-    """Return a block's codes as plain arrays; `context` names their other inputs."""
+    """Return a block's codes as plain arrays; `context` is what they depend on besides the block."""
     values = {f"{branch}/{name}": getattr(coded, name) for branch, coded in codes.items() for name in _NAMES}
     return {"context": np.array(context), "branches": np.array([*codes], dtype=str)} | values
 
@@ -167,24 +167,24 @@ def _restored(arrays: Mapping[str, np.ndarray], branch: str, axes: Axes) -> Code
     return CodedVideos(axes=axes, **values | {"longest": float(values["longest"])})
 
 
-class _EndingError(Exception):
+class _ProcessEndsError(Exception):
     """The process ends, so codes are no longer needed."""
 
 
-_ending = threading.Event()
-_makers: WeakSet[threading.Thread] = WeakSet()
+_process_ends = threading.Event()
+_builders: WeakSet[threading.Thread] = WeakSet()
 
 
 def _end() -> None:
-    """Stop the threads first: torch aborts a process that exits while a thread runs torch code."""
-    _ending.set()
-    for maker in [*_makers]:
-        maker.join()
+    """Stop the threads, because torch aborts a process that exits while a thread runs torch code."""
+    _process_ends.set()
+    for builder in [*_builders]:
+        builder.join()
 
 
 atexit.register(_end)
 
 
 def can_scan() -> bool:
-    """Return whether numba is installed, which scans codes."""
+    """Return whether codes can be scanned, which needs numba."""
     return find_spec("numba") is not None

@@ -1,9 +1,10 @@
 """Quantized rows: 4-bit codes prune most videos, and 8-bit rows prune most of the remaining ones.
 
-A row is projected on the axes of largest variance (`Axes`). Its *codes* are the first `CODED` numbers in 4 bits; the
-other numbers add at most the product of two lengths. A random rotation of both parts gives the rounding error a random
-direction for any query. A product with a random direction almost never exceeds `MARGIN` times its standard deviation
-(RaBitQ, SIGMOD 2024, Theorem 3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
+A row is one vector of a video. It is projected on the axes of largest variance (`Axes`). Its *codes* are the first
+`CODED` numbers in 4 bits; the other numbers add at most the product of two lengths to a score. Both parts are rotated
+at random, so the rounding error has a random direction for any query. A product with a random direction almost never
+exceeds `MARGIN` times its standard deviation (RaBitQ, SIGMOD 2024, Theorem 3.2: the probability falls as
+exp(-MARGIN^2 / 2), 2e-11 here).
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import numkong
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int8, Int16, Shaped, UInt8
 
-from untrimmed.search.cache.blocks import Split
-from untrimmed.search.pruning.products import LANES, along
+from untrimmed.search.cache.blocks import Selection
+from untrimmed.search.pruning.products import LANES, project
 from untrimmed.search.pruning.threads import share
 
-CODED = 320  # 4-bit numbers of a row: more need more bytes per scan, fewer leave more candidates
+CODED = 320  # 4-bit numbers of a row: with more, a scan reads more bytes; with fewer, more candidates remain
 MARGIN = 7.0  # standard deviations
-FITTED_TO = 2**15  # rows that axes are fitted to at most
+FITTED_TO = 2**15  # at most this many rows are used to fit axes
 _MAX_CODE = 7
 _MAX_8 = 127
 _MAX_16 = 32000
@@ -36,13 +37,13 @@ _LINE = 64  # bytes of a cache line
 
 @dataclass(frozen=True)
 class Axes:
-    """Directions that rows are projected on: `CODED` of largest variance, then the rest, each part randomly rotated."""
+    """Directions that rows are projected on: `CODED` of largest variance, then the rest; each part rotated randomly."""
 
     matrix: Float32[np.ndarray, "D D"]  # orthogonal
 
     @classmethod
     def of(cls, rows: Float[np.ndarray, "R D"], seed: int = 0) -> Axes:
-        """Fit axes to rows of a corpus; bounds hold for any rows. `seed` selects the random rotation."""
+        """Fit axes to rows of a corpus. Bounds also hold for other rows. `seed` selects the random rotation."""
         rows = rows.astype(np.float32)
         _, directions = np.linalg.eigh((rows.T @ rows).astype(np.float64))
         rng = np.random.default_rng(seed)
@@ -56,14 +57,14 @@ class Axes:
         return -(-max(len(self.matrix), CODED) // (2 * LANES)) * 2 * LANES
 
     def quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
-        """Quantize finite rows; the result has fields of `CodedVideos`."""
+        """Quantize finite rows; return the fields of `CodedVideos` by name."""
         starts = range(0, len(rows), _ROWS_AT_A_TIME)
         parts = [self._quantized(rows[start : start + _ROWS_AT_A_TIME]) for start in starts]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def probe(self, vector: Float[np.ndarray, " D"]) -> Probe:
         """Project a query's vector."""
-        return Probe(along(vector.astype(np.float32), self.matrix), self.width)
+        return Probe(project(vector.astype(np.float32), self.matrix), self.width)
 
     def _quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
         projected = rows.astype(np.float32) @ self.matrix
@@ -89,23 +90,23 @@ class Probe:
 
     @cached_property
     def rest_length(self) -> np.float32:
-        """Length of the numbers without codes."""
+        """Length of the part of the vector that has no codes."""
         return np.float32(np.linalg.norm(self.projected[CODED:]))
 
     @cached_property
     def numbers(self) -> tuple[Int16[np.ndarray, " W"], np.float32]:
-        """The 16-bit numbers and their unit; their sums fit into 32 bits."""
+        """The vector in 16-bit numbers and their unit. Products with rows fit into 32 bits."""
         return self._numbers(min(_MAX_16, (2**31 - 1) // (_MAX_8 * self.width)), np.int16)
 
     @cached_property
     def short_numbers(self) -> tuple[Int8[np.ndarray, " W"], np.float32]:
-        """The 8-bit numbers, which are faster for many queries, and their unit."""
+        """The vector in 8-bit numbers, which are faster for many queries, and their unit."""
         return self._numbers(_MAX_8, np.int8)
 
     def rounding(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
-        """Return (a, b): the error of a product with a row of unit u and length up to `longest` is at most a * u + b.
+        """Return (a, b): the error of a product with a row of unit u, no longer than `longest`, is at most a * u + b.
 
-        `unit` is the unit of the query's numbers. The rounding errors of row and query are treated as random.
+        `unit` is that of the query's numbers. The rounding errors of row and query are assumed to be random.
         """
         deviation = MARGIN / 12**0.5
         row_error = deviation * (self.length + (self.width / 12) ** 0.5 * float(unit))
@@ -119,7 +120,7 @@ class Probe:
 def _in_units(
     rows: Float32[np.ndarray, "R D"], largest: int, kind: type[np.integer[Any]], width: int, *, offset: int = 0
 ) -> tuple[Shaped[np.ndarray, "R W"], Float32[np.ndarray, " R"]]:
-    """Return integers from -`largest` to `largest`, padded with zeros, plus `offset`, and the unit of each row."""
+    """Return rows as integers up to +-`largest`, padded with zeros, plus `offset`, and the unit of each row."""
     unit = (np.maximum(np.abs(rows).max(axis=1), np.float32(1e-20)) / largest).astype(np.float32)
     numbers = np.full((len(rows), width), offset, dtype=kind)
     numbers[:, : rows.shape[1]] = np.rint(rows / unit[:, None]) + offset
@@ -128,16 +129,16 @@ def _in_units(
 
 @dataclass(frozen=True, eq=False)
 class CodedVideos:
-    """Quantized rows, video after video. The compiled loops do not check indices, so this class does."""
+    """Quantized rows of some videos in order. This class checks indices, because the compiled loops do not."""
 
     axes: Axes
     codes: UInt8[np.ndarray, "R C"]  # with C = CODED / 2: numbers i (low half of a byte) and C + i (high half), plus 8
     code_unit: Float32[np.ndarray, " R"]
-    rest_length: Float32[np.ndarray, " R"]  # of the numbers without codes
+    rest_length: Float32[np.ndarray, " R"]  # length of the part of a row that has no codes
     rows: Int8[np.ndarray, "R W"]
     row_unit: Float32[np.ndarray, " R"]
-    first_row: Int[np.ndarray, " _"]  # of each video, and the end of the last one
-    unbounded: Bool[np.ndarray, " V"]  # videos with a row that is not finite
+    first_row: Int[np.ndarray, " _"]  # of each video; one more entry is the end of the last video
+    unbounded: Bool[np.ndarray, " V"]  # mask of videos with a row that is not finite: their bound is infinite
     longest: float  # length of the longest row
 
     def __post_init__(self) -> None:
@@ -186,10 +187,10 @@ class CodedVideos:
         """Largest number of rows of a video."""
         return int(np.diff(self.first_row).max())
 
-    def by_codes(
+    def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return the best product with the codes of each video, and its upper bound."""
+        """Return each video's best product by codes, and an upper bound of its best product."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked(videos)
@@ -200,29 +201,29 @@ class CodedVideos:
         upper[self.unbounded[videos]] = np.inf
         return best, upper
 
-    def by_rows(
+    def bounds_by_rows(
         self,
         probe: Probe,
         videos: Int[np.ndarray, " N"],
         needed: Float32[np.ndarray, " N"],
-        is_open: Bool[np.ndarray, "_ M"],
+        may_be_best: Bool[np.ndarray, "_ M"],
     ) -> Float32[np.ndarray, " N"]:
-        """Return upper bounds of each video's best row; minus infinity if no row can reach `needed`.
+        """Return upper bounds of each video's best product; minus infinity if no row can reach `needed`.
 
-        Unless `is_open` is empty, it is set to a mask of the rows that may be the best.
+        Unless `may_be_best` is empty, a mask of the rows that may be the best is written to it.
         """
         from untrimmed.search.pruning.kernels import best_rows
 
         videos = self._checked(videos)
         best = np.empty(len(videos), dtype=np.float32)
-        if needed.shape != best.shape or (len(is_open) and is_open.shape != (len(videos), self.max_rows)):
-            raise ValueError(f"found needed {needed.shape} and is_open {is_open.shape} for {len(videos)} videos")
+        if needed.shape != best.shape or (len(may_be_best) and may_be_best.shape != (len(videos), self.max_rows)):
+            raise ValueError(f"needed {needed.shape}, may_be_best {may_be_best.shape} do not fit {len(videos)} videos")
         arrays = self.codes, self.code_unit, self.rest_length, self.rows, self.row_unit, self.first_row, videos
-        best_rows(*arrays, *self._query(probe), needed, best, is_open)
+        best_rows(*arrays, *self._query(probe), needed, best, may_be_best)
         unbounded = self.unbounded[videos]
         best[unbounded] = np.inf
-        if len(is_open):
-            is_open[unbounded] = np.arange(self.max_rows) < np.diff(self.first_row)[videos[unbounded], None]
+        if len(may_be_best):
+            may_be_best[unbounded] = np.arange(self.max_rows) < np.diff(self.first_row)[videos[unbounded], None]
         return best
 
     def _checked(self, videos: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
@@ -232,7 +233,7 @@ class CodedVideos:
         return np.ascontiguousarray(videos)
 
     def _query(self, probe: Probe) -> tuple[Any, ...]:
-        """Return a query's arguments of the compiled loops: numbers, unit, length of the rest, and both errors.
+        """Return the arguments of compiled loops for a query: numbers, unit, length of the rest, and both errors.
 
         Raises: ValueError for a query of another width.
         """
@@ -243,59 +244,69 @@ class CodedVideos:
 
 
 class CodedBlocks:
-    """The quantized rows of all blocks of a corpus, which share their axes."""
+    """The quantized rows of all blocks of a corpus; all have the same axes."""
 
     def __init__(self, blocks: Sequence[CodedVideos]):
         self.blocks = blocks
         self.axes = blocks[0].axes
         self.longest = max(coded.longest for coded in blocks)
-        self.first_video = np.cumsum([0, *map(len, blocks)])  # of each block, and the end of the last one
+        self.first_video = np.cumsum([0, *map(len, blocks)])  # of each block; one more entry is the end
 
     @cached_property
     def at_a_time(self) -> int:
         """Videos that a thread scans at a time."""
         return max(1, _SCANNED_AT_A_TIME * int(self.first_video[-1]) // sum(len(coded.rows) for coded in self.blocks))
 
-    def by_codes(self, probe: Probe, split: Split[Any], start: int, stop: int) -> Float32[np.ndarray, "2 N"]:
-        """Return `CodedVideos.by_codes` of videos `start` to `stop`."""
-        runs = split.at(slice(start, stop)).runs()
-        bounds = [self.blocks[block].by_codes(probe, split.row[start + i : start + j]) for block, i, j in runs]
+    def bounds_by_codes(
+        self, probe: Probe, videos: Selection[Any], start: int, stop: int
+    ) -> Float32[np.ndarray, "2 N"]:
+        """Return what `CodedVideos.bounds_by_codes` returns, for videos `start` to `stop`."""
+        runs = videos.at(slice(start, stop)).runs()
+        bounds = [
+            self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j]) for block, i, j in runs
+        ]
         return np.concatenate(bounds, axis=1)
 
-    def by_rows(self, probe: Probe, split: Split[Any], needed: Float[np.ndarray, " N"]) -> Float32[np.ndarray, " N"]:
-        """Return upper bounds of each video's best row; minus infinity if no row can reach `needed`."""
-        least = (needed - 1e-5).astype(np.float32)  # with the rounding tolerance
-        return self._read(probe, split, least, np.empty((0, 0), dtype=bool))
-
-    def open_rows(self, probes: Sequence[Probe], split: Split[Any]) -> Bool[np.ndarray, "N R"]:
-        """Return a mask of the rows of each video that may be the best for one of the probes."""
-        is_open = np.zeros((len(split), max(coded.max_rows for coded in self.blocks)), dtype=bool)
-        needed = np.full(len(split), -np.inf, dtype=np.float32)
-        for probe in probes:
-            is_open_for_probe = np.zeros_like(is_open)
-            self._read(probe, split, needed, is_open_for_probe)
-            is_open |= is_open_for_probe
-        return is_open
-
-    def _read(
-        self, probe: Probe, split: Split[Any], needed: Float32[np.ndarray, " N"], is_open: Bool[np.ndarray, "_ R"]
+    def bounds_by_rows(
+        self, probe: Probe, videos: Selection[Any], needed: Float[np.ndarray, " N"]
     ) -> Float32[np.ndarray, " N"]:
-        upper = np.empty(len(split), dtype=np.float32)
+        """Return what `CodedVideos.bounds_by_rows` returns."""
+        least = (needed - 1e-5).astype(np.float32)  # with the rounding tolerance
+        return self._bounds_by_rows(probe, videos, least, np.empty((0, 0), dtype=bool))
+
+    def possible_best_rows(self, probes: Sequence[Probe], videos: Selection[Any]) -> Bool[np.ndarray, "N R"]:
+        """Return a mask of the rows of each video that may be the best for one of the probes."""
+        may_be_best = np.zeros((len(videos), max(coded.max_rows for coded in self.blocks)), dtype=bool)
+        needed = np.full(len(videos), -np.inf, dtype=np.float32)
+        for probe in probes:
+            probe_mask = np.zeros_like(may_be_best)
+            self._bounds_by_rows(probe, videos, needed, probe_mask)
+            may_be_best |= probe_mask
+        return may_be_best
+
+    def _bounds_by_rows(
+        self,
+        probe: Probe,
+        videos: Selection[Any],
+        needed: Float32[np.ndarray, " N"],
+        may_be_best: Bool[np.ndarray, "_ R"],
+    ) -> Float32[np.ndarray, " N"]:
+        upper = np.empty(len(videos), dtype=np.float32)
 
         def read(start: int, stop: int) -> None:
-            for block, begin, end in split.at(slice(start, stop)).runs():
+            for block, begin, end in videos.at(slice(start, stop)).runs():
                 coded = self.blocks[block]
                 run = slice(start + begin, start + end)
-                is_open_in_run = np.zeros((end - begin if len(is_open) else 0, coded.max_rows), dtype=bool)
-                upper[run] = coded.by_rows(probe, split.row[run], needed[run], is_open_in_run)
-                if len(is_open):
-                    is_open[run, : coded.max_rows] = is_open_in_run
+                run_mask = np.zeros((end - begin if len(may_be_best) else 0, coded.max_rows), dtype=bool)
+                upper[run] = coded.bounds_by_rows(probe, videos.row_index[run], needed[run], run_mask)
+                if len(may_be_best):
+                    may_be_best[run, : coded.max_rows] = run_mask
 
-        share(len(split), _READ_AT_A_TIME, read)
+        share(len(videos), _READ_AT_A_TIME, read)
         return upper
 
-    def by_rows_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
-        """Return upper bounds of each video's best row for many probes; rows are read once."""
+    def bounds_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
+        """Return upper bounds of each video's best product for many probes; rows are read once."""
         from untrimmed.search.pruning.kernels import best_of_videos
 
         queries, units = zip(*(probe.short_numbers for probe in probes), strict=True)

@@ -1,10 +1,10 @@
 """Loops over quantized rows, compiled by numba on first use.
 
-Each loop has one signature, so an array of another type, dimension or memory order raises TypeError. `CodedVideos`
+Each loop has one signature, so an array of another type, dimension or memory order raises a TypeError. `CodedVideos`
 checks shapes and indices.
 
-Sums are cast to int32 at each step because numba would widen them to 64 bits. LLVM then multiplies pairs of 16-bit
-numbers with one instruction on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
+Sums are cast to int32 at each step, because numba would widen them to 64 bits. With int32, LLVM multiplies pairs of
+16-bit numbers with one instruction on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,14 @@ import numpy as np
 from numba import types
 
 ROUNDING = np.float32(1e-6)  # tolerance of sums in float32
-HALF = 160  # bytes of a row's codes, `CODED` / 2: a literal, because numba caches the code by this file
+HALF = 160  # bytes of a row's codes, `CODED` / 2; a literal, because numba caches compiled code by this file alone
 
 _F4 = types.float32
 _INT = types.intp
 
 
 def _array(kind: Any, axes: int) -> Any:
-    """A read-only array type; it also accepts writable and unaligned arrays."""
+    """Return a read-only array type, which also accepts writable and unaligned arrays."""
     return types.Array(kind, axes, "C", readonly=True, aligned=False)
 
 
@@ -34,7 +34,7 @@ _QUERY = _array(types.int16, 1)
 
 
 def compiled(*signature: Any, **options: Any) -> Callable[[Any], Any]:
-    """Compile a function for one signature, and cache the result if a folder is writable."""
+    """Compile a function for one signature; cache the result if the package's or the user's folder is writable."""
     compile_now: Any = numba.njit
 
     def decorate(function: Any) -> Any:
@@ -51,7 +51,7 @@ def compiled(*signature: Any, **options: Any) -> Callable[[Any], Any]:
 @no_type_check
 def _product_of_codes(codes, row, low, high, query_sum):
     total = np.int32(0)
-    for place in range(HALF):  # a constant, which makes the loop twice as fast
+    for place in range(HALF):  # a constant makes the loop twice as fast
         pair = codes[row, place]
         total = np.int32(total + np.int32(np.uint8(pair & np.uint8(15))) * np.int32(low[place]))
         total = np.int32(total + np.int32(np.uint8(pair >> np.uint8(4))) * np.int32(high[place]))
@@ -81,9 +81,9 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write the best product with the codes of video videos[i] to best[i], and its upper bound to upper[i].
+    """Write video videos[i]'s best product by codes to best[i], and an upper bound of its best product to upper[i].
 
-    The error is at most query_rest * rest_length + row_error * unit + query_error.
+    The error of a product is at most query_rest * rest_length + row_error * unit + query_error.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]
@@ -121,10 +121,10 @@ def best_rows(
     best,
     is_open,
 ):
-    """Write the upper bound of the best row of video videos[i] to best[i], by its 8-bit rows.
+    """Write an upper bound of the best product of video videos[i] to best[i], by its 8-bit rows.
 
-    Only rows whose codes may reach needed[i] and the best row are read; without such rows best[i] is minus infinity.
-    Unless `is_open` is empty, is_open[i, row] becomes whether that row may still be the best.
+    A row is read only if, by its codes, it can reach needed[i] and can be the best. If no row is read, best[i] is minus
+    infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]
@@ -165,7 +165,7 @@ def best_rows(
 @compiled(_array(types.int32, 2), _UNITS, _PLACES, _UNITS, _UNITS, _F4[:, ::1])
 @no_type_check
 def best_of_videos(products, unit, ends, query_unit, row_error, best):
-    """Write upper bounds of each query's products with rows ends[video] to ends[video + 1] to best[video, query]."""
+    """Write upper bounds of each query's best product with rows ends[video]:ends[video + 1] to best[video, query]."""
     best[:] = -np.inf
     for video in range(len(best)):
         for row in range(ends[video], ends[video + 1]):

@@ -1,4 +1,4 @@
-"""Dot products of a sentence with stored vectors: fast in float16, or as exact as in float32."""
+"""Dot products of a sentence and stored float16 vectors: fast in float16, or as exact as in float32."""
 
 import numkong
 import numpy as np
@@ -7,8 +7,8 @@ from jaxtyping import Float, Float16, Float32, Float64
 from untrimmed.search.pruning.threads import share
 
 ROUNDING = 2e-3  # upper bound of the error of float16 products of vectors up to unit length
-LANES = 16  # numbers per SIMD register; the width of rows is a multiple of it
-_LOW = 2.0**11  # scale of the low half of a number: float16 holds 11 bits of each half
+LANES = 16  # numbers per SIMD register; rows are padded to a multiple of it
+_LOW = 2.0**11  # scale of the low half of a number: float16 has 11 significant bits
 _ROWS_AT_A_TIME = 2**13  # per thread
 
 
@@ -18,13 +18,13 @@ def padded_width(dim: int) -> int:
 
 
 def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
-    """Return the padded vector of a sentence in float16, and its scaled rounding error."""
-    high = _half(sentence)
-    return np.stack([high, _half((sentence - high[: len(sentence)].astype(np.float32)) * _LOW)])
+    """Return two halves of a padded vector in float16: its rounded numbers, and their rounding errors, scaled up."""
+    high = _padded_float16(sentence)
+    return np.stack([high, _padded_float16((sentence - high[: len(sentence)].astype(np.float32)) * _LOW)])
 
 
 def exact_products(rows: Float16[np.ndarray, "T E"], both: Float16[np.ndarray, "2 E"]) -> Float64[np.ndarray, " T"]:
-    """Return the products of rows with both `halves` of a sentence, as exact as in float32."""
+    """Return the products of rows with a sentence, as exact as in float32, from its `halves`."""
     high, low = (products(rows, both[half : half + 1])[:, 0] for half in (0, 1))  # twice as fast as one call
     return high + low / _LOW
 
@@ -40,10 +40,10 @@ def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E
     return values
 
 
-def along(vector: Float32[np.ndarray, " D"], axes: Float32[np.ndarray, "D E"]) -> Float32[np.ndarray, " E"]:
+def project(vector: Float32[np.ndarray, " D"], axes: Float32[np.ndarray, "D E"]) -> Float32[np.ndarray, " E"]:
     """Project a vector on axes without BLAS, whose busy threads would slow down the scan that follows."""
     return np.einsum("d,de->e", vector, axes)
 
 
-def _half(query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
+def _padded_float16(query: Float[np.ndarray, " D"]) -> Float16[np.ndarray, " E"]:
     return np.pad(query, (0, -len(query) % LANES)).astype(np.float16)

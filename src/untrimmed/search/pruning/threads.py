@@ -1,4 +1,4 @@
-"""Threads that share work on many rows or videos, for loops that release the interpreter lock."""
+"""Share work on many rows or videos among threads. The work must release the interpreter lock to gain time."""
 
 import os
 import threading
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
-    """Call `work(start, stop)` for pieces of a range on several threads; nested calls use the current thread."""
+    """Call `work(start, stop)` for pieces of a range on several threads; nested calls use the current one."""
     if getattr(_current, "shares", False) or number <= piece:
         work(0, number)
         return
@@ -51,8 +51,8 @@ def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
     try:
         run()
     finally:
-        for _ in take():  # after an error, start no more pieces
+        for _ in take():  # after an error, do not start the remaining pieces
             pass
         for future in futures:
-            if not future.cancel():  # a thread that has not started has nothing to do
+            if not future.cancel():  # if it has not started, no pieces are left for it
                 future.result()

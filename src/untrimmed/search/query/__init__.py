@@ -1,1 +1,1 @@
-"""The query and its answer: filters, hits, combinations, confidence."""
+"""The query and its answer: encoding, filters, combinations of parts, hits, and confidence. Start at `answer`."""

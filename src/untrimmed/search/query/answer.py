@@ -1,6 +1,7 @@
-"""Answer queries: read the parts of a query, filter videos, rank them, and find moments.
+"""Answer a query on one version of a library, see `answer`. docs/queries.md defines how its parts are combined.
 
-docs/queries.md defines how the parts of a query are combined.
+A query is encoded (`_EncodedQuery`), its parts get weights (`_WeightedQuery`), and it is prepared for the corpora of
+that version: one `PreparedQuery`, or several in a `CombinedQuery`. `find` ranks with it and returns hits.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term
 from untrimmed.search.query.confidence import Confidence, background_of
 from untrimmed.search.query.find import find, in_order, span_vector, unit
-from untrimmed.search.query.hits import Hit, Hits, WeighedWord, doubt_warnings, sentence_warnings, weighed_words
+from untrimmed.search.query.hits import Hit, Hits, WeighedWord, sentence_warnings, uncertainty_warnings, weighed_words
 from untrimmed.search.query.query import Cutoff, Filters, Place, Query, check_sentence
 from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
-_TINY = 1e-6  # length of a sum of unit vectors that cancel
-_SAMPLE_SIZE = 64  # videos that estimate the usual scores of a library
+_TINY = 1e-6  # a shorter sum of unit vectors is regarded as zero
+_SAMPLE_SIZE = 64  # videos, to estimate the median and the spread of a query's scores in a library
 
 Vector = Float[np.ndarray, " D"]
 
 
-class EncoderReader:
-    """Encodes sentences and pictures, one call at a time."""
+class LockedEncoder:
+    """An encoder that one thread uses at a time, because some encoders are not thread-safe."""
 
     def __init__(self, encoder: Encoder, lock: AbstractContextManager[object]):
         self.name = encoder.name
@@ -55,40 +56,40 @@ class EncoderReader:
 
 @dataclass(frozen=True, eq=False)
 class _EncodedQuery:
-    """The parts of a query as vectors. A sentence is None if the query has none, or the encoder knows no word of it."""
+    """The parts of a query as vectors. A part is None if it is empty, or if the encoder knows no word of it."""
 
     query: Query
     text: TextFeatures | None
     then: TextFeatures | None
     without: tuple[TextFeatures, ...]
-    examples: Vector | None
+    example: Vector | None  # sum of pictures and places, see `_example_vector`
     warnings: tuple[str, ...]
 
     @classmethod
-    def of(cls, query: Query, view: View, reader: EncoderReader) -> _EncodedQuery:
-        """Encode all sentences in one call, and the examples."""
+    def of(cls, query: Query, view: View, encoder: LockedEncoder) -> _EncodedQuery:
+        """Encode the sentences of a query, in one call, and its examples."""
         parts = [("", query.text), ("then: ", query.then), *(("without: ", text) for text in query.without)]
         sentences = list(dict.fromkeys(text for _, text in parts if text))
-        encoded = dict(zip(sentences, reader.texts(sentences) if sentences else (), strict=True))
+        encoded = dict(zip(sentences, encoder.texts(sentences) if sentences else (), strict=True))
         warnings = [
-            kind + line for kind, text in parts if text for line in sentence_warnings(encoded[text], reader.name)
+            kind + line for kind, text in parts if text for line in sentence_warnings(encoded[text], encoder.name)
         ]
         known = {sentence: text for sentence, text in encoded.items() if text.reading.is_understood}
         without = tuple(known[sentence] for sentence in query.without if sentence in known)
-        examples = _examples(query, view, reader)
+        examples = _example_vector(query, view, encoder)
         return cls(query, known.get(query.text), known.get(query.then), without, examples, tuple(warnings))
 
     @property
     def is_searchable(self) -> bool:
-        """Whether there is something to search for, and something that follows it if the query requires that."""
-        has_examples = self.examples is not None and (self.query.image is not None or bool(self.query.like))
-        return (self.text is not None or has_examples) and not (self.query.then and self.then is None)
+        """Whether the encoder understood something to search for, and `then` if the query has it."""
+        has_example = self.example is not None and (self.query.image is not None or bool(self.query.like))
+        return (self.text is not None or has_example) and not (self.query.then and self.then is None)
 
 
 def answer(
     query: Query,
     view: View,
-    reader: EncoderReader,
+    encoder: LockedEncoder,
     cutoff: Cutoff,
     *,
     within: str | os.PathLike[str] | None = None,
@@ -96,48 +97,48 @@ def answer(
 ) -> Hits:
     """Return the best videos or moments of a version of a library; `on_hit` is called as in `find`.
 
-    Sentences without a known word are ignored. If nothing remains to search for, there are no hits.
+    Parts without a known word are ignored. If nothing remains to search for, there are no hits.
 
     Raises:
         ConfigError: An option is invalid, or `min_confidence` is set but confidence was not measured.
         UnknownNameError: `within` contains no video, or a place is not in a video of the library.
     """
     among = _among(view, query.filters, within)
-    encoded = _EncodedQuery.of(query, view, reader)
+    encoded = _EncodedQuery.of(query, view, encoder)
     warnings = list(encoded.warnings)
     if among is not None and not among:
         warnings.append(f"no video of the library meets: {query.filters}")
     if not encoded.is_searchable or among == frozenset():
         return Hits([], warnings)
-    plan = _Plan.of(view, encoded)
-    confidence = _confidence(view, plan)
+    weighted = _WeightedQuery.of(view, encoded)
+    confidence = _confidence(view, weighted)
     if cutoff.min_confidence is not None:
         if confidence is None:
-            raise ConfigError(_unknown_confidence(view, query, reader.name))
+            raise ConfigError(_unknown_confidence(view, query, encoder.name))
         least = confidence.least_score(cutoff.min_confidence)
         cutoff = replace(cutoff, min_score=least if cutoff.min_score is None else max(least, cutoff.min_score))
-    prepared = plan.prepare(view)
+    prepared = weighted.prepare(view)
 
     def with_confidence(hit: Hit) -> Hit:
         return replace(hit, confidence=confidence.of(hit.score)) if confidence else hit
 
     callback = (lambda hit: on_hit(with_confidence(hit))) if on_hit else None
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=callback)
-    words, doubts = _explained(view, prepared, encoded.text)
+    words, doubts = _word_weights_and_doubts(view, prepared, encoded.text)
     return Hits(map(with_confidence, hits), [*hits.warnings, *warnings, *doubts], partial=hits.partial, words=words)
 
 
 def rank_all(
     sentences: Sequence[str],
     view: View,
-    reader: EncoderReader,
+    encoder: LockedEncoder,
     limit: int,
     within: str | os.PathLike[str] | None = None,
 ) -> list[dict[Path, float]]:
     """Return the best videos of each sentence with their scores; empty if the encoder knows no word of it.
 
     Raises:
-        ConfigError: `sentences` is not a list of sentences that are not empty.
+        ConfigError: `sentences` is not a list of texts, or a sentence is empty.
         UnknownNameError: `within` contains no video.
         UntrimmedError: A shard of the library did not answer.
     """
@@ -146,7 +147,7 @@ def rank_all(
         require_type(sentence, str, "sentences", "a list of sentences")
         check_sentence(sentence)
     among = _among(view, Filters(), within)
-    texts = reader.texts(sentences)
+    texts = encoder.texts(sentences)
     rankings: list[dict[Path, float]] = [{} for _ in texts]
     known = [number for number, text in enumerate(texts) if text.reading.is_understood]
     if not known:
@@ -161,9 +162,9 @@ def rank_all(
 
 
 def relevance(
-    query: str | Query, video: str | os.PathLike[str], view: View, reader: EncoderReader
+    query: str | Query, video: str | os.PathLike[str], view: View, encoder: LockedEncoder
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return times of one video in seconds, and the relevance at each; with `then`, of the first moment.
+    """Return times of one video in seconds, and the relevance at each; with `then`, that of the first moment.
 
     Raises:
         ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`.
@@ -173,57 +174,57 @@ def relevance(
     record = view.records.at(absolute(video))
     if record is None:
         raise UnknownNameError(f"{video}: not in {view.folder}; see: untrimmed ls")
-    encoded = _EncodedQuery.of(query, view, reader)
+    encoded = _EncodedQuery.of(query, view, encoder)
     if not encoded.is_searchable:
         raise ConfigError("; ".join(encoded.warnings))
-    return _Plan.of(view, encoded).prepare(view).relevance(record.video_id)
+    return _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
 
 
-def _explained(
+def _word_weights_and_doubts(
     view: View, prepared: PreparedQuery, text: TextFeatures | None
 ) -> tuple[tuple[WeighedWord, ...], tuple[str, ...]]:
-    """Return a trained model's weights of the sentence's words, and a warning if it is ambiguous."""
+    """Return the weights that a trained model gives the words, and a warning if it finds the sentence ambiguous."""
     if text is None or view.model.folder is None:
         return (), ()
     sentence = view.corpus().prepare(text) if isinstance(prepared, CombinedQuery) else prepared
     weights = sentence.word_weights()
-    doubt = sentence.doubt()
+    uncertainty = sentence.uncertainty()
     words = () if weights is None else weighed_words(text.text, text.tokens, weights.tolist())
-    return words, doubt_warnings(doubt) if doubt else ()
+    return words, uncertainty_warnings(uncertainty) if uncertainty else ()
 
 
 @dataclass(frozen=True, eq=False)
 class _WeightedVector:
-    """A vector with its weight, for the corpus of the library's model or that of frames."""
+    """A term of the score: a sentence or an example vector, and its weight."""
 
     text: TextFeatures
     weight: float = 1.0
-    by_frames: bool = False
+    by_frames: bool = False  # compare with the corpus of frames, not with that of the library's model
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
-    """A query as vectors and weights, for any corpus."""
+class _WeightedQuery:
+    """A query as vectors with weights, not yet prepared for a corpus."""
 
     query: Query
     terms: tuple[_WeightedVector, ...]
     then: TextFeatures | None
-    exclusions: tuple[tuple[TextFeatures, float], ...]  # each with its usual score
+    exclusions: tuple[tuple[TextFeatures, float], ...]  # each with its median score in the library
 
     @classmethod
-    def of(cls, view: View, encoded: _EncodedQuery) -> _Plan:
+    def of(cls, view: View, encoded: _EncodedQuery) -> _WeightedQuery:
         """Compute the weights for one version of a library."""
-        exclusions = [(text, float(np.median(_usual_scores(view, view.corpus(), text)))) for text in encoded.without]
+        exclusions = [(text, float(np.median(_sample_scores(view, view.corpus(), text)))) for text in encoded.without]
         return cls(encoded.query, tuple(_terms(view, encoded)), encoded.then, tuple(exclusions))
 
     def prepare(self, view: View) -> PreparedQuery:
-        """Prepare the query for a library."""
+        """Prepare the query for one version of a library."""
         return self.prepare_for(view.corpus, view.frames, lambda video_id: view.records.of(video_id).duration_s)
 
     def prepare_for(
         self, model: Callable[[], Corpus], frames: Callable[[], Corpus], duration_s: Callable[[str], float]
     ) -> PreparedQuery:
-        """Prepare the query for a corpus of the model and one of frames."""
+        """Prepare the query for the corpus of a model and that of frames, which are only loaded if needed."""
         if self.then is None and not self.exclusions and len(self.terms) == 1:
             (term,) = self.terms
             return (frames if term.by_frames else model)().prepare(term.text)
@@ -239,42 +240,45 @@ class _Plan:
 
 
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedVector]:
-    """Return sentence and examples, each divided by the spread of its scores; merged if one vector can have both."""
+    """Return the sentence and the example, each weighted by 1 / the spread of its scores.
+
+    They are added to one vector if the model compares any vectors; a trained model takes words only.
+    """
     text = encoded.text
-    if encoded.examples is None:
+    if encoded.example is None:
         assert text is not None, "the query is searchable"
         return [_WeightedVector(text)]
-    length = float(np.linalg.norm(encoded.examples))
-    like = _as_text(encoded.examples / length)
+    length = float(np.linalg.norm(encoded.example))
+    like = _as_text(encoded.example / length)
     if text is None:
         return [_WeightedVector(like, by_frames=True)]
-    # Training-free models compare any vector with frames or moments; a trained model needs words.
     takes_vectors = view.model.identity in TRAINING_FREE
     like_corpus = view.corpus() if takes_vectors else view.frames()
-    text_weight = encoded.query.weights.text / _spread(_usual_scores(view, view.corpus(), text))
-    like_weight = length / _spread(_usual_scores(view, like_corpus, like))
+    text_weight = encoded.query.weights.text / _spread(_sample_scores(view, view.corpus(), text))
+    like_weight = length / _spread(_sample_scores(view, like_corpus, like))
     if takes_vectors:
         return [_WeightedVector(_as_text(unit(text_weight * unit(text.sentence) + like_weight * like.sentence)))]
     return [_WeightedVector(text, text_weight), _WeightedVector(like, like_weight, by_frames=True)]
 
 
-def _usual_scores(view: View, corpus: Corpus, text: TextFeatures) -> Float[np.ndarray, " N"]:
-    """Return the scores of a sample of the library, whatever the filters; ids are random, so take the smallest."""
-    sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in view.records))
+def _sample_scores(view: View, corpus: Corpus, text: TextFeatures) -> Float[np.ndarray, " N"]:
+    """Return the scores of a random sample of the library, regardless of filters."""
+    sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in view.records))  # ids are random
     return np.array([video.score for video in corpus.prepare(text).rank(limit=len(sample), among=sample)])
 
 
-def _confidence(view: View, plan: _Plan) -> Confidence | None:
-    """Return how to convert scores to confidence; None if that was not measured."""
-    background = background_of(view.encoder) if view.model == FRAMES and not plan.query.has_examples else None
+def _confidence(view: View, weighted: _WeightedQuery) -> Confidence | None:
+    """Return the conversion of scores to confidence; None if confidence was not measured for this query."""
+    background = background_of(view.encoder) if view.model == FRAMES and not weighted.query.has_examples else None
     if background is None:
         return None
     corpus = background.corpus
-    return background.confidence(plan.prepare_for(lambda: corpus, lambda: corpus, background.durations_s.__getitem__))
+    prepared = weighted.prepare_for(lambda: corpus, lambda: corpus, background.durations_s.__getitem__)
+    return background.confidence(prepared)
 
 
 def _unknown_confidence(view: View, query: Query, encoder: str) -> str:
-    """Return the error message if there is no confidence."""
+    """Return an error message with the reason why there is no confidence."""
     if query.has_examples:
         reason = "queries with examples"
     elif view.model != FRAMES:
@@ -287,20 +291,20 @@ def _unknown_confidence(view: View, query: Query, encoder: str) -> str:
 
 
 def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) -> frozenset[str] | None:
-    """Return the ids of the videos that meet all conditions; None without conditions."""
-    folders = [view.below(place) for place in (within, filters.within) if place is not None]
+    """Return the ids of the videos that meet all conditions; None if there are no conditions."""
+    folders = [view.below(path) for path in (within, filters.within) if path is not None]
     among = frozenset.intersection(*folders) if folders else None
     if not filters.ranges:
         return among
     return frozenset(r.video_id for r in view.records if (among is None or r.video_id in among) and filters.admit(r))
 
 
-def _examples(query: Query, view: View, reader: EncoderReader) -> Vector | None:
-    """Return the weighted sum of pictures and places, minus those to avoid (Rocchio 1971)."""
+def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector | None:
+    """Return the weighted sum of pictures and places, minus those to avoid (Rocchio 1971); None without examples."""
     weights = query.weights
     parts = []
     if query.image is not None:
-        parts.append(weights.image * unit(reader.image(query.image)))
+        parts.append(weights.image * unit(encoder.image(query.image)))
     for places, weight in ((query.like, weights.like), (query.unlike, -weights.unlike)):
         if places:
             parts.append(weight * np.mean([_place_vector(view, place) for place in places], axis=0))
@@ -313,13 +317,13 @@ def _examples(query: Query, view: View, reader: EncoderReader) -> Vector | None:
 
 
 def _place_vector(view: View, place: Place) -> Vector:
-    """Return the mean of a moment's frames, or the frame nearest to a time, at unit length.
+    """Return the mean of the frames at a place, or the nearest frame, at unit length.
 
     Raises:
         UnknownNameError: The video is not in the library.
         ConfigError: The place begins after the end of the video.
     """
-    record = _record(view, place)
+    record = _record_of(view, place)
     if place.start_s > record.duration_s:
         raise ConfigError(
             f"{record.path}: the place begins at {place.start_s:.1f} s, expected at most {record.duration_s:.1f} s"
@@ -330,7 +334,7 @@ def _place_vector(view: View, place: Place) -> Vector:
     return span_vector(stored.features, place.start_s, place.start_s if place.end_s is None else place.end_s)
 
 
-def _record(view: View, place: Place) -> VideoRecord:
+def _record_of(view: View, place: Place) -> VideoRecord:
     try:
         return view.records.of(os.fspath(place.video))
     except KeyError:
@@ -341,11 +345,11 @@ def _record(view: View, place: Place) -> VideoRecord:
 
 
 def _as_text(vector: Vector) -> TextFeatures:
-    """Return a vector as a sentence, for corpora that use only its vector."""
+    """Return a vector in the form of a sentence without words, for corpora that use only its vector."""
     return TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
 
 
 def _spread(scores: Float[np.ndarray, " N"]) -> float:
-    """Return the standard deviation of scores; 1 if it is close to 0."""
+    """Return the standard deviation of scores; 1 if it is almost 0."""
     deviation = float(scores.std()) if len(scores) > 1 else 0.0
     return deviation if deviation > _TINY else 1.0

@@ -1,7 +1,7 @@
-"""Combination of prepared queries: what to find, what follows it, and what to exclude.
+"""Combine several prepared queries into one: terms to find, a moment that follows, and exclusions.
 
-It needs only a score and a curve of relevance for each video, so it works for all models. Each curve is shifted so that
-its maximum is the score of its video.
+Only the score of each video and its relevance over time (a curve) are used, so this works for all models. Each curve is
+shifted so that its maximum is the score of the video.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -15,9 +15,9 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-_FIRST_TAKE = 32  # videos of each part; more if others might be among the best
+_FIRST_TAKE = 32  # videos that are ranked first by each term; more if others can be among the best
 _ROUNDING = 1e-9
-_CLOSE_S = 1e-6  # smaller differences of times are ignored
+_CLOSE_S = 1e-6  # times with a smaller difference are regarded as equal
 
 Curve = Float[np.ndarray, " T"]
 
@@ -32,15 +32,15 @@ class Term:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A query whose relevance above its usual score reduces the score of a time."""
+    """A query that reduces the score of times at which its relevance is above its usual score."""
 
     query: PreparedQuery
-    usual: float
+    usual: float  # score
 
 
 @dataclass(frozen=True)
 class _Curves:
-    """The relevance of one video over time, for both moments of a pair; without `then` both are the same."""
+    """The relevance of one video over time, for the two moments of a pair. Without `then`, both are the same."""
 
     times_s: Curve
     first: Curve
@@ -48,11 +48,11 @@ class _Curves:
 
 
 class CombinedQuery(PreparedQuery):
-    """Several prepared queries as one; with `then` it finds pairs of moments.
+    """Several prepared queries as one. With `then` it finds pairs of moments.
 
     The score of a time is the weighted mean of the terms, minus `without` times the largest excess of an exclusion over
-    its usual score. A video has the score of its best time. With `then`, it has the weighted mean of its best two times
-    of which the second follows within `within_s` seconds.
+    its usual score. The score of a video is that of its best time. With `then`, it is the weighted mean of the best two
+    times, the second at most `within_s` seconds after the first.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class CombinedQuery(PreparedQuery):
         exclusions: Sequence[Exclusion] = (),
         without: float = 1.0,
     ):
-        """Take durations of videos by id; `then.weight` is its share of a pair's score, below 1."""
+        """Take a function from ids to durations. `then.weight` is the share of `then` in a pair's score, below 1."""
         self._duration_s = duration_s
         self._within_s = within_s
         self._exclusions = tuple(exclusions)
         self._without = without
-        self._share = share = then.weight if then else 0.0
+        self._then_share = share = then.weight if then else 0.0
         total = sum(term.weight for term in terms)
         self._first = [Term(term.query, (1 - share) * term.weight / total) for term in terms]
         self._then = then
@@ -82,11 +82,11 @@ class CombinedQuery(PreparedQuery):
 
     @property
     def missing(self) -> str:
-        """See `PreparedQuery`; of the first incomplete part."""
+        """See `PreparedQuery`: the warning of the first incomplete part."""
         return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """See `PreparedQuery`. The result is exact: no video scores above the weighted sum of its terms' scores."""
+        """See `PreparedQuery`. Exact, because the weighted sum of a video's scores by each term is an upper bound."""
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
             ranked = [term.query.rank(limit=take, among=among) for term in self._terms]
@@ -101,37 +101,37 @@ class CombinedQuery(PreparedQuery):
             take *= 4
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return spans of one video, best first, that do not overlap."""
+        """Return spans of one video, best first, that do not overlap; see `pairs`."""
         return [first for first, _ in self.pairs(video_id, limit=limit)]
 
     def pairs(self, video_id: str, *, limit: int) -> list[tuple[Moment, Moment | None]]:
-        """Return spans of one video, each with the span that follows it, best pair first.
+        """Return spans of one video, each with the span that follows it, the best pair first.
 
-        First spans do not overlap, and after the best pair they contain a peak of the curve, so that the slopes of a
-        moment are not moments. A span extends around its best time while the curve is at least half way from its mean
-        to the best value, which is the score of the span.
+        A span extends around its best time while the curve is at least half way from its mean to the value there, which
+        is the score of the span. First spans do not overlap. All but the best contain a peak of the curve, because the
+        slopes beside a moment are not moments.
         """
         curves = self._curves(video_id)
         taken = np.zeros(len(curves.times_s), dtype=bool)
         free = ~taken
         pairs: list[tuple[Moment, Moment | None]] = []
         while len(pairs) < limit and (best := self._best(curves, free)) is not None:
-            place, next_place = best
-            start, stop = _around(curves.first, place, ~taken)
+            index, then_index = best
+            start, stop = _span_around(curves.first, index, ~taken)
             second = None
             if self._then is not None:
-                after, end = _around(curves.then, next_place, np.arange(len(taken)) > place)
+                after, end = _span_around(curves.then, then_index, np.arange(len(taken)) > index)
                 if after < stop:
-                    after = stop = max(place + 1, (place + next_place + 1) // 2)
-                second = self._moment(video_id, curves.then, after, end, next_place)
-            pairs.append((self._moment(video_id, curves.first, start, stop, place), second))
+                    after = stop = max(index + 1, (index + then_index + 1) // 2)
+                second = self._moment(video_id, curves.then, after, end, then_index)
+            pairs.append((self._moment(video_id, curves.first, start, stop, index), second))
             taken[start:stop] = True
             free = _peaks(curves.first) & ~taken
         return pairs
 
     def pair_score(self, first: Moment, second: Moment | None) -> float:
         """Return the score of a pair of moments."""
-        return first.score if second is None else (1 - self._share) * first.score + self._share * second.score
+        return first.score if second is None else (1 - self._then_share) * first.score + self._then_share * second.score
 
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
         """Return times in seconds, and the relevance at each; with `then`, of the first moment."""
@@ -139,7 +139,7 @@ class CombinedQuery(PreparedQuery):
         return curves.times_s, curves.first
 
     def _combine(self, video_ids: Collection[str]) -> list[RankedVideo]:
-        """Return combined scores, without videos that have no pair or whose shard does not answer."""
+        """Return combined scores; videos without a pair, and those of shards that do not answer, are left out."""
         new = [video_id for video_id in video_ids if video_id not in self._combined]
         self._score_all(new)
         self._combined.update((video_id, self._score_of(video_id)) for video_id in new)
@@ -155,10 +155,10 @@ class CombinedQuery(PreparedQuery):
         best = self._best(curves, np.ones(len(curves.times_s), dtype=bool))
         if best is None:
             return -np.inf
-        return float((1 - self._share) * curves.first[best[0]] + self._share * curves.then[best[1]])
+        return float((1 - self._then_share) * curves.first[best[0]] + self._then_share * curves.then[best[1]])
 
     def _score_all(self, video_ids: Collection[str]) -> None:
-        """Compute the scores of these videos in all parts."""
+        """Compute the missing scores of these videos by each part of the query."""
         for query, scores in zip(self._queries, self._scores, strict=True):
             if missing_ids := [video_id for video_id in video_ids if video_id not in scores]:
                 try:
@@ -173,7 +173,7 @@ class CombinedQuery(PreparedQuery):
         if video_id not in self._curves_of:
             self._score_all([video_id])
             curves = [
-                _shifted(query.relevance(video_id), scores[video_id])
+                _with_best_score(query.relevance(video_id), scores[video_id])
                 for query, scores in zip(self._queries, self._scores, strict=True)
             ]
             times_s = curves[0][0]
@@ -188,56 +188,56 @@ class CombinedQuery(PreparedQuery):
         return self._curves_of[video_id]
 
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
-        """Return a moment whose edges are half way to the times before and after it."""
+        """Return times `start` to `stop` as a moment. Its edges are half way to the times before and after."""
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
         return Moment(float(edges_s[start]), float(max(edges_s[start : stop + 1])), float(values[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
-        """Return the places of the best free time and of the best time that follows it; None if there are none."""
+        """Return the indices of the best free time and of the best time after it; None if there is no such pair."""
         first = np.where(free, curves.first, -np.inf)
         if self._then is None:
             best = int(first.argmax())
             return (best, best) if free.any() else None
-        places, values = best_before(first, curves.times_s, self._within_s)
-        sums = (1 - self._share) * values + self._share * curves.then
+        indices, values = best_earlier_times(first, curves.times_s, self._within_s)
+        sums = (1 - self._then_share) * values + self._then_share * curves.then
         best = int(sums.argmax())
-        return (int(places[best]), best) if sums[best] > -np.inf else None
+        return (int(indices[best]), best) if sums[best] > -np.inf else None
 
 
-def best_before(
+def best_earlier_times(
     values: Curve, times_s: Curve, within_s: float
 ) -> tuple[Int[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return, for each time, the place and value of the best earlier time within `within_s` seconds.
+    """Return, for each time, the index and value of the best of the earlier times within `within_s` seconds.
 
-    Without an earlier time, the value is minus infinity. The first of equal values is the best.
+    If there is no such time, the value is minus infinity. Of equal values, the first is the best.
 
-    >>> place, value = best_before(np.array([3.0, 1.0, 2.0, 0.0]), np.array([0.0, 1.0, 2.0, 3.0]), 2.0)
-    >>> place[1:].tolist(), value.tolist()
+    >>> index, value = best_earlier_times(np.array([3.0, 1.0, 2.0, 0.0]), np.array([0.0, 1.0, 2.0, 3.0]), 2.0)
+    >>> index[1:].tolist(), value.tolist()
     ([0, 0, 2], [-inf, 3.0, 3.0, 2.0])
     """
     stop = np.searchsorted(times_s, times_s - _CLOSE_S)
     start = np.minimum(np.searchsorted(times_s, times_s - within_s - _CLOSE_S), stop)
-    place = np.zeros(len(values), dtype=np.int64)
+    index = np.zeros(len(values), dtype=np.int64)
     value = np.full(len(values), -np.inf)
-    best = np.arange(len(values))  # among the `width` values from each place on
+    best = np.arange(len(values))  # index of the best of the `width` values from each index on
     width = 1
     while True:
         times = np.flatnonzero((stop - start >= width) & (stop - start < 2 * width))
         left = best[start[times]]
         right = best[stop[times] - width]
-        place[times] = np.where(values[left] >= values[right], left, right)
-        value[times] = values[place[times]]
+        index[times] = np.where(values[left] >= values[right], left, right)
+        value[times] = values[index[times]]
         if 2 * width > len(values):
             break
         left = best[: len(best) - width]
         right = best[width:]
         best = np.where(values[left] >= values[right], left, right)
         width *= 2
-    return place, value
+    return index, value
 
 
-def _shifted(curve: tuple[Curve, Curve], score: float) -> tuple[Curve, Curve]:
+def _with_best_score(curve: tuple[Curve, Curve], score: float) -> tuple[Curve, Curve]:
     times_s, values = curve
     return times_s, values + (score - values.max())
 
@@ -248,10 +248,10 @@ def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
     return np.asarray((values >= around[:-2]) & (values >= around[2:]))
 
 
-def _around(values: Curve, place: int, free: Bool[np.ndarray, " T"]) -> tuple[int, int]:
-    """Return the range of free times around a place whose values are at least half way from the mean to its value."""
-    low = (values < (values[place] + values.mean()) / 2) | ~free
-    low[place] = False
-    before = np.flatnonzero(low[:place])
-    after = np.flatnonzero(low[place:])
-    return (int(before[-1]) + 1 if len(before) else 0), (place + int(after[0]) if len(after) else len(values))
+def _span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"]) -> tuple[int, int]:
+    """Return the range of free times around a time whose values are at least half way from the mean to its value."""
+    low = (values < (values[index] + values.mean()) / 2) | ~free
+    low[index] = False
+    before = np.flatnonzero(low[:index])
+    after = np.flatnonzero(low[index:])
+    return (int(before[-1]) + 1 if len(before) else 0), (index + int(after[0]) if len(after) else len(values))

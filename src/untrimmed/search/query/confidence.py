@@ -1,8 +1,8 @@
 """Confidence of a hit: the probability that a video shows what a sentence describes.
 
-Scores are not comparable between sentences, so a sentence is also scored on a background: a few clips whose vectors are
-in the package, for the encoder of the measurement (docs/quality.md). The probability is logistic in the difference of a
-score and the best fifth of the background's scores.
+Scores of different sentences are not comparable. So each sentence is also scored on a background: clips of everyday
+footage, whose vectors are in the package for the encoder of the measurement (docs/quality.md). The probability is a
+logistic function of a hit's score minus the mean of the best fifth of the background's scores.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MIN_PROBABILITY = 1e-12  # 0 and 1 have no logit
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coefficients of the logistic function, fitted on one half of the measured clips."""
+    """Coefficients of the logistic function. They were fitted on half of the measured clips."""
 
-    per_above: float
+    slope: float
     offset: float
 
 
@@ -38,25 +38,25 @@ class Confidence:
     """Converts the scores of one query to probabilities."""
 
     calibration: Calibration
-    usual_best: float  # the mean score of the best fifth of the background
+    background_score: float  # mean of the best fifth of the background's scores
 
     def of(self, score: float) -> float:
-        """Return the probability, which grows with the score."""
+        """Return the probability that a hit with this score matches."""
         c = self.calibration
-        logit = c.per_above * (score - self.usual_best) + c.offset
+        logit = c.slope * (score - self.background_score) + c.offset
         small = math.exp(-abs(logit))  # the positive exponent can overflow
         return (1 if logit >= 0 else small) / (1 + small)
 
     def least_score(self, confidence: float) -> float:
-        """Return the least score with this confidence.
+        """Return the lowest score that has this confidence.
 
-        >>> scale = Confidence(Calibration(9.0, -1.0), usual_best=0.2)
+        >>> scale = Confidence(Calibration(9.0, -1.0), background_score=0.2)
         >>> round(scale.of(scale.least_score(0.9)), 6)
         0.9
         """
         c = self.calibration
         confidence = min(max(confidence, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY)
-        return self.usual_best + (math.log(confidence / (1 - confidence)) - c.offset) / c.per_above
+        return self.background_score + (math.log(confidence / (1 - confidence)) - c.offset) / c.slope
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,24 +69,24 @@ class Background:
 
     @classmethod
     def of(cls, clips: Sequence[Float[np.ndarray, "T D"]], spacing_s: float, calibration: Calibration) -> Background:
-        """Build a background from the frames' vectors of clips."""
+        """Build a background from the frames of clips; `spacing_s` is the time between two frames."""
         videos = []
         for number, clip in enumerate(clips):
             arrays = {VECTORS: clip.astype(np.float16), TIMES: spacing_s * np.arange(len(clip))}
             videos.append(VectorVideo(f"background {number}", spacing_s * len(clip), clip.shape[1], arrays))
         durations_s = {video.video_id: video.duration_s for video in videos}
-        return cls(FrameCorpus().with_blocks([VectorBlock.of(videos)]), durations_s, calibration)
+        return cls(FrameCorpus().update_blocks([VectorBlock.of(videos)]), durations_s, calibration)
 
     def confidence(self, prepared: PreparedQuery) -> Confidence | None:
-        """Return the confidence of a query, prepared for this corpus; None if the corpus has no scores."""
+        """Return the conversion for a query that is prepared for this corpus; None if it scores no clip."""
         scores = [video.score for video in prepared.rank(limit=len(self.durations_s))]
-        return Confidence(self.calibration, best_fifth(np.array(scores))) if scores else None
+        return Confidence(self.calibration, mean_of_best_fifth(np.array(scores))) if scores else None
 
 
-def best_fifth(scores: Float[np.ndarray, " V"]) -> float:
+def mean_of_best_fifth(scores: Float[np.ndarray, " V"]) -> float:
     """Return the mean of the best fifth of scores, at least one; minus infinity without scores.
 
-    >>> best_fifth(np.array([0.1, 0.5, 0.2, 0.4, 0.0, 0.3]))
+    >>> mean_of_best_fifth(np.array([0.1, 0.5, 0.2, 0.4, 0.0, 0.3]))
     0.45
     """
     if not len(scores):

@@ -1,4 +1,4 @@
-"""Turn ranked videos into hits: limits, grouping, and hiding of near-duplicates."""
+"""Turn ranked videos into hits: apply limits, group by video or moment, and hide near-duplicates."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,8 +18,8 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.types import FrameFeatures, Moment
 
-_SAME_SPAN = 0.5  # least IoU of equal moments of two copies of a file
-_GROWTH = 4  # factor of the number of ranked videos if there are too few hits
+_SAME_SPAN = 0.5  # IoU from which moments of two copies of a file are the same
+_GROWTH = 4  # if there are too few hits, this many times as many videos are ranked
 
 
 def find(
@@ -32,7 +32,7 @@ def find(
     fold: float | None = None,
     on_hit: Callable[[Hit], None] | None = None,
 ) -> Hits:
-    """Return the best hits among the videos of these ids. Ties are broken by path.
+    """Return the best hits, of all videos or `among` those with these ids. Ties are broken by path.
 
     With `group_by="moment"`, each moment is a hit with the score of its best time, which is at most that of its video.
     With `fold`, near-duplicates of earlier hits are hidden. Otherwise `on_hit` is called with each hit as soon as its
@@ -71,7 +71,7 @@ def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
 
 
 def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, limit: int, group_by: GroupBy) -> list[Hit]:
-    """Return one hit of a video, or one for each of its moments; no hit if its shard has died."""
+    """Return one hit for a video, or one for each of its moments; no hit if its shard does not answer."""
     pairs: Sequence[tuple[Moment, Moment | None]]
     if isinstance(prepared, CombinedQuery):
         pairs = prepared.pairs(ranked.video_id, limit=limit)
@@ -103,7 +103,7 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
 
 
 def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
-    """Return the best relevance in a moment, or that of the time nearest to its middle."""
+    """Return the best relevance in a moment; without a time in it, that of the time nearest to its middle."""
     inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
     if inside.any():
         return float(values[inside].max())
@@ -112,7 +112,7 @@ def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment that later moments are compared with, and the index of its hit."""
+    """A moment that is shown, so later ones are compared with it; `index` is that of its hit."""
 
     index: int
     content: str
@@ -154,7 +154,7 @@ def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
 
 
 def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[np.ndarray, " D"]:
-    """Return the mean of the frames of a span at unit length, or the nearest frame if the span has none."""
+    """Return the mean of the frames in a span, at unit length; without a frame in it, the nearest frame."""
     inside = (features.times_s >= start_s) & (features.times_s <= end_s)
     if not inside.any():
         inside[np.abs(features.times_s - (start_s + end_s) / 2).argmin()] = True

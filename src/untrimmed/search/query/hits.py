@@ -12,7 +12,7 @@ from untrimmed.errors import named
 from untrimmed.span import Moment
 
 if TYPE_CHECKING:
-    from untrimmed.search.corpora.corpus import Doubt
+    from untrimmed.search.corpora.corpus import Uncertainty
     from untrimmed.types import TextFeatures
 
 _MAX_WORDS = 8
@@ -21,17 +21,17 @@ _MAX_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class Hit:
-    """A matching video and its moments; `start_s` and `end_s` are those of the first moment."""
+    """A matching video and its moments. `start_s` and `end_s` are those of the best moment."""
 
     video: Path
     video_id: str
     start_s: float
     end_s: float
-    score: float  # of the best frame or pair, minus exclusions, or of the model; compare only within a query
+    score: float  # docs/queries.md; scores of different queries are not comparable
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
-    confidence: float | None = None  # probability that the video matches; None if that was not measured
-    then: tuple[Moment, ...] = ()  # the moment that follows each of `moments`, if the query has `then`
+    confidence: float | None = None  # probability that the video matches; None if confidence was not measured
+    then: tuple[Moment, ...] = ()  # for each of `moments` the one that follows it, if the query has `then`
     folded: tuple[Path, ...] = ()  # videos of hidden near-duplicates
 
     def to_json(self, rank: int) -> dict[str, Any]:
@@ -57,9 +57,10 @@ class WeighedWord:
 
 
 class Hits(list[Hit]):
-    """Hits, best first, with warnings about the sentence, such as unknown words.
+    """Hits, best first, with warnings, for example about unknown words.
 
-    `words` has the words' weights if a trained model weighs them. `partial` means that a shard did not answer.
+    `words` has the weights of the words if a trained model weights them. With `partial`, a shard did not answer, so
+    hits may be missing.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Hits(list[Hit]):
 
 
 def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
-    """Return warnings about words that the encoder does not know, and about a sentence that is too long for it."""
+    """Return warnings about words that the encoder does not know and about a sentence that is too long for it."""
     reading = query.reading
     lines = []
     if not reading.is_understood:
@@ -105,20 +106,20 @@ def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def doubt_warnings(doubt: Doubt) -> tuple[str, ...]:
+def uncertainty_warnings(uncertainty: Uncertainty) -> tuple[str, ...]:
     """Return a warning if a trained model finds a sentence more ambiguous than usual."""
-    if doubt.deviation <= doubt.usual:
+    if uncertainty.deviation <= uncertainty.usual:
         return ()
     return (
-        f"the model finds the sentence ambiguous: its predicted deviation is {doubt.deviation:.3g}, at most "
-        f"{doubt.usual:.3g} for nine in ten validation captions; add details to the description",
+        f"the model finds the sentence ambiguous: its predicted deviation is {uncertainty.deviation:.3g}, at most "
+        f"{uncertainty.usual:.3g} for nine in ten validation captions; add details to the description",
     )
 
 
 def weighed_words(text: str, tokens: Sequence[str], weights: Sequence[float]) -> tuple[WeighedWord, ...]:
-    """Return the words of a sentence with the sum of their tokens' weights, 0 for words that were not read.
+    """Return the words of a sentence with the sum of their tokens' weights; words that were not read have weight 0.
 
-    The result is empty if a token is not in the sentence.
+    If a token cannot be found in the sentence, the result is empty.
 
     >>> weighed_words("An espresso, please", ["an", "es", "##presso", ","], [0.1, 0.5, 0.3, 0.1])[1]
     WeighedWord(word='espresso,', weight=0.9)

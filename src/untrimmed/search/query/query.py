@@ -1,7 +1,7 @@
-"""Queries, filters and limits of searches. The `Spec` of each field has its help, its option and its bounds.
+"""Queries, filters and limits of searches. Each field is annotated with a `Spec`: its help, its option and its bounds.
 
-The command line, the service, tools of agents, the page and `Filters.admit` read the specs, so a new filter is one line
-in `Filters`. Annotations contain the specs, so this module evaluates them.
+The command line, the service, the tools for agents, the page and `Filters.admit` read the specs, so a new filter is one
+line in `Filters`. This module has no `from __future__ import annotations`, because the specs must be evaluated.
 """
 
 import math
@@ -26,22 +26,22 @@ else:
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
 LONGEST_TEXT = 4000
-_MAX_PARTS = 32  # excluded sentences or places: each costs a product with all frames, or a read
+_MAX_PARTS = 32  # excluded sentences or places: each takes a product with all frames, or a read
 _MAX_S = 1e7
 
 
 @dataclass(frozen=True)
 class Spec:
-    """The description of a field for all interfaces. Bounds of a text or tuple are for its length."""
+    """The description of a field for all interfaces. Bounds of a text or tuple apply to its length."""
 
     help: str
-    option: str = ""  # flags on the command line, if other than the name, and the metavar: "-k N"
+    option: str = ""  # on the command line: flags, unless they follow from the name, and the metavar, e.g. "-k N"
     above: float | None = None
     least: float | None = None
     most: float | None = None
-    served: float | None = None  # upper bound in the service; a library has none
-    at_least: str = ""  # attribute of records that must be at least the value
-    at_most: str = ""  # attribute of records that must be at most the value
+    served: float | None = None  # upper bound in the service only
+    at_least: str = ""  # attribute of `VideoRecord` that must be at least the value of this field
+    at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
     is_json: bool = True
 
 
@@ -76,7 +76,7 @@ def parse_when(text: str) -> date | datetime:
 
 
 def _check(part: object, prefix: str = "") -> None:
-    """Raise ConfigError if a field is out of the bounds of its spec."""
+    """Raise ConfigError if a field is outside the bounds of its spec."""
     for name, (kind, spec) in specs(type(part)).items():
         value = getattr(part, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
@@ -105,7 +105,7 @@ def _bounds(spec: Spec) -> str:
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
-    """Return a value in the unit of records: for a day, the seconds since 1970 of its beginning or its end."""
+    """Return a number unchanged; convert a day to seconds since 1970, at its beginning or its end."""
     if not isinstance(value, date):
         return value
     try:
@@ -119,7 +119,7 @@ def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """A moment of an indexed video, or the frame at `start_s`, as an example to find or to avoid."""
+    """A moment of an indexed video, or without `end_s` one frame: an example to find or to avoid."""
 
     video: str | os.PathLike[str]  # path or `video_id`
     start_s: float
@@ -184,7 +184,7 @@ class Filters:
     max_bytes: Annotated[_Whole, _most("size", "Largest file to include.", "--max-size BYTES", 10**18)] = None
     min_height: Annotated[_Whole, _least("height", "Smallest picture height, in pixels.", "PIXELS", 10**5)] = None
     max_height: Annotated[_Whole, _most("height", "Largest picture height, in pixels.", "PIXELS", 10**5)] = None
-    # Conditions of `admit`: attribute of a record, least and greatest value.
+    # The conditions of `admit`: attribute of a record, lowest and highest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,1 +1,1 @@
-"""The library on disk: table, records, merge, object storage."""
+"""The library in its folder or on object storage: `records` and settings, the `table` of vectors, and `merge`."""

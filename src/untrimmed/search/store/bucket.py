@@ -1,7 +1,7 @@
 """Libraries on object storage: the table and the settings are in a bucket, everything else is on this machine.
 
-Each has a local folder in the user's cache with the lock, the copy of the records, the cached blocks and a file that
-names the address. Credentials and the endpoint come from the usual AWS environment variables.
+Each library has a local folder in the user's cache. It contains the lock, the copy of the records, the cached blocks
+and a file with the library's address. Credentials and endpoint come from the usual AWS environment variables.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _ADVICE = {
 }
 
 
-def is_address(place: str) -> bool:
-    """Whether a library's place is on object storage: s3://BUCKET/NAME."""
-    return _SCHEME.match(place) is not None
+def is_address(text: str) -> bool:
+    """Whether a text is an address on object storage: s3://BUCKET/NAME."""
+    return _SCHEME.match(text) is not None
 
 
 def local_folder(address: str) -> Path:
-    """Return the local folder of a library on object storage; create it if necessary.
+    """Return the local folder of a library on object storage, creating it if necessary.
 
     Raises: ConfigError for an address without bucket or name; UntrimmedError if the folder cannot be created.
     """
@@ -62,7 +62,7 @@ def local_folder(address: str) -> Path:
 
 
 def address_of(folder: Path) -> str | None:
-    """Return the address of the library that has this local folder; None if the library itself is in the folder."""
+    """Return the address of the library with this local folder; None if the library is not on object storage."""
     try:
         return (folder / _ADDRESS).read_text(encoding="utf-8")
     except OSError:
@@ -75,7 +75,7 @@ def name_of(folder: Path) -> str:
 
 
 def options() -> dict[str, str]:
-    """Return the settings of the store that it does not read from the environment."""
+    """Return the options of Lance that it does not read from the environment."""
     settings = {"client_max_retries": "2", "client_retry_timeout": "20"}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -84,41 +84,41 @@ def options() -> dict[str, str]:
 
 
 def fetch(address: str, name: str, to: Path) -> None:
-    """Update the local copy of a file; remove it if the bucket does not have the file."""
+    """Download a file of the library to a local path; if the bucket does not have it, remove the local file."""
     with _session(address) as session:
         if session.contains(name):
             temporary = to.with_name(f".{to.name}.{os.getpid()}")
             session.download_file(name, temporary)
             temporary.replace(to)
         else:
-            session.list("_")  # fails if there is no bucket at all
+            session.list("_")  # raises an error if there is no bucket
             to.unlink(missing_ok=True)
 
 
 def send(address: str, name: str, file: Path) -> None:
-    """Upload a file."""
+    """Upload a local file to the library."""
     with _session(address) as session:
         session.upload_file(file, name)
 
 
 def names(address: str, below: str) -> list[str]:
-    """Return the names of all files below a folder of the bucket, without their folders."""
+    """Return the names of all files below a folder of the library, without their folders."""
     with _session(address) as session:
         return [name.rpartition("/")[2] for name in session.list(below)]
 
 
 def reason(error: BaseException) -> str:
-    """Return an error of the store and what to do about it, on one line."""
+    """Return advice for an error of the object storage, on one line; for an unknown error, also its message."""
     advice = next((advice for word, advice in _ADVICE.items() if word in str(error)), None)
     return advice or f"{one_line(error)[:160]}; check the network and AWS_ENDPOINT_URL"
 
 
 @contextlib.contextmanager
 def _session(address: str) -> Iterator[LanceFileSession]:
-    """Open a bucket; its errors become UntrimmedErrors."""
+    """Open a library in a bucket; errors become UntrimmedErrors."""
     from lance.file import LanceFileSession
 
-    from untrimmed.search.store.lance import lance  # noqa: F401  # prepares the next import
+    from untrimmed.search.store.lance import lance  # noqa: F401  # imports lance fast, see there
 
     try:
         yield LanceFileSession(address, storage_options=options())

@@ -1,7 +1,8 @@
-"""The only module that imports `lance`. It also creates tables and handles conflicts between writers.
+"""Import `lance` fast, create tables, and handle conflicts between writers. Other modules import `lance` from here.
 
-If pandas is installed, pyarrow imports it during its own import, only to check that True is not a pandas column. We
-never use pandas and hide it for that moment, which halves the import time. pyarrow looks for it again when it needs it.
+If pandas is installed, importing pyarrow imports it too, only to check that True is not a pandas column. The library
+does not use pandas, so this module hides it meanwhile, which halves the import time. Later, pyarrow finds it if it
+needs it.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-os.environ.setdefault("LANCE_LOG", "error")  # its notices would appear between our own lines
+os.environ.setdefault("LANCE_LOG", "error")  # its notices would appear between lines that we print
 
 
 class _HiddenPandas:
@@ -20,7 +21,7 @@ class _HiddenPandas:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Refuse pandas; leave other modules to the next finder."""
+        """Refuse to find pandas; the next finder looks for other modules."""
         if name == "pandas" and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(name)
 
@@ -38,13 +39,13 @@ if hasattr(pa.lib, "_pandas_api"):
 
 __all__ = ["create_table", "ignored_conflicts", "lance", "pa"]
 
-_CONFLICTS = ("conflict", "Incompatible transaction")  # in the store's message if another writer was first
+_CONFLICTS = ("conflict", "Incompatible transaction")  # in an error message if another writer was first
 
 
 def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:
     """Create a table of these rows; if another machine has created it meanwhile, add the rows to that table.
 
-    `lance.write_dataset` tries again after a conflict, which would replace the table of the other machine.
+    `lance.write_dataset` is not used: after a conflict it would replace the table of the other machine.
     """
     fragments = write_fragments(rows, uri, storage_options=options)
     first = lance.LanceOperation.Overwrite(rows.schema, fragments)
@@ -61,7 +62,7 @@ def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> la
 
 @contextlib.contextmanager
 def ignored_conflicts() -> Iterator[None]:
-    """Skip work that can be done later if another machine writes at the same time."""
+    """Ignore a conflict with another machine in the block, whose work can be done later."""
     try:
         yield
     except OSError as error:

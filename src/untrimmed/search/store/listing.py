@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from untrimmed.search.store.records import VideoRecord, newest_commit, read_copy, settings_file
+from untrimmed.search.store.records import VideoRecord, newest_commit, read_records_copy, settings_file
 
-# Where drives and shares are mounted, and how many levels below at most: /media/USB, /media/me/USB.
+# Folders in which drives and shares are mounted, and at most how many levels below: /media/USB, /media/me/USB.
 _DRIVES = {
     "/": 1, "/mnt": 1, "/Volumes": 1, "/media": 2, "/run/media": 2,
     "/net": 2, "/autofs": 2, "/misc": 2, "/run/user": 3,
@@ -17,20 +17,24 @@ _DRIVES = {
 
 
 def read_records(folder: Path) -> list[VideoRecord]:
-    """Return all records by path: from the copy if it is up to date, otherwise from the table.
+    """Return all records by path: from the copy if it is valid, otherwise from the table.
 
     Raises: UntrimmedError if there is no library, or it cannot be opened.
     """
     commit = newest_commit(folder)
-    if commit is not None and settings_file(folder).exists() and (records := read_copy(folder, commit)) is not None:
+    if (
+        commit is not None
+        and settings_file(folder).exists()
+        and (records := read_records_copy(folder, commit)) is not None
+    ):
         return records
     from untrimmed.search.store.table import VideoIndex
 
     return VideoIndex(folder).scan()
 
 
-def is_gone(path: str) -> bool:
-    """Whether a file certainly does not exist. False if the drive returns an error."""
+def is_deleted(path: str) -> bool:
+    """Whether a file does not exist. False if that is uncertain because the drive returns an error."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -40,25 +44,27 @@ def is_gone(path: str) -> bool:
     return False
 
 
-def find_gone(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
+def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
     """Return the videos whose files were deleted, and those that seem to be on a missing drive, by the drive's root.
 
-    A root is missing if it is an empty folder (the mount point of an unmounted drive) or a broken link. A folder that
-    does not exist is also a missing root if it is where drives are mounted, or if no other video of the library is
-    left beside it. A video at the top of a drive is missing if no other video is left on the drive.
+    If folders of a path are missing too, the first missing one is regarded as the root of a drive if it is a broken
+    link, if drives are mounted beside it, or if no other video of the library is in the folder that should contain it.
+    If only the file is missing, its folder is regarded as an unmounted drive if the folder is empty or a place where
+    drives are mounted, and no other video of the library is in it.
     """
-    absent = [record for record in records if is_gone(record.path)]
+    absent = [record for record in records if is_deleted(record.path)]
     present = {record.path for record in records} - {record.path for record in absent}
-    alive = {folder for path in present for name in (path, os.path.realpath(path)) for folder in Path(name).parents}
-    gone: list[VideoRecord] = []
+    in_use = {folder for path in present for name in (path, os.path.realpath(path)) for folder in Path(name).parents}
+    deleted: list[VideoRecord] = []
     missing: dict[Path, list[VideoRecord]] = {}
     for record in absent:
-        root = _missing_root(Path(record.path), alive)
-        (gone if root is None else missing.setdefault(root, [])).append(record)
-    return gone, missing
+        root = _missing_root(Path(record.path), in_use)
+        (deleted if root is None else missing.setdefault(root, [])).append(record)
+    return deleted, missing
 
 
-def _missing_root(path: Path, alive: set[Path]) -> Path | None:
+def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
+    """Return the root of the missing drive of a missing file; None if the file was deleted. `in_use` contain videos."""
     top = path
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
@@ -66,19 +72,19 @@ def _missing_root(path: Path, alive: set[Path]) -> Path | None:
         folder = folder.parent
     if top.is_symlink():
         return top
-    places = {folder, Path(os.path.realpath(folder))}  # as written, and with links resolved
-    is_alive = not places.isdisjoint(alive)
-    if _is_empty(folder) and not is_alive:
+    folders = {folder, Path(os.path.realpath(folder))}  # as written, and with links resolved
+    is_in_use = not folders.isdisjoint(in_use)
+    if _is_empty(folder) and not is_in_use:
         return folder if top == path else top
     if top != path:
-        return top if not is_alive or any(map(_holds_drives, places)) else None
-    return folder if not is_alive and any(_holds_drives(place.parent) for place in places) else None
+        return top if not is_in_use or any(map(_contains_drives, folders)) else None
+    return folder if not is_in_use and any(_contains_drives(name.parent) for name in folders) else None
 
 
-def _holds_drives(folder: Path) -> bool:
+def _contains_drives(folder: Path) -> bool:
     """Whether drives are mounted in this folder."""
     ancestors = (folder, *folder.parents)
-    return any(Path(place) in ancestors[:depth] for place, depth in _DRIVES.items())
+    return any(Path(root) in ancestors[:depth] for root, depth in _DRIVES.items())
 
 
 def _is_empty(folder: Path) -> bool:

@@ -1,10 +1,10 @@
 """Index a library in parts on many machines, and merge the parts.
 
-A file belongs to the part that a hash of its path selects, relative to the folder that was named. So the parts are
-disjoint and complete wherever the folder is mounted, and no machine needs to know of the others.
+A hash of a file's path, relative to the folder that is indexed, selects its part. So the parts are disjoint and
+complete wherever the folder is mounted, and no machine needs to know of the others.
 
-A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last: until then it
-is not a library. An interrupted merge recognises the rows it has copied, so the same call continues it.
+A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last, so an
+incomplete one cannot be opened. The same call continues an interrupted merge, because it recognises copied rows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, named, shown
+from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.store.records import Settings, VideoRecord, absolute, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
@@ -28,17 +29,14 @@ _COMPARED = ("encoder_identity", "frame_dim", "word_dim", "model")
 
 @dataclass(frozen=True)
 class LibraryPart:
-    """Part `number` of `total`, counted from 1."""
+    """Part `number` of `total` parts of a library, counted from 1."""
 
     number: int
     total: int
 
     @classmethod
     def parse(cls, text: str) -> LibraryPart:
-        """Read a part such as "3/16".
-
-        Raises: ConfigError if it is not a part.
-        """
+        """Read a part such as "3/16"; ConfigError for other text."""
         match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
             raise ConfigError(f"part is {text!r}; expected a number from 1 and how many parts there are, e.g. 3/16")
@@ -52,22 +50,22 @@ class LibraryPart:
         """
         return library.with_name(f"{library.name}.part-{self.number:0{len(str(self.total))}d}-of-{self.total}")
 
-    def holds(self, name: str) -> bool:
-        """Whether a file with this name, relative to the folder that was named, belongs to this part."""
+    def contains(self, name: str) -> bool:
+        """Whether a file belongs to this part; `name` is its path relative to the folder that is indexed."""
         digest = hashlib.blake2b(os.fsencode(name), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.total == self.number - 1
 
     def choose(self, files: Iterable[Path], paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Return the files of this part, of those found in `paths`.
+        """Return those of the files in `paths` that belong to this part.
 
-        If `paths` has a file itself, its name counts. Otherwise the first folder that contains the file counts.
+        A name is relative to the first folder in `paths` that contains the file, or to the parent of a file in `paths`.
         """
         roots = [absolute(path) for path in paths]
-        return tuple(file for file in files if self.holds(_relative(file, roots)))
+        return tuple(file for file in files if self.contains(_relative(file, roots)))
 
 
 def missing_parts(folders: Iterable[Path]) -> list[Path]:
-    """Return the libraries of parts that are not among these, judging by their names."""
+    """Return the folders of parts that are missing from these, according to their names."""
     expected: dict[Path, None] = {}
     matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
     for folder, match in matches.items():
@@ -89,7 +87,7 @@ def _relative(file: Path, roots: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """The number of videos in the library, of videos that this call copied, and of duplicates that were left out."""
+    """The numbers of videos in the merged library, of videos that were copied, and of duplicates that were left out."""
 
     videos: int
     copied: int
@@ -97,8 +95,8 @@ class MergeReport:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """A row of the merged library, and its source: the number of a library and the id there."""
+class _MergedRow:
+    """A row of the merged library, and its source: the number of a library and the video's id there."""
 
     record: VideoRecord
     library: int
@@ -112,15 +110,15 @@ class _Row:
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
     """Bring a library up to date with others, in this order; create it if necessary.
 
-    If several libraries have a file, the result is what `index` would make of it. A path has one row, with the content
-    that was indexed last and the first id. Each path of the same content has a row, unless the file was moved: if it
-    is no longer at a path and was later indexed at another one, that is the same video.
+    If several libraries have the same path, the merged row has the content that was indexed last, under the first id.
+    Paths with the same content keep a row each, unless the file was moved: if it is no longer at one path and was
+    indexed at another path later, both rows become one. `index` would give the same result.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.
-        IndexMismatchError: They were made by different encoders, or are searched with different models.
+        IndexMismatchError: The libraries have different encoders or models.
         IndexBusyError: Another process is writing to one of them.
-        UntrimmedError: One does not exist.
+        UntrimmedError: A library does not exist.
     """
     folders = list(dict.fromkeys(folders))
     if not folders or out in folders:
@@ -146,7 +144,7 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
 
 
 def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
-    """Return the settings of the first library, with which the others must agree."""
+    """Return the settings of the first library; the others must have the same encoder and model."""
     settings = [values for library in libraries if (values := library.settings) is not None]
     for library, values in zip(libraries, settings, strict=True):
         for name in _COMPARED:
@@ -159,31 +157,31 @@ def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
     return replace(settings[0], products=joined_products(values.products for values in settings))
 
 
-def _merged_rows(libraries: Sequence[Sequence[VideoRecord]]) -> list[_Row]:
+def _merged_rows(libraries: Sequence[Sequence[VideoRecord]]) -> list[_MergedRow]:
     """Return the rows of the merged library, by path; see `merge`."""
-    rows: dict[str, _Row] = {}
+    rows: dict[str, _MergedRow] = {}
     for number, records in enumerate(libraries):
         for record in records:
-            row = _Row(record, number, record.video_id)
+            row = _MergedRow(record, number, record.video_id)
             first = rows.get(record.path)
             if first is None:
                 rows[record.path] = row
             elif first.content != row.content and first.record.indexed_at < record.indexed_at:
                 rows[record.path] = replace(row, record=replace(record, video_id=first.record.video_id))
-    by_content: dict[tuple[str, str], list[_Row]] = {}
+    by_content: dict[tuple[str, str], list[_MergedRow]] = {}
     for row in rows.values():
         by_content.setdefault(row.content, []).append(row)
-    for twins in by_content.values():
-        if len({row.library for row in twins}) > 1:
-            for old, new in _moves(twins):
+    for copies in by_content.values():
+        if len({row.library for row in copies}) > 1:
+            for old, new in _moves(copies):
                 del rows[old.record.path]
                 rows[new.record.path] = replace(new, record=replace(new.record, video_id=old.record.video_id))
     return list(_with_unique_ids(rows[path] for path in sorted(rows)))
 
 
-def _moves(twins: Sequence[_Row]) -> Iterator[tuple[_Row, _Row]]:
-    """Among rows with the same content, find files that were moved; yield their old and new rows."""
-    rows = sorted(twins, key=lambda row: row.record.indexed_at)
+def _moves(copies: Sequence[_MergedRow]) -> Iterator[tuple[_MergedRow, _MergedRow]]:
+    """Find moved files among rows with the same content; yield their old and new rows."""
+    rows = sorted(copies, key=lambda row: row.record.indexed_at)
     gone = [row for row in rows if not os.path.lexists(row.record.path)]
     for row in (row for row in rows if row not in gone):
         older = (old for old in gone if old.library != row.library and old.record.indexed_at < row.record.indexed_at)
@@ -192,8 +190,8 @@ def _moves(twins: Sequence[_Row]) -> Iterator[tuple[_Row, _Row]]:
             yield old, row
 
 
-def _with_unique_ids(rows: Iterable[_Row]) -> Iterator[_Row]:
-    """Replace repeated ids, which a copied library has if its files were moved, by a hash, the same in each merge."""
+def _with_unique_ids(rows: Iterable[_MergedRow]) -> Iterator[_MergedRow]:
+    """Replace a repeated id by a hash that is the same in each merge; copies of a library can repeat ids."""
     ids: set[str] = set()
     for row in rows:
         while row.record.video_id in ids:
@@ -205,18 +203,18 @@ def _with_unique_ids(rows: Iterable[_Row]) -> Iterator[_Row]:
 
 def _copy_rows(
     target: VideoIndex,
-    rows: Sequence[_Row],
+    rows: Sequence[_MergedRow],
     libraries: Sequence[VideoIndex],
     progress: Callable[[int, int], None] | None,
 ) -> int:
-    """Make these the rows of the target; return how many had to be copied."""
+    """Make these the rows of the target; return how many were copied."""
     present = {record.video_id: record for record in target.scan()}
     missing = [row for row in rows if present.get(row.record.video_id) != row.record]
     copied = 0
     for number, library in enumerate(libraries):
         records = {row.video_id: row.record for row in missing if row.library == number}
-        copies = (replace(video, record=records[video.record.video_id]) for video in library.read(list(records)))
-        for videos in _commits(copies):
+        merged_videos = (replace(video, record=records[video.record.video_id]) for video in library.read(list(records)))
+        for videos in batched_by_size(merged_videos, _num_bytes, _BYTES_PER_COMMIT):
             target.put_all(videos)
             copied += len(videos)
             if progress is not None:
@@ -229,16 +227,5 @@ def _copy_rows(
     return copied
 
 
-def _commits(videos: Iterable[StoredVideo]) -> Iterator[list[StoredVideo]]:
-    """Group videos into commits of a few dozen megabytes."""
-    group: list[StoredVideo] = []
-    size = 0
-    for video in videos:
-        group.append(video)
-        size += video.features.vectors.nbytes + video.features.times_s.nbytes + len(video.encoded)
-        if size >= _BYTES_PER_COMMIT:
-            yield group
-            group = []
-            size = 0
-    if group:
-        yield group
+def _num_bytes(video: StoredVideo) -> int:
+    return video.features.vectors.nbytes + video.features.times_s.nbytes + len(video.encoded)

@@ -1,7 +1,8 @@
-"""The settings of a library, and one record per video without its vectors.
+"""The settings of a library, and one record per video: everything about it except its vectors.
 
-The table of videos has the records, but opening it takes longer than the rest of `ls`. So each reader of
-the table leaves a copy of the records beside it. The copy names the commit it was made from and is valid only for it.
+The records are in the table, but opening it takes longer than the rest of `ls`. So each process that reads them from
+the table writes a copy to `records.json`. The copy names the commit that it was made from and is valid only for that
+commit.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ TABLE = "videos.lance"
 _SETTINGS = "library.json"
 _COPY = "records.json"
 _get_path = attrgetter("path")
-# What changes with a video's vectors. Not its path, and not the model: the encoding of a video by a model follows from
-# its frames, so a corpus of another model can keep the video in memory.
+# The fields that change whenever a video's vectors change. The path and the model are not among them: a model's
+# encoding follows from the frames, so a corpus need not read a video again if only its path or model has changed.
 _get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
-_LAST_VERSION = (1 << 64) - 1  # manifests are named by their distance from it, so that the newest sorts first
+_LAST_VERSION = (1 << 64) - 1  # a manifest is named by this minus its version, so the newest sorts first
 
 RESTORE = "restore the folder from a copy, or index into another --library"
 OTHER_VERSION = "was made by an earlier development version of untrimmed; index again into another --library"
-NO_SETTINGS = (  # there is only a table
+NO_SETTINGS = (  # there is a table, but no settings file
     "library.json is missing; if a merge into this library was interrupted, run the same `untrimmed merge` again; "
     "otherwise restore that file, or index into another --library"
 )
@@ -46,28 +47,28 @@ NO_SETTINGS = (  # there is only a table
 
 @dataclass(frozen=True)
 class Settings:
-    """What the rows of a library share: the encoder of all, sampling and model of new ones."""
+    """The encoder of a library's videos, and sampling and model for new ones."""
 
-    encoder: str  # the name that loads it again
-    encoder_identity: str  # names the exact weights; vectors of two identities are never compared
+    encoder: str  # the name by which it is loaded
+    encoder_identity: str  # names the exact weights; vectors of different identities are never compared
     frame_dim: int
     word_dim: int
     fps: float
     keyframes_only: bool
     model: str = "frames"
-    model_folder: str | None = None  # of a trained model
-    products: str = "float32"  # the number formats that frames were encoded in: "float32", "bfloat16 and float32"
+    model_folder: str | None = None  # None for a training-free model
+    products: str = "float32"  # number formats that frames were encoded in, e.g. "bfloat16 and float32"
     format: int = FORMAT
 
     @property
     def sampling(self) -> str:
-        """The sampling in the words of `VideoRecord.sampling`."""
+        """The sampling in the form of `VideoRecord.sampling`."""
         return "key frames" if self.keyframes_only else f"{self.fps:g} fps"
 
 
 @dataclass(frozen=True)
 class VideoRecord:
-    """One indexed video without its vectors. `video_id` is opaque and stays through renames, moves and changes."""
+    """One indexed video without its vectors. Its `video_id` stays the same when the file is moved or changes."""
 
     video_id: str
     path: str
@@ -91,14 +92,14 @@ class VideoRecord:
 
 
 class Changes(NamedTuple):
-    """The ids of videos that are new or have new vectors, and of removed videos."""
+    """The ids of videos that are new or have new vectors, and those of removed videos."""
 
     added: list[str]
     removed: list[str]
 
 
 class Records(Sequence[VideoRecord]):
-    """All records of one version of a library, by path. Lookups by id and path do not scan them."""
+    """All records of one version of a library, by path. Lookups by id or path do not scan them."""
 
     def __init__(self, records: Iterable[VideoRecord] = ()):
         self._records = sorted(records, key=_get_path)
@@ -116,14 +117,11 @@ class Records(Sequence[VideoRecord]):
         return self._records[index]
 
     def of(self, video_id: str) -> VideoRecord:
-        """Return the record with that id.
-
-        Raises: KeyError if there is no such record.
-        """
+        """Return the record with this id; KeyError if there is none."""
         return self._by_id[video_id]
 
     def at(self, path: Path) -> VideoRecord | None:
-        """Return the video that is this file."""
+        """Return the video with this path, or None."""
         return next(iter(self._between(str(path), f"{path}\0")), None)
 
     def named(self, name: str) -> list[VideoRecord]:
@@ -131,10 +129,7 @@ class Records(Sequence[VideoRecord]):
         return self._by_name.get(name) or self._by_name.get(os.path.abspath(name)) or []
 
     def find(self, name: str) -> VideoRecord | None:
-        """Return the one video with this path, file name or file name without suffix; None if there is none.
-
-        Raises: UnknownNameError if several videos have it.
-        """
+        """Return the only video that `named` returns, or None; UnknownNameError if there are several."""
         matches = self.named(name)
         if len(matches) > 1:
             raise UnknownNameError(
@@ -143,7 +138,7 @@ class Records(Sequence[VideoRecord]):
         return matches[0] if matches else None
 
     def below(self, path: Path) -> list[VideoRecord]:
-        """Return the videos that are this file or below this folder, by path. Links are not resolved."""
+        """Return the video with this path and all videos below this folder, by path. Links are not resolved."""
         name = str(path)
         folder = os.path.join(name, "")
         videos = self._between(folder, folder[:-1] + chr(ord(os.sep) + 1))
@@ -152,7 +147,7 @@ class Records(Sequence[VideoRecord]):
         return [*self._between(name, f"{name}\0"), *(record for record in videos if record.path != name)]
 
     def changes_since(self, before: Records) -> Changes:
-        """Return the differences from another version, earlier or later."""
+        """Return the changes from another version, which may also be a later one."""
         if self is before:
             return Changes([], [])
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
@@ -178,24 +173,21 @@ def content_stamp(record: VideoRecord) -> str:
 
 
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return a library's folder as an absolute path; by default $UNTRIMMED_LIBRARY, or one in the user's data folder.
+    """Return a library's folder as an absolute path; for one on object storage (s3://BUCKET/NAME), its local folder.
 
-    For a library on object storage (s3://BUCKET/NAME) return its local folder.
+    The default is $UNTRIMMED_LIBRARY; without it, a folder in the user's data folder.
 
     Raises: ConfigError if `folder` is not a path.
     """
     require_type(folder, str | os.PathLike | None, "library", "the path of a folder")
-    place = folder if folder is not None else os.environ.get("UNTRIMMED_LIBRARY")
-    if place is not None and bucket.is_address(str(place)):
-        return bucket.local_folder(str(place))
-    return Path(os.path.abspath(Path(place or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
+    location = folder if folder is not None else os.environ.get("UNTRIMMED_LIBRARY")
+    if location is not None and bucket.is_address(str(location)):
+        return bucket.local_folder(str(location))
+    return Path(os.path.abspath(Path(location or platformdirs.user_data_path("untrimmed") / "library").expanduser()))
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return the path from the root; links are not resolved.
-
-    Raises: ConfigError if it is empty, or begins with the name of an unknown user.
-    """
+    """Return the absolute path, links not resolved; ConfigError if it is empty or names an unknown user."""
     if not os.fspath(path):
         raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
     try:
@@ -214,9 +206,9 @@ def joined_products(products: Iterable[str]) -> str:
 
 
 def settings_file(folder: Path) -> Path:
-    """Return the path of a library's settings; a folder without that file is not a library.
+    """Return the path of a library's settings file. On object storage, download it first.
 
-    For a library on object storage this downloads the file.
+    A folder without this file is not a library.
     """
     file = folder / _SETTINGS
     if (address := bucket.address_of(folder)) is not None:
@@ -234,7 +226,7 @@ def require_settings(folder: Path) -> None:
 
 
 def how_to_make(name: str) -> str:
-    """Return the advice for a missing library.
+    """Return advice for a missing library.
 
     >>> how_to_make("my films")
     "make one with: untrimmed index FOLDER --library 'my films'"
@@ -251,9 +243,9 @@ def write_settings(folder: Path, settings: Settings) -> None:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """Return the settings of a library; None as long as nothing was ever indexed.
+    """Return the settings of a library; None if nothing was ever indexed.
 
-    Raises: IndexMismatchError if the file is damaged, or of a version that this program does not read.
+    Raises: IndexMismatchError if the file is damaged, or was written by a version that this one cannot read.
     """
     file = settings_file(folder)
     if not file.exists():
@@ -262,7 +254,7 @@ def read_settings(folder: Path) -> Settings | None:
         values = json.loads(file.read_text(encoding="utf-8"))
         if values["format"] == FORMAT and values.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**values)
-    except (ValueError, KeyError, TypeError):  # not text, not JSON, or without these names
+    except (ValueError, KeyError, TypeError):  # not text, not JSON, or without these fields
         raise IndexMismatchError(
             f"{file}: not a library's settings file; restore it or index into another --library"
         ) from None
@@ -270,10 +262,10 @@ def read_settings(folder: Path) -> Settings | None:
 
 
 def newest_commit(folder: Path) -> list[Any] | None:
-    """Return what identifies the last commit of the table; None before the first.
+    """Return a list that identifies the last commit of the table; None before the first commit.
 
-    In a folder, the name, time and size of its manifest. On object storage, the name of its manifest and the random
-    names of its transactions.
+    In a folder it contains the name, time and size of the commit's manifest; on object storage, the name of the
+    manifest and the random names of its transactions.
     """
     if (address := bucket.address_of(folder)) is not None:
         manifests = [name for name in bucket.names(address, f"{TABLE}/_versions") if name.endswith(".manifest")]
@@ -292,13 +284,13 @@ def newest_commit(folder: Path) -> list[Any] | None:
 
 
 def version_of(commit: list[Any] | None) -> int | None:
-    """Return the table version that a commit made; None if its name does not contain it."""
+    """Return the table version of a commit; None if the manifest's name does not contain it."""
     name = "" if commit is None else str(commit[0]).removesuffix(".manifest")
     return _LAST_VERSION - int(name) if len(name) == len(str(_LAST_VERSION)) and name.isdigit() else None
 
 
-def read_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecord] | None:
-    """Return the records by path from their copy; None if there is no valid copy for that commit."""
+def read_records_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecord] | None:
+    """Return the records by path from the copy; None if there is no valid copy for this commit."""
     try:
         digest, _, content = (folder / _COPY).read_bytes().partition(b"\n")
         if digest != _digest(content) or (copy := json.loads(content))["commit"] != commit:
@@ -308,21 +300,21 @@ def read_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecord] | Non
         return None
 
 
-def write_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
+def write_records_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
     """Write the copy of the records if they are of the newest version and the folder is writable.
 
-    An identical copy is not written again: writing and syncing megabytes takes longer than most searches.
+    An identical copy is not written again, because writing and syncing megabytes takes longer than most searches.
     """
     with contextlib.suppress(OSError):
         commit = newest_commit(folder)
-        if commit is None or version_of(commit) != version or read_copy(folder, commit) == records:
+        if commit is None or version_of(commit) != version or read_records_copy(folder, commit) == records:
             return
         content = json.dumps({"commit": commit, "records": [vars(record) for record in records]}).encode()
         write_whole(folder / _COPY, _digest(content) + b"\n" + content)
 
 
 def remove_damaged_copy(folder: Path) -> list[Path]:
-    """Remove the copy of the records if its checksum is wrong; return the removed files."""
+    """Remove the copy of the records if its checksum is wrong; return the paths of removed files."""
     copy = folder / _COPY
     try:
         digest, _, content = copy.read_bytes().partition(b"\n")

@@ -1,7 +1,7 @@
 """The table of a library: one row per video in an embedded, versioned table (Lance).
 
-Every change is one atomic commit, so a process killed at any time leaves the last committed state. A lock admits one
-writing process per machine. Readers hold a version and are never blocked.
+Every change is one atomic commit, so after a process is killed the table is at its last commit. A lock allows one
+writing process per machine. Readers read one version at a time and never wait.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from untrimmed.search.store.records import (
     newest_commit,
     read_settings,
     require_settings,
-    write_copy,
+    write_records_copy,
     write_settings,
 )
 from untrimmed.types import FrameFeatures
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
-_COMMITS_BETWEEN_COMPACTIONS = 500  # a commit's manifest grows with the number of fragments; merging keeps it small
-_ROWS_PER_FRAGMENT = 1024  # at most as many rows are written again after a run that added little
-_KEEP_VERSIONS = timedelta(hours=1)  # a reader may hold an old version this long
+_COMMITS_BETWEEN_COMPACTIONS = 500  # each commit adds a fragment and lists all, so fragments are merged regularly
+_ROWS_PER_FRAGMENT = 1024  # also the maximum number of old rows that a compaction writes again
+_KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
 _INT32 = ("width", "height", "num_frames")
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
 _DIGESTS = ("record_digest", "vectors_digest")
@@ -75,14 +75,14 @@ class StoredVideo:
 
 
 class VideoIndex:
-    """Add, replace, remove, get and scan the videos of one library folder."""
+    """The videos of one library: read, add, replace and remove them. Writers use it as a context manager."""
 
     def __init__(self, folder: Path, *, create: bool = False, follow: bool = True, version: int | None = None):
         """Open a library. It must exist unless `create` is true.
 
         Args:
-            follow: Read the newest version in each call; otherwise the version of the first call.
-            version: Always read this version.
+            follow: Read the newest version in each call. Otherwise, stay at the version of the first call.
+            version: Read only this version.
         """
         self.folder = Path(folder)
         self._follow = follow and version is None
@@ -114,7 +114,7 @@ class VideoIndex:
 
     @property
     def settings(self) -> Settings | None:
-        """The result of `read_settings`."""
+        """The settings of the library, see `read_settings`."""
         return read_settings(self.folder)
 
     def write_settings(self, settings: Settings) -> None:
@@ -140,14 +140,14 @@ class VideoIndex:
                 f"{shown(self.folder)}: cannot be written to ({error.strerror}); change its permissions, or use "
                 "another --library"
             ) from None
-        with contextlib.suppress(OSError):  # partly written copies of killed readers
+        with contextlib.suppress(OSError):  # incomplete copies that killed readers left
             for file in self.folder.glob(".*.json.*"):
                 file.unlink(missing_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if self._commits and kind is None:  # after a failure or Ctrl-C the next run does it
+            if self._commits and kind is None:  # after an error or Ctrl-C the next writer does it
                 self.compact()
                 self.scan()  # writes the copy of the records
         finally:
@@ -157,7 +157,7 @@ class VideoIndex:
     # -- reading
 
     def version(self) -> int:
-        """Return the number of the table's version, which grows with every commit; 0 before the first."""
+        """Return the number of the table's version, which increases with each commit; 0 before the first."""
         return 0 if (table := self._open_table()) is None else table.version
 
     def __len__(self) -> int:
@@ -166,14 +166,11 @@ class VideoIndex:
             return table.count_rows() if table is not None else 0
 
     def scan(self) -> list[VideoRecord]:
-        """Return all records by path.
-
-        Raises: IndexMismatchError if the checksum of a record is wrong.
-        """
+        """Return all records by path; IndexMismatchError if the checksum of a record is wrong."""
         table = self._open_table()
         if table is None:
             return []
-        version = table.version  # before reading: another thread may open a newer version meanwhile
+        version = table.version  # now, because another thread may switch the table to a newer version meanwhile
         with self._guarded("read"):
             rows = list(_records(table.to_table(columns=[*_RECORD_COLUMNS, "record_digest"])))
         if damaged := [record for record, is_intact in rows if not is_intact]:
@@ -182,7 +179,7 @@ class VideoIndex:
                 f"{shown(Path(damaged[0].path))}; run: untrimmed doctor --repair"
             )
         records = sorted((record for record, _ in rows), key=lambda record: record.path)
-        write_copy(self.folder, version, records)
+        write_records_copy(self.folder, version, records)
         return records
 
     def get(self, video_id: str) -> StoredVideo | None:
@@ -190,23 +187,23 @@ class VideoIndex:
         return next(self.read([video_id]), None)
 
     def read(self, video_ids: Sequence[str]) -> Iterator[StoredVideo]:
-        """Yield these videos with their vectors, in any order; only a few are in memory at a time."""
+        """Yield these videos with their vectors, in any order. Only a few are in memory at a time."""
         table = self._open_table()
         if table is None:
             return
         with self._guarded("read"):
             for start in range(0, len(video_ids), 64):
-                for batch in table.to_batches(filter=_among(video_ids[start : start + 64]), batch_size=16):
+                for batch in table.to_batches(filter=_where_ids(video_ids[start : start + 64]), batch_size=16):
                     yield from _stored(batch)
 
     def damaged(self) -> list[VideoRecord]:
-        """Return the videos whose record or vectors are damaged; this reads the whole table."""
+        """Return the videos whose record or vectors are damaged. This reads the whole table."""
         table = self._open_table()
         if table is None:
             return []
         with self._guarded("read"):
             batches = table.to_batches(batch_size=16)
-            return [record for batch in batches for record, _, damage in _checked(batch) if damage]
+            return [record for batch in batches for record, _, damage in _rows_with_damage(batch) if damage]
 
     # -- writing: each call is one atomic commit
 
@@ -223,7 +220,7 @@ class VideoIndex:
         with self._guarded("written to"):
             if table is None:
                 self._table = create_table(rows, self._uri, self._options)
-            elif table.count_rows(_among([video.record.video_id for video in videos])):
+            elif table.count_rows(_where_ids([video.record.video_id for video in videos])):
                 merge = table.merge_insert("video_id").when_matched_update_all().when_not_matched_insert_all()
                 merge.execute(rows)
             else:
@@ -231,30 +228,30 @@ class VideoIndex:
         self._committed()
 
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
-        """Store a new path, size and time of a known video; return the new record."""
+        """Store a new path, size and modification time of a video; return the new record."""
         moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
         table = self._open_table()
         assert table is not None, "a record comes from a table"
         with self._guarded("written to"):
             changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
             changes["record_digest"] = _literal(_record_digest(moved))
-            table.update(changes, where=_among([record.video_id]))
+            table.update(changes, where=_where_ids([record.video_id]))
         self._committed()
         return moved
 
     def remove(self, video_ids: Sequence[str]) -> int:
-        """Remove videos; return how many the table had."""
+        """Remove videos; return how many of them were in the table."""
         table = self._open_table()
         if table is None or not video_ids:
             return 0
         with self._guarded("written to"):
             before = table.count_rows()
-            table.delete(_among(video_ids))
+            table.delete(_where_ids(video_ids))
         self._committed()
         return before - table.count_rows()
 
     def compact(self) -> None:
-        """Merge the many small fragments of single commits, and remove old versions."""
+        """Merge the small fragments that single commits wrote, and remove old versions."""
         from untrimmed.search.store.lance import ignored_conflicts
 
         if (table := self._open_table()) is not None:
@@ -265,18 +262,18 @@ class VideoIndex:
 
     @contextlib.contextmanager
     def _guarded(self, action: str) -> Iterator[None]:
-        """Report errors of the disk and of Lance. After an error the table is at its last commit."""
+        """Raise errors of the disk and of Lance as UntrimmedErrors. After an error, the table is at its last commit."""
         try:
             yield
         except UntrimmedError:
             raise
         except BaseException as error:
-            # Lance raises these (Arrow's errors are ValueErrors), and PanicException for bugs of its own.
+            # Lance raises these (Arrow's errors are ValueErrors), and a PanicException for its own bugs.
             if not isinstance(error, (OSError, RuntimeError, ValueError)) and type(error).__name__ != "PanicException":
                 raise
             if self._options is not None:
                 raise UntrimmedError(f"{self._name}: cannot be {action}: {bucket.reason(error)}") from error
-            # without the line of the store's source
+            # Remove the position in Lance's source.
             reason = getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
             raise UntrimmedError(f"{self._name}: cannot be {action} ({reason}); {_ADVICE[action]}") from error
 
@@ -286,11 +283,11 @@ class VideoIndex:
             self.compact()
 
     def _open_table(self) -> lance.LanceDataset | None:
-        from untrimmed.search.store.lance import lance  # slow, and many searches do not need the table
+        from untrimmed.search.store.lance import lance  # a slow import; many searches do not need the table
 
         with self._guarded("opened"):
             if self._table is None:
-                if newest_commit(self.folder) is None:  # also after a first commit that was killed
+                if newest_commit(self.folder) is None:  # also if the first commit was interrupted
                     return None
                 self._table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
             elif self._follow:
@@ -301,13 +298,13 @@ class VideoIndex:
         return self._table
 
 
-def _among(video_ids: Sequence[str]) -> str:
+def _where_ids(video_ids: Sequence[str]) -> str:
     """Return the SQL condition that selects rows by their ids."""
     return "video_id IN (" + ", ".join(map(_literal, video_ids)) + ")"
 
 
 def _literal(text: str) -> str:
-    """Return a text as a literal of SQL."""
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -340,7 +337,7 @@ def _row(video: StoredVideo) -> pa.Table:
 
 
 def _record_digest(record: VideoRecord) -> str:
-    types = {"str": str, "int": int, "float": float}  # the table returns 1 as 1.0 in a column of floats
+    types = {"str": str, "int": int, "float": float}  # a column of floats returns 1 as 1.0
     values = [types[str(field.type)](getattr(record, field.name)) for field in fields(record)]
     return xxhash.xxh3_64_hexdigest(repr(values).encode())
 
@@ -353,7 +350,7 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
-    """Yield records, and whether the checksum of each is right."""
+    """Yield records, each with whether its checksum is right."""
     for row in rows.to_pylist():
         digest = row.pop("record_digest")
         if None in row.values():
@@ -362,8 +359,8 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
         yield record, digest == _record_digest(record)
 
 
-def _checked(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
-    """Yield records, times with frames in one row and the model's encoding, and the damage; empty if intact."""
+def _rows_with_damage(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
+    """Yield each record; its times, flattened frames and encoding; and a description of damage, empty if intact."""
     digests = batch.column("vectors_digest").to_pylist()
     for row, (record, is_intact) in enumerate(_records(batch.select([*_RECORD_COLUMNS, "record_digest"]))):
         times_s, frames = (batch.column(name)[row].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
@@ -377,7 +374,7 @@ def _checked(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndar
 
 
 def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
-    for record, (times_s, frames, encoded), damage in _checked(batch):
+    for record, (times_s, frames, encoded), damage in _rows_with_damage(batch):
         if damage:
             raise IndexMismatchError(
                 f"{shown(Path(record.path))}: its stored vectors are damaged ({damage}); run "
@@ -388,5 +385,5 @@ def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
 
 
 def _all_finite(vectors: Float16[np.ndarray, " N"]) -> bool:
-    """Return `np.isfinite(vectors).all()`; 14 times faster for float16: an exponent of ones is infinite or NaN."""
+    """Return `np.isfinite(vectors).all()`, 14 times faster: an exponent of ones means infinity or NaN."""
     return not ((vectors.view(np.uint16) & 0x7C00) == 0x7C00).any()

@@ -9,9 +9,9 @@ import torch
 
 from untrimmed.batches import QueryBatch, VideoBatch
 from untrimmed.models.registry import create_model, list_models
-from untrimmed.search.cache.blocks import Split
-from untrimmed.search.corpora.encoded_block import EncodedBlock, branches_of, long_tensors
-from untrimmed.search.corpora.exact_scores import BestRows, exact_scores, exact_scores_of_rows
+from untrimmed.search.cache.blocks import Selection
+from untrimmed.search.corpora.encoded_block import EncodedBlock, rows_by_branch, sequence_tensors
+from untrimmed.search.corpora.exact_scores import BestUnits, ScoreRequest, exact_scores, exact_scores_of_best_units
 from untrimmed.search.pruning.codes import Axes, CodedBlocks, CodedVideos
 
 WIDTH = 12
@@ -51,13 +51,13 @@ def block(videos, longest):
         ids=[str(number) for number in range(len(videos))],
         durations_s=np.ones(len(videos)),
         videos=videos[0].cat(videos),
-        lengths=np.array([[tensor.shape[1] for _, tensor in long_tensors(video)] for video in videos]),
+        lengths=np.array([[tensor.shape[1] for _, tensor in sequence_tensors(video)] for video in videos]),
     ).padded_to(longest)
 
 
 def coded(model, axes, some):
     """As a corpus codes a block."""
-    sketch = branches_of(model.sketch(some.select(np.arange(len(some.ids)))))
+    sketch = rows_by_branch(model.sketch(some.select(np.arange(len(some.ids)))))
     finite = {branch: rows[np.isfinite(rows).all(axis=1)] for branch, (rows, _) in sketch.items()}
     return {
         branch: CodedVideos.of(axes.setdefault(branch, Axes.of(finite[branch])), rows, counts)
@@ -75,12 +75,12 @@ def test_few_rows_score_as_all_do(name, settings):
     for tensor in videos[1][1].tensors().values():
         if tensor.is_floating_point():
             tensor[:, -1] = np.nan
-    longest = np.max([[t.shape[1] for _, t in long_tensors(video)] for some in videos for video in some], axis=0)
+    longest = np.max([[t.shape[1] for _, t in sequence_tensors(video)] for some in videos for video in some], axis=0)
     blocks, axes = [block(some, longest) for some in videos], {}
     each = [coded(model, axes, some) for some in blocks]
     codes = {branch: CodedBlocks([codes[branch] for codes in each]) for branch in each[0]}
-    best, in_float64 = BestRows(model, videos[0][0].to("cpu", torch.float32)), copy.deepcopy(model).double()
-    split = Split.of([(some, np.arange(len(some.ids))) for some in blocks])
+    best, in_float64 = BestUnits(model, videos[0][0].to("cpu", torch.float32)), copy.deepcopy(model).double()
+    selection = Selection.of([(some, np.arange(len(some.ids))) for some in blocks])
     words = torch.randn(10, 1, 5, WIDTH, generator=torch.Generator().manual_seed(9))
     for own in words:
         query = model.encode_queries(QueryBatch(words=own, mask=torch.ones(1, 5, dtype=torch.bool)))
@@ -90,15 +90,15 @@ def test_few_rows_score_as_all_do(name, settings):
             for row in rows[0].numpy()
             if row.any()
         ]
-        wanted = exact_scores(in_float64, query, split)
-        if best.are_few:
+        wanted = exact_scores(in_float64, query, selection)
+        if best.are_enough:
             # Of several queries those that ask for other videos, and for none, are read with them.
-            places = partial(best.places, codes, probes)
-            each = [(query, some, places) for some in (split, split.at(slice(9, 3, -1)), split.at(slice(0)))]
-            found = exact_scores_of_rows(in_float64, each)
+            find_units = partial(best.find, codes, probes)
+            requested = selection, selection.at(slice(9, 3, -1)), selection.at(slice(0))
+            found = exact_scores_of_best_units(in_float64, [ScoreRequest(query, v, find_units) for v in requested])
             for scores, part in zip(found, (wanted, wanted[9:3:-1], wanted[:0]), strict=True):
                 np.testing.assert_array_equal(scores, part)
     paper = settings.get("ral", {}).get("confidences") == "paper"
     clips_alone = {"clip"} if name == "gmmformer_v2+ral" and paper else None
-    assert best.are_few != (name in READ_WHOLE or settings.get("exploration_weight", 0) < 0)
+    assert best.are_enough != (name in READ_WHOLE or settings.get("exploration_weight", 0) < 0)
     assert clips_alone is None or set(model.rows_of_branches) == clips_alone
