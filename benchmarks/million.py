@@ -95,7 +95,7 @@ def write_block(file: Path, start: int, clips: np.ndarray) -> None:
 
 def clips_of(block: EncodedBlock, rows: np.ndarray) -> np.ndarray:
     """Those of some videos, in float16."""
-    clips = block.stored(rows).clips
+    clips = block.unpadded(rows).clips
     assert clips is not None
     return clips.numpy()
 

@@ -91,7 +91,7 @@ class Search:
         self.corpus = TrainedCorpus(SimpleNamespace(model=model, scorer=scorer))  # type: ignore[arg-type]  # it only scores
         self.corpus.blocks = self.corpus.blocks.update(self.blocks, ())
         for _ in range(LEAST_SEARCHES + 1):
-            self.corpus.coder.request(self.blocks, self.corpus.coded)
+            self.corpus.coder.request(self.blocks, self.corpus.build_codes)
         self.corpus.coder.wait()
 
     @classmethod
