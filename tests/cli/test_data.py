@@ -1,4 +1,4 @@
-"""The data commands: what they print and how they end."""
+"""Output and exit codes of `untrimmed data`."""
 
 import json
 
@@ -21,7 +21,7 @@ def root(tmp_path):
     return tmp_path
 
 
-def test_simulate_says_what_it_wrote(tmp_path):
+def test_simulate_prints_the_folder_and_a_training_command(tmp_path):
     result = run("simulate", "toy", "--out", tmp_path, "--videos", "10", "--layout", "plain", "video_dim=5")
     assert result.exit_code == 0
     assert str(tmp_path / "toy") in result.stdout
@@ -31,13 +31,13 @@ def test_simulate_says_what_it_wrote(tmp_path):
     )
 
 
-def test_simulate_names_the_widths_that_a_preset_has_otherwise(tmp_path):
+def test_the_training_command_sets_widths_that_differ_from_the_preset(tmp_path):
     result = run("simulate", "tvr", "--out", tmp_path, "--videos", "10")
     command = f"untrimmed train gmmformer_v2 --data tvr --root {tmp_path} model.query_dim=1024"
     assert result.stdout.splitlines()[-1].split(maxsplit=1)[1] == command
 
 
-def test_check_ends_with_zero_when_all_is_well_and_two_when_not(root):
+def test_check_exits_with_0_without_problems_and_2_with_problems(root):
     assert run("check", "toy", "--root", root).exit_code == 0
     (root / "toy" / "TextData" / "roberta_toy_query_feat.hdf5").write_bytes(b"")
     result = run("check", "toy", "--root", root)
@@ -49,31 +49,31 @@ def test_describe_prints_a_histogram_and_json(root):
     result = run("describe", "toy", "--root", root)
     assert result.exit_code == 0
     assert "0.0 - 0.1 █" in result.stdout
-    found = json.loads(run("describe", "toy", "--root", root, "--json").stdout)
-    assert [split["split"] for split in found] == ["train", "val", "test"]
-    assert found[0]["videos"] == 6
+    document = json.loads(run("describe", "toy", "--root", root, "--json").stdout)
+    assert [split["split"] for split in document] == ["train", "val", "test"]
+    assert document[0]["videos"] == 6
 
 
-def test_what_needs_no_training_is_printed_by_row(root):
+def test_untrained_prints_one_row_per_baseline(root):
     printed = run("untrained", "toy", "--root", root)
     assert printed.exit_code == 0, printed.output
     _, *rows = printed.stdout.splitlines()
     assert [row[:25].strip() for row in rows] == ["chance", "zero-shot", "ridge", "ridge, best run of frames", "oracle"]
     assert rows[0].endswith("R@1  50.0   R@5 100.0   R@10 100.0   R@100 100.0   SumR 350.0")
-    found = json.loads(run("untrained", "toy", "--root", root, "--json").stdout)
-    assert (found["videos"], found["rows"]["chance"]["SumR"]) == (2, 350.0)
-    (root / "toy" / "simulation.json").unlink()  # nobody knows the hidden side of real features
+    document = json.loads(run("untrained", "toy", "--root", root, "--json").stdout)
+    assert (document["videos"], document["rows"]["chance"]["SumR"]) == (2, 350.0)
+    (root / "toy" / "simulation.json").unlink()  # real features have no hidden meanings
     assert "oracle" not in run("untrained", "toy", "--root", root).stdout
 
 
-def test_describe_shows_the_splits_that_are_there(root):
+def test_describe_skips_missing_splits(root):
     for name in ("toyval.caption.txt", "prvr_vcmr_val.jsonl"):
         (root / "toy" / "TextData" / name).unlink()
     result = run("describe", "toy", "--root", root)
     assert (result.exit_code, "val" in result.stderr) == (0, True)
 
 
-def test_prepare_compares_with_the_published_counts(tmp_path):
+def test_prepare_prints_the_published_counts(tmp_path):
     (tmp_path / "charades_sta_test.txt").write_text("A 2.0 3.0##first.\n")
     result = run("prepare", "charades", "--annotations", tmp_path, "--out", tmp_path / "out")
     assert result.exit_code == 0
@@ -81,7 +81,7 @@ def test_prepare_compares_with_the_published_counts(tmp_path):
     assert "train" in result.stderr
 
 
-def test_a_benchmark_is_prepared_under_the_name_of_its_other_features(tmp_path):
+def test_prepare_writes_to_the_folder_of_the_name_option(tmp_path):
     (tmp_path / "charades_sta_test.txt").write_text("A 2.0 3.0##first.\n")
     words = ["prepare", "charades", "--annotations", tmp_path, "--out", tmp_path / "out", "--name", "charades_clip"]
     assert run(*words).exit_code == 0
@@ -98,7 +98,7 @@ def test_a_benchmark_is_prepared_under_the_name_of_its_other_features(tmp_path):
         (("simulate", "toy", "--out", "out", "--annotations", "nowhere"), ConfigError),
     ],
 )
-def test_wrong_use_raises_what_the_command_line_prints_in_one_line(tmp_path, monkeypatch, arguments, error):
+def test_invalid_arguments_raise_errors_of_one_line(tmp_path, monkeypatch, arguments, error):
     monkeypatch.chdir(tmp_path)
     result = run(*arguments)
     assert isinstance(result.exception, error)

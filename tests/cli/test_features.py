@@ -1,4 +1,4 @@
-"""`untrimmed features` as it is typed, and the way on from there: check, train, index --model, search, evaluate."""
+"""`untrimmed features` and the next commands: check, train, index --model, search, evaluate."""
 
 import json
 
@@ -20,7 +20,7 @@ CAPTIONS = [
 
 @pytest.fixture
 def run(typed, monkeypatch):
-    """Type a command for a library of an encoder whose words are wider than its frames."""
+    """Run commands with an encoder whose words are wider than its frames."""
     monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(WideWordEncoder(), None))
     return typed
 
@@ -41,7 +41,7 @@ def captions(tmp_path):
 
 
 @pytest.mark.parametrize("layout", ["plain", "field"])
-def test_from_videos_to_a_trained_library_command_by_command(layout, run, videos, captions, tmp_path):
+def test_features_can_be_trained_on_and_the_model_searches_the_library(layout, run, videos, captions, tmp_path):
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--captions", captions, "--layout", layout)
     assert code == 0, err
     assert {4, 5} <= set(numbers(out))  # videos, and the widths of frames and words
@@ -66,7 +66,7 @@ def test_from_videos_to_a_trained_library_command_by_command(layout, run, videos
     assert len(document["queries"]) == len(CAPTIONS)
 
 
-def test_json_says_what_was_written(run, videos, captions, tmp_path):
+def test_json_output_describes_the_written_data_set(run, videos, captions, tmp_path):
     code, out, _ = run("features", videos, "--out", tmp_path, "--name", "own", "--captions", captions, "--json")
     assert code == 0
     document = json.loads(out)
@@ -82,7 +82,7 @@ def test_a_library_is_exported_without_decoding(run, videos, tmp_path, monkeypat
     assert (code, "untrimmed train" in out) == (0, False)
 
 
-def test_captions_of_a_video_that_is_not_there_are_named_and_exit_code_3(run, videos, captions, tmp_path):
+def test_captions_of_a_missing_video_are_reported_with_exit_code_3(run, videos, captions, tmp_path):
     with captions.open("a") as file:
         file.write('{"video": "gone", "caption": "it is red"}\n')
     code, out, err = run("features", videos, "--out", tmp_path, "--captions", captions)
@@ -91,7 +91,7 @@ def test_captions_of_a_video_that_is_not_there_are_named_and_exit_code_3(run, vi
     assert 4 in numbers(out)
 
 
-def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions, tmp_path):
+def test_an_unreadable_video_is_reported_with_exit_code_3(run, videos, captions, tmp_path):
     (tmp_path / "broken.mp4").write_bytes(b"no video at all")
     code, out, err = run("features", videos, tmp_path / "broken.mp4", "--out", tmp_path, "--captions", captions)
     assert code == 3
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions,
 
 
 @pytest.mark.parametrize(
-    ("line", "named"),
+    ("line", "word"),
     [
         ('{"video": "flag", "caption": ""}', "caption"),
         ('{"video": "flag", "capt', "JSON"),
@@ -108,16 +108,16 @@ def test_a_file_that_is_no_video_is_named_and_exit_code_3(run, videos, captions,
         ('{"video": "flag", "caption": "it is red", "split": "dev"}', "'dev'"),
     ],
 )
-def test_a_wrong_line_is_one_line_before_anything_is_decoded(line, named, run, videos, captions, tmp_path):
+def test_an_invalid_caption_line_is_reported_before_decoding(line, word, run, videos, captions, tmp_path):
     with captions.open("a") as file:
         file.write(line + "\n")
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--captions", captions)
     assert (code, out) == (2, "")
-    require_named(err.strip(), str(captions), f"line {len(CAPTIONS) + 1}", named)
+    require_named(err.strip(), str(captions), f"line {len(CAPTIONS) + 1}", word)
     assert not (tmp_path / "data").exists()
 
 
-def test_captions_that_fit_no_video_at_all_are_refused(run, videos, tmp_path):
+def test_captions_without_any_matching_video_are_refused(run, videos, tmp_path):
     (tmp_path / "c.jsonl").write_text('{"video": "gone", "caption": "it is red"}\n')
     code, _, err = run("features", videos, "--out", tmp_path / "data", "--captions", tmp_path / "c.jsonl")
     assert code == 2
@@ -125,7 +125,7 @@ def test_captions_that_fit_no_video_at_all_are_refused(run, videos, tmp_path):
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine-library"]
 
 
-def test_a_data_set_that_is_there_is_refused_before_anything_is_decoded(run, videos, tmp_path):
+def test_an_existing_data_set_is_refused_before_decoding(run, videos, tmp_path):
     (tmp_path / "mine").mkdir()
     code, out, err = run("features", videos, "--out", tmp_path)
     assert (code, out) == (2, "")
@@ -133,7 +133,7 @@ def test_a_data_set_that_is_there_is_refused_before_anything_is_decoded(run, vid
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_missing_videos_and_missing_captions_are_named(run, videos, tmp_path):
+def test_missing_video_and_caption_files_are_refused(run, videos, tmp_path):
     assert run("features", "--out", tmp_path)[0] == 2
     code, _, err = run("features", tmp_path / "nowhere", "--out", tmp_path)
     assert (code, "nowhere" in err) == (2, True)
@@ -144,7 +144,7 @@ def test_missing_videos_and_missing_captions_are_named(run, videos, tmp_path):
 
 @pytest.fixture
 def prepare(run, tmp_path):
-    """Type `untrimmed data prepare` for a few captions of Charades-STA; one video of them is nowhere."""
+    """Run `untrimmed data prepare` for a few captions of Charades-STA. The video `gone` is missing."""
     source = tmp_path / "annotations"
     source.mkdir()
     train = ("flag 0.0 2.0##red it is.", "gone 0.0 1.0##red it is.", "sea 0.0 2.0##blue it is.")
@@ -153,7 +153,7 @@ def prepare(run, tmp_path):
     return lambda: run("data", "prepare", "charades", "--annotations", source, "--out", tmp_path / "data")
 
 
-def test_prepared_captions_get_features_and_are_trained_on(run, prepare, videos, tmp_path):
+def test_prepared_captions_get_features_for_training(run, prepare, videos, tmp_path):
     assert prepare()[0] == 0
     code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades")
     place = tmp_path / "data" / "charades" / "TextData" / "charadestrain.caption.txt"
@@ -170,7 +170,7 @@ def test_prepared_captions_get_features_and_are_trained_on(run, prepare, videos,
     assert code == 0, err
 
 
-def test_frames_before_captions_are_completed_without_decoding_again(run, prepare, videos, tmp_path, monkeypatch):
+def test_captions_can_be_prepared_after_frames_without_decoding_again(run, prepare, videos, tmp_path, monkeypatch):
     command = ("features", videos, "--out", tmp_path / "data", "--name", "charades")
     assert run(*command, "--layout", "field")[0] == 0
     assert prepare()[0] == 0
@@ -179,17 +179,17 @@ def test_frames_before_captions_are_completed_without_decoding_again(run, prepar
     code, out, _ = run("data", "check", "charades", "--root", tmp_path / "data")
     assert code == 0, out
     assert prepare()[0] == 0
-    assert run(*command)[0] == 3  # captions of videos that were not there are back, and looked for again
+    assert run(*command)[0] == 3  # prepare restored the captions of missing videos
 
 
-def test_captions_are_not_prepared_where_they_would_not_be_read(run, prepare, videos, tmp_path):
+def test_captions_are_not_prepared_in_a_folder_with_the_plain_layout(run, prepare, videos, tmp_path):
     assert run("features", videos, "--out", tmp_path / "data", "--name", "charades")[0] == 0
     code, _, err = prepare()
     assert code == 2
     assert all(value in err for value in (str(tmp_path / "data" / "charades"), "plain", "--name", "untrimmed features"))
 
 
-def test_captions_of_one_s_own_are_not_written_over(run, prepare, videos, captions, tmp_path):
+def test_prepare_does_not_overwrite_your_own_captions(run, prepare, videos, captions, tmp_path):
     command = ("features", videos, "--out", tmp_path / "data", "--name", "charades", "--layout", "field")
     assert run(*command, "--captions", captions)[0] == 0
     code, _, err = prepare()
@@ -197,21 +197,21 @@ def test_captions_of_one_s_own_are_not_written_over(run, prepare, videos, captio
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("options", "word"),
     [(["--captions", "CAPTIONS"], "--captions"), (["--layout", "plain"], "--layout"), ([], "charades")],
 )
-def test_prepared_captions_keep_their_own_features(words, named, run, prepare, videos, captions, tmp_path):
+def test_conflicts_with_prepared_captions_are_refused(options, word, run, prepare, videos, captions, tmp_path):
     prepare()
-    if not words:
+    if not options:
         (tmp_path / "data" / "charades" / "TextData" / "roberta_charades_query_feat.hdf5").touch()
-    words = [captions if word == "CAPTIONS" else word for word in words]
-    code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades", *words)
+    options = [captions if option == "CAPTIONS" else option for option in options]
+    code, out, err = run("features", videos, "--out", tmp_path / "data", "--name", "charades", *options)
     assert (code, out) == (2, "")
-    assert (named in err, err.count("\n")) == (True, 1)
+    assert (word in err, err.count("\n")) == (True, 1)
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["charades"]
 
 
-def test_no_video_of_prepared_captions_is_told_before_captions_change(run, prepare, videos, tmp_path):
+def test_prepared_captions_are_unchanged_if_no_video_matches(run, prepare, videos, tmp_path):
     prepare()
     written = sorted((tmp_path / "data" / "charades").rglob("*"))
     (tmp_path / "other.mp4").write_bytes((videos / "wood.mp4").read_bytes())

@@ -21,7 +21,7 @@ def folder(tmp_path):
     return tmp_path / "features"
 
 
-def test_what_is_written_is_read_back_video_by_video(folder):
+def test_written_features_are_read_back_by_video(folder):
     store, table = BigFile(folder), read_video2frames(folder / "video2frames.txt")
     assert store.shape == (4, 2)
     assert {video: store.read_sequence(names).tolist() for video, names in table.items()} == {
@@ -29,24 +29,24 @@ def test_what_is_written_is_read_back_video_by_video(folder):
     }
 
 
-def test_a_bulk_read_drops_repeats_and_unknown_names_and_answers_in_row_order(folder):
+def test_a_bulk_read_drops_repeated_and_unknown_names_and_returns_row_order(folder):
     names, vectors = BigFile(folder).read(["b_1_2", "nobody", "b_1_0", "b_1_2"])
     assert names == ["b_1_0", "b_1_2"]
     assert vectors.tolist() == [[0.0, 1.0], [4.0, 5.0]]
     assert BigFile(folder).read([])[1].shape == (0, 2)
 
 
-def test_a_name_with_a_byte_that_decodes_to_a_space_stays_whole(folder):
+def test_a_name_is_not_split_at_a_byte_that_decodes_to_a_space(folder):
     (folder / "id.txt").write_bytes(b"a\xa0b b\nc\td")
     assert BigFile(folder).names == ["a\xa0b", "b", "c", "d"]
 
 
-def test_of_a_repeated_name_the_last_row_counts(folder):
+def test_a_repeated_name_refers_to_its_last_row(folder):
     (folder / "id.txt").write_text("x y x z")
     assert BigFile(folder).read_one("x").tolist() == [4.0, 5.0]
 
 
-def test_unknown_frames_are_named(folder):
+def test_the_error_names_an_unknown_frame(folder):
     for read in (lambda s: s.read_one("nobody"), lambda s: s.read_sequence(["b_1_0", "nobody"])):
         with refused(FeatureError, "'nobody'"):
             read(BigFile(folder))
@@ -60,14 +60,14 @@ def test_unknown_frames_are_named(folder):
         ("feature.bin", b"1234", ("feature.bin", "4", "32")),
     ],
 )
-def test_files_that_disagree_are_refused(folder, file, content, message):
+def test_inconsistent_files_are_refused(folder, file, content, message):
     (folder / file).write_bytes(content)
     with refused(FeatureError, *message):
         BigFile(folder)
 
 
 @pytest.mark.parametrize("file", ["shape.txt", "id.txt", "feature.bin"])
-def test_a_missing_file_is_named(folder, file):
+def test_the_error_names_a_missing_file(folder, file):
     (folder / file).unlink()
     with pytest.raises(FeatureError, match=file):
         BigFile(folder)
@@ -76,14 +76,14 @@ def test_a_missing_file_is_named(folder, file):
 @pytest.mark.parametrize(
     "text", ["__import__('os').getcwd()", "{'a': 'frame'}", "[1]", "{", "{'a': [1]}", "{1: ['a']}"]
 )
-def test_the_frame_table_is_parsed_and_never_run(tmp_path, text):
+def test_the_frame_table_is_parsed_and_never_executed(tmp_path, text):
     path = tmp_path / "video2frames.txt"
     path.write_text(text)
     with pytest.raises(FeatureError, match="video2frames"):
         read_video2frames(path)
 
 
-def test_captions_are_cut_at_the_first_space_and_belong_to_the_video_before_the_hash(tmp_path):
+def test_a_caption_starts_after_the_first_space_and_its_video_ends_at_the_hash(tmp_path):
     path = tmp_path / "c.txt"
     path.write_text("v1#enc#0 a dog  runs # fast \n\n v2#1 x\n", encoding="utf-8")
     captions = read_captions(path)
@@ -97,7 +97,7 @@ def test_captions_are_written_and_read_back(tmp_path):
     assert read_captions(tmp_path / "c.txt") == captions
 
 
-def test_a_line_without_text_is_refused_with_its_number(tmp_path):
+def test_the_error_names_the_line_without_text(tmp_path):
     path = tmp_path / "c.txt"
     path.write_text("v#0 fine\nv#1\n")
     with refused(FeatureError, "c.txt:2", "'v#1'"):
@@ -105,7 +105,7 @@ def test_a_line_without_text_is_refused_with_its_number(tmp_path):
 
 
 @pytest.mark.parametrize("captions", [[("a b", "x")], [("a", "x"), ("a", "y")], [("a", " ")]])
-def test_captions_that_could_not_be_read_back_are_not_written(tmp_path, captions):
+def test_unreadable_captions_are_not_written(tmp_path, captions):
     with pytest.raises(FeatureError):
         write_captions(tmp_path / "c.txt", [Annotation("v", *caption) for caption in captions])
     assert not (tmp_path / "c.txt").exists()
@@ -120,19 +120,19 @@ def test_captions_that_could_not_be_read_back_are_not_written(tmp_path, captions
         ({}, "no videos"),
     ],
 )
-def test_features_that_could_not_be_read_back_are_not_written(tmp_path, videos, message):
+def test_unreadable_features_are_not_written(tmp_path, videos, message):
     with pytest.raises(FeatureError, match=message):
         write_bigfile(tmp_path / "f", videos.items())
     assert not (tmp_path / "f").exists()
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_caption(tmp_path):
+def test_a_byte_order_mark_is_not_part_of_the_first_caption(tmp_path):
     path = tmp_path / "captions.txt"
     path.write_text("\ufeffa#enc#0 a dog\n", encoding="utf-8")
     assert [caption.video for caption in read_captions(path)] == ["a"]
 
 
-def test_a_frame_table_that_is_a_folder_is_told_once(tmp_path):
+def test_the_error_names_a_folder_in_place_of_the_frame_table_once(tmp_path):
     with pytest.raises(FeatureError) as failure:
         read_video2frames(tmp_path)
     assert str(failure.value).count(str(tmp_path)) == 1

@@ -1,4 +1,4 @@
-"""Every kind of damage is found and comes with something to do; a sound data set has none."""
+"""Every kind of damage is reported with a fix, and an intact data set has no problems."""
 
 from functools import partial
 
@@ -50,13 +50,13 @@ def poison_a_frame(root):
 
 
 def rewrite_frames(root, change):
-    """`change` gets the frames of each video, and its number in order of names."""
+    """Apply `change(frames, number)` to each video, where `number` is its position in order of names."""
     table = eval(frame_data(root, "video2frames.txt").read_text())
     rows = {name: row for row, name in enumerate(frame_data(root, "id.txt").read_text().split())}
     values = np.fromfile(frame_data(root, "feature.bin"), dtype="<f4").reshape(len(rows), -1)
     for number, name in enumerate(sorted(table)):
-        own = [rows[frame] for frame in table[name]]
-        values[own] = change(values[own], number)
+        index = [rows[frame] for frame in table[name]]
+        values[index] = change(values[index], number)
     values.tofile(frame_data(root, "feature.bin"))
 
 
@@ -75,8 +75,8 @@ def freeze_first(rows, number):
 
 
 def cut_features(root):
-    whole = frame_data(root, "feature.bin").read_bytes()
-    frame_data(root, "feature.bin").write_bytes(whole[:-4])
+    content = frame_data(root, "feature.bin").read_bytes()
+    frame_data(root, "feature.bin").write_bytes(content[:-4])
 
 
 def forget_a_video(root):
@@ -127,7 +127,7 @@ def drop_half_the_teacher(root):
 
 
 @pytest.mark.parametrize(
-    ("damage", "found"),
+    ("damage", "words"),
     [
         (remove_words, ("roberta_toy_query_feat.hdf5", "'video00003#enc#0'")),
         (widen_words, ("'video00003#enc#0'", "7", "'video00000#enc#0'", "6")),
@@ -150,37 +150,37 @@ def drop_half_the_teacher(root):
         (drop_half_the_teacher, ("clip_ViT_B_32_toy_query_feat.hdf5", "dl_dkd")),
     ],
 )
-def test_damage_is_found_in_one_line_with_a_file_and_a_fix(root, damage, found):
+def test_each_damage_is_reported_in_one_line_with_its_file(root, damage, words):
     assert check_dataset("toy", root) == []
     damage(root)
     (problem,) = check_dataset("toy", root)
-    require_named(problem, str(root), *found)
+    require_named(problem, str(root), *words)
 
 
 @pytest.mark.parametrize(
-    ("damage", "found"),
+    ("damage", "words"),
     [
         (partial(rewrite_frames, change=freeze_first), "'video00000'"),
         (partial(rewrite_words, change=freeze_first), "'video00000#enc#0'"),
     ],
 )
-def test_what_never_changes_is_warned_of_since_it_may_be_so(root, damage, found, caplog):
+def test_an_entry_with_equal_rows_is_only_a_warning(root, damage, words, caplog):
     damage(root)
     assert check_dataset("toy", root) == []
-    assert found in caplog.text
+    assert words in caplog.text
 
 
-def test_a_folder_that_is_not_there_is_one_problem(tmp_path):
+def test_a_missing_folder_is_one_problem(tmp_path):
     (problem,) = check_dataset("toy", tmp_path)
     assert str(tmp_path) in problem
 
 
-def test_a_quick_check_leaves_values_unread(root):
+def test_a_quick_check_does_not_read_values(root):
     poison_a_frame(root)
     assert check_dataset("toy", root, values=False) == []
 
 
-def test_many_problems_of_one_kind_are_counted(root):
+def test_only_ten_unusable_entries_are_listed_and_the_rest_counted(root):
     values = np.fromfile(frame_data(root, "feature.bin"), dtype="<f4")
     np.full_like(values, np.inf).tofile(frame_data(root, "feature.bin"))
     with h5py.File(text_data(root, "roberta_toy_query_feat.hdf5"), "r+") as file:

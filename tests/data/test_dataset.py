@@ -18,7 +18,7 @@ from untrimmed.errors import ConfigError, FeatureError
 SMALL = SimulationSettings(query_dim=6, video_dim=5, teacher_dim=4, frames_per_second=0.5)
 
 
-def test_videos_stand_in_order_of_first_appearance_and_captions_in_file_order(tmp_path):
+def test_videos_are_in_order_of_first_appearance_and_captions_in_file_order(tmp_path):
     simulate("toy", tmp_path, num_videos=10, settings=SMALL)
     path = tmp_path / "toy" / "TextData" / "toytrain.caption.txt"
     lines = path.read_text().splitlines()
@@ -31,7 +31,7 @@ def test_videos_stand_in_order_of_first_appearance_and_captions_in_file_order(tm
         assert data.video_ids[data.video_index[row]] == caption_id.split("#")[0]
 
 
-def test_a_training_batch_has_longest_videos_first_and_captions_together(tmp_path):
+def test_a_training_batch_has_the_longest_videos_first_and_groups_captions_by_video(tmp_path):
     simulate("toy", tmp_path, num_videos=20, settings=SMALL)
     data = load_dataset("toy", tmp_path, "train")
     drawn = np.array([5, 1, 8, 3])
@@ -45,7 +45,7 @@ def test_a_training_batch_has_longest_videos_first_and_captions_together(tmp_pat
     assert np.all(np.diff(np.bincount(by_captions.video_index)) <= 0)
 
 
-def test_moments_and_durations_come_with_the_captions(tmp_path):
+def test_captions_have_moments_and_durations(tmp_path):
     simulate("toy", tmp_path, num_videos=10, settings=SMALL)
     data = load_dataset("toy", tmp_path, "test")
     assert all(len(moments) == 1 for moments in data.moments)
@@ -53,7 +53,7 @@ def test_moments_and_durations_come_with_the_captions(tmp_path):
     assert data.moment_ratios[0] == pytest.approx((end_s - start_s) / duration_s)
 
 
-def test_without_a_file_of_times_moments_are_empty_and_durations_unknown(tmp_path):
+def test_without_a_file_of_times_there_are_no_moments_and_durations(tmp_path):
     simulate("toy", tmp_path, num_videos=10, settings=SMALL)
     (tmp_path / "toy" / "TextData" / "prvr_vcmr_test.jsonl").unlink()
     data = load_dataset("toy", tmp_path, "test")
@@ -62,7 +62,7 @@ def test_without_a_file_of_times_moments_are_empty_and_durations_unknown(tmp_pat
     assert np.isnan(data.moment_ratios).all()
 
 
-def test_the_three_layouts_hold_the_same_data(tmp_path):
+def test_the_three_layouts_contain_the_same_data(tmp_path):
     loaded = {}
     for layout in ("field", "jsg", "plain"):
         simulate("toy", tmp_path / layout, num_videos=10, layout=layout, settings=SMALL)
@@ -75,7 +75,7 @@ def test_the_three_layouts_hold_the_same_data(tmp_path):
         np.testing.assert_array_equal(data.features.words_packed.rows, field.features.words_packed.rows)
 
 
-def test_arrays_in_memory_give_what_files_give_and_write_nothing(tmp_path):
+def test_arrays_in_memory_give_the_same_features_as_files_and_write_nothing(tmp_path):
     simulate("toy", tmp_path, num_videos=10, settings=SMALL)
     stored = load_dataset(
         "toy", tmp_path, "train", cache_dir=tmp_path / "cache", num_clips=4, max_frames=9, max_words=3
@@ -114,12 +114,12 @@ ROWS = np.ones((2, 3), np.float32)
         ({"v": ROWS}, {"c": ROWS}, [], ("mine",)),
     ],
 )
-def test_arrays_that_make_no_data_set_are_named(frames, words, captions, message):
+def test_the_error_names_an_unusable_array(frames, words, captions, message):
     with refused(FeatureError, *message):
         dataset_of_arrays(frames, words, [Annotation("v", c, "a dog") for c in captions], name="mine")
 
 
-def test_the_teacher_comes_with_the_training_split_only(tmp_path):
+def test_only_the_training_split_has_a_teacher(tmp_path):
     simulate("toy", tmp_path, num_videos=10, teacher=True, settings=SMALL)
     train = load_dataset("toy", tmp_path, "train", teacher="conference")
     assert train.features.teacher.sentences.shape == (len(train.caption_ids), 4)
@@ -189,12 +189,12 @@ def write_jsg_store(folder, frames):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "/tmp"])
-def test_a_name_that_is_no_folders_name_is_refused(tmp_path, name):
+def test_a_name_that_is_not_a_folder_name_is_refused(tmp_path, name):
     with pytest.raises(ConfigError):
         load_dataset(name, tmp_path, "train")
 
 
-def test_a_repeated_caption_id_is_named(tmp_path):
+def test_a_repeated_caption_id_is_refused(tmp_path):
     simulate("toy", tmp_path, num_videos=5, settings=SimulationSettings(query_dim=6, video_dim=5))
     path = tmp_path / "toy" / "TextData" / "toytest.caption.txt"
     path.write_text(path.read_text() * 2)

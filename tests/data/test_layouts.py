@@ -1,4 +1,4 @@
-"""Layouts from outside whose methods fail or answer with the wrong kind of thing."""
+"""Registered layouts whose methods raise errors or return wrong types."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def fails(*_):
         ("words", lambda *_: None, ("'lay'", "words", "NoneType")),
     ],
 )
-def test_a_layout_that_fails_is_told_in_one_line(method, answer, message, tmp_path, monkeypatch):
+def test_an_error_in_a_registered_layout_is_reported_in_one_line(method, answer, message, tmp_path, monkeypatch):
     frames = staticmethod(lambda *_: {"v": np.ones((3, 4))})
     layout = type("Lay", (Fine,), {"frames": frames, method: staticmethod(answer)})
     monkeypatch.setattr(layouts, "_LAYOUTS", {"lay": layout()})

@@ -1,4 +1,4 @@
-"""The packed cache: the values of the released pre-processing, whole or absent, never stale."""
+"""The packed cache is complete or absent, and never outdated."""
 
 import os
 
@@ -28,7 +28,7 @@ def rewrite(path, name, values):
         file[name] = values
 
 
-def test_padded_rows_are_the_tables_in_the_asked_order_and_zero_after_their_end():
+def test_padded_tables_are_in_the_requested_order_and_end_with_zeros():
     ragged = RaggedRows(np.arange(12, dtype=np.float16).reshape(6, 2), np.array([0, 1, 4, 6]))
     rows, mask = ragged.padded(np.array([2, 0]))
     assert rows.dtype == np.float32
@@ -44,15 +44,15 @@ def test_a_batch_of_one_video_and_one_caption_works(root):
     assert words.rows.shape[0] == 1
 
 
-def test_a_second_call_reads_the_same_cache_and_another_setting_makes_another(root):
+def test_the_cache_is_reused_and_other_settings_get_another_cache(root):
     first = load_dataset("toy", root, "train")
     stamp = (first.features.folder / "clips.npy").stat().st_mtime_ns
     again = load_dataset("toy", root, "train")
-    other = load_dataset("toy", root, "train", num_clips=16)
+    shorter = load_dataset("toy", root, "train", num_clips=16)
     assert again.features.folder == first.features.folder
     assert (again.features.folder / "clips.npy").stat().st_mtime_ns == stamp
-    assert other.features.folder != first.features.folder
-    assert other.features.clips.shape[1] == 16
+    assert shorter.features.folder != first.features.folder
+    assert shorter.features.clips.shape[1] == 16
 
 
 def test_changed_features_get_a_new_cache(root):
@@ -79,14 +79,14 @@ def test_fixed_frames_gives_every_video_the_same_number_of_rows(root):
     assert set(data.features.frames.lengths.tolist()) == {100}
 
 
-def test_val_and_test_share_a_cache_when_they_are_the_same_captions(root):
+def test_val_and_test_share_a_cache_if_their_captions_are_equal(root):
     text = root / "toy" / "TextData"
     (text / "toyval.caption.txt").write_text((text / "toytest.caption.txt").read_text())
     val, test = load_dataset("toy", root, "val"), load_dataset("toy", root, "test")
     assert val.features.folder == test.features.folder
 
 
-def test_an_error_while_packing_leaves_no_cache_behind(root):
+def test_a_packing_error_leaves_no_cache(root):
     words = root / "toy" / "TextData" / "roberta_toy_query_feat.hdf5"
     name = (root / "toy" / "TextData" / "toytest.caption.txt").read_text().split(" ")[0]
     rewrite(words, name, np.full((3, 6), np.nan, np.float32))
@@ -113,14 +113,14 @@ def test_unknown_splits_features_and_settings_are_refused(root):
         load_dataset("other", root, "test")
 
 
-def test_an_unwritable_cache_folder_is_named(root):
+def test_an_unwritable_cache_folder_is_refused(root):
     (root / "file").write_text("")
     with refused(FeatureError, "cache_dir"):
         load_dataset("toy", root, "test", cache_dir=root / "file" / "cache")
 
 
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="files cannot be given their space here")
-def test_a_cache_takes_its_space_before_it_is_filled(tmp_path):
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="no posix_fallocate on this system")
+def test_disk_space_is_allocated_before_packing(tmp_path):
     array = _create(tmp_path, "frames", (1000, 1000), "float32")
     file = (tmp_path / "frames.npy").stat()
     assert file.st_blocks * 512 >= file.st_size > array.nbytes

@@ -1,4 +1,4 @@
-"""People's own data: the five-line example and everything that can be wrong with it."""
+"""The plain layout: the five-line example of docs/data.md, and its possible errors."""
 
 import json
 
@@ -29,7 +29,7 @@ def write(folder, rows, frames=(40, 4)):
     return folder
 
 
-def test_numpy_files_are_read_as_they_stand(tmp_path):
+def test_numpy_files_and_captions_make_a_data_set(tmp_path):
     write(tmp_path / "mine", [LAKE, {**LAKE, "caption": "it swims", "start_s": None, "end_s": None}])
     data = load_dataset("mine", tmp_path, "train")
     assert data.caption_ids == ("lake#0", "lake#1")
@@ -38,7 +38,7 @@ def test_numpy_files_are_read_as_they_stand(tmp_path):
     assert (data.video_dim, data.query_dim) == (4, 3)
 
 
-def test_npz_files_and_hdf5_files_give_the_same_as_npy_files(tmp_path):
+def test_npz_and_hdf5_files_give_the_same_features_as_npy_files(tmp_path):
     folder = write(tmp_path / "mine", [LAKE])
     before = load_dataset("mine", tmp_path, "train").features
     frames, words = np.load(folder / "frames" / "lake.npy"), np.load(folder / "words" / "lake#0.npy")
@@ -52,7 +52,7 @@ def test_npz_files_and_hdf5_files_give_the_same_as_npy_files(tmp_path):
     np.testing.assert_array_equal(after.words_packed.rows, before.words_packed.rows)
 
 
-def test_videos_in_subfolders_keep_their_path_as_id(tmp_path):
+def test_the_id_of_a_video_in_a_subfolder_is_its_path(tmp_path):
     folder = write(tmp_path / "mine", [LAKE])
     for kind, name in (("frames", "lake.npy"), ("words", "lake#0.npy")):
         (folder / kind / "trip").mkdir()
@@ -61,9 +61,9 @@ def test_videos_in_subfolders_keep_their_path_as_id(tmp_path):
     assert load_dataset("mine", tmp_path, "train").video_ids == ("trip/lake",)
 
 
-def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
-    dealt = [hashed_split(f"video{i}") for i in range(2000)]
-    shares = [dealt.count(split) / 2000 for split in ("train", "val", "test")]
+def test_videos_without_a_split_are_divided_about_eight_to_one_to_one():
+    splits = [hashed_split(f"video{i}") for i in range(2000)]
+    shares = [splits.count(split) / 2000 for split in ("train", "val", "test")]
     np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.03)
     assert hashed_split("lake") == "train"
 
@@ -85,7 +85,7 @@ def test_videos_without_a_split_are_dealt_about_eight_to_one_to_one():
         ({"start_s": 40, "end_s": 50}, ("line 2", "40", "50", "'lake'", "30")),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, changed, words):
+def test_the_error_names_an_invalid_line(tmp_path, changed, words):
     folder = tmp_path / "mine"
     write(folder, [LAKE])
     with (folder / "captions.jsonl").open("a") as file:
@@ -94,14 +94,14 @@ def test_a_bad_line_is_named(tmp_path, changed, words):
         read_plain(folder / "captions.jsonl")
 
 
-def test_a_null_id_counts_as_none_a_late_end_is_cut_and_a_byte_order_mark_is_skipped(tmp_path):
+def test_a_null_id_is_ignored_a_late_end_is_cut_and_a_byte_order_mark_is_skipped(tmp_path):
     path = tmp_path / "captions.jsonl"
     path.write_text("\ufeff" + json.dumps({**LAKE, "id": None, "end_s": 31}) + "\n", encoding="utf-8")
     (caption,) = read_plain(path)["train"]
     assert (caption.caption_id, caption.moments) == ("lake#0", ((3.0, 30.0),))
 
 
-def test_a_line_that_is_not_json_and_one_without_a_caption_are_named(tmp_path):
+def test_the_error_names_a_line_without_json_or_caption(tmp_path):
     path = tmp_path / "captions.jsonl"
     path.write_text('{"video": "a"\n')
     with refused(FeatureError, "line 1", "JSON"):
@@ -111,15 +111,15 @@ def test_a_line_that_is_not_json_and_one_without_a_caption_are_named(tmp_path):
         read_plain(path)
 
 
-def test_a_damaged_numpy_file_is_named(tmp_path):
+def test_the_error_names_a_damaged_numpy_file(tmp_path):
     folder = write(tmp_path / "mine", [LAKE])
-    whole = (folder / "frames" / "lake.npy").read_bytes()
-    (folder / "frames" / "lake.npy").write_bytes(whole[:-10])
+    content = (folder / "frames" / "lake.npy").read_bytes()
+    (folder / "frames" / "lake.npy").write_bytes(content[:-10])
     with refused(FeatureError, "lake.npy"):
         load_dataset("mine", tmp_path, "train")
 
 
-def test_an_npz_of_several_unnamed_arrays_is_refused(tmp_path):
+def test_an_npz_with_several_unknown_arrays_is_refused(tmp_path):
     folder = write(tmp_path / "mine", [LAKE])
     (folder / "frames" / "lake.npy").unlink()
     np.savez(folder / "frames" / "lake.npz", a=np.ones((3, 4)), b=np.ones(3))
@@ -127,7 +127,7 @@ def test_an_npz_of_several_unnamed_arrays_is_refused(tmp_path):
         load_dataset("mine", tmp_path, "train")
 
 
-def test_a_query_stands_for_a_missing_caption_and_for_no_other(tmp_path):
+def test_the_query_is_used_only_without_a_caption(tmp_path):
     path = tmp_path / "captions.jsonl"
     path.write_text('{"video": "a", "caption": "one", "query": "two"}\n{"video": "a", "query": "three"}\n')
-    assert [caption.text for own in read_plain(path).values() for caption in own] == ["one", "three"]
+    assert [caption.text for captions in read_plain(path).values() for caption in captions] == ["one", "three"]

@@ -1,4 +1,4 @@
-"""From published files to the field's layout and back."""
+"""Published annotation files become data sets in the standard layout."""
 
 import json
 
@@ -23,7 +23,7 @@ def charades_files(folder):
     return folder
 
 
-def test_the_layout_holds_captions_in_order_with_their_moments(tmp_path):
+def test_captions_are_written_in_order_with_their_moments(tmp_path):
     prepared = prepare("charades", charades_files(tmp_path / "in"), tmp_path / "out")
     text = tmp_path / "out" / "charades" / "TextData"
     assert (text / "charadestest.caption.txt").read_text() == (
@@ -36,7 +36,7 @@ def test_the_layout_holds_captions_in_order_with_their_moments(tmp_path):
     require_named(*prepared.splits[1].differences, "1,334 / 3,720", "MS-SL")
 
 
-def test_a_damaged_file_writes_nothing(tmp_path):
+def test_nothing_is_written_if_a_file_is_damaged(tmp_path):
     folder = charades_files(tmp_path / "in")
     (folder / "charades_sta_train.txt").write_text("no mark here\n")
     with refused(FeatureError, "charades_sta_train.txt", "1"):
@@ -44,7 +44,7 @@ def test_a_damaged_file_writes_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_another_part_can_be_chosen_and_an_unknown_one_is_refused(tmp_path):
+def test_parts_can_be_chosen_and_unknown_parts_are_refused(tmp_path):
     folder = charades_files(tmp_path / "in")
     prepared = prepare("charades", folder, tmp_path / "out", parts={"train": "test"})
     assert prepared.missing == {}
@@ -52,12 +52,12 @@ def test_another_part_can_be_chosen_and_an_unknown_one_is_refused(tmp_path):
         prepare("charades", folder, tmp_path / "out", parts={"test": "dev"})
 
 
-def test_an_empty_folder_says_which_files_are_wanted(tmp_path):
+def test_the_error_for_an_empty_folder_names_the_expected_files(tmp_path):
     with refused(FeatureError, "tvr_train_release.jsonl"):
         prepare("tvr", tmp_path, tmp_path / "out")
 
 
-def test_merged_videos_take_the_frames_of_their_cuts_in_order_of_time(tmp_path):
+def test_merged_videos_have_the_frames_of_their_cuts_in_temporal_order(tmp_path):
     row = {"qid": 1, "duration": 150, "query": "later", "vid": "a_b_210.0_360.0", "relevant_windows": [[10, 20]]}
     earlier = {**row, "query": "earlier", "vid": "a_b_60.0_210.0"}
     release = tmp_path / "highlight_val_release.jsonl"
@@ -70,10 +70,10 @@ def test_merged_videos_take_the_frames_of_their_cuts_in_order_of_time(tmp_path):
     assert frames.count("a_b") == 3
     assert frames.read("a_b")[:, 0].tolist() == [1.0, 2.0, 2.0]
     assert "a_c" not in frames
-    assert layout.merged_videos in frames.files(["a_b"])  # a cache of these frames is stale when the table changes
+    assert layout.merged_videos in frames.files(["a_b"])  # so that packed frames change with this file
 
 
-def test_jsg_lines_keep_several_spans_kinds_and_number_ids(tmp_path):
+def test_jsg_lines_preserve_spans_kinds_and_ids(tmp_path):
     path = tmp_path / "prvr_vcmr_test.jsonl"
     several = Annotation("v", "3", "x", ((0.0, 5.0), (5.0, 10.0)), 30.0, "vt")
     single = Annotation("v", "4", "y", ((1.0, 2.0),), None)
@@ -84,7 +84,7 @@ def test_jsg_lines_keep_several_spans_kinds_and_number_ids(tmp_path):
     assert read_jsg(path) == [Annotation("v", "12", "x", ((1.0, 9.0),), 5.0)]
 
 
-def test_times_of_a_file_with_other_ids_are_found_by_video_and_text(tmp_path):
+def test_times_are_matched_by_video_and_text_if_ids_differ(tmp_path):
     text = tmp_path / "toy" / "TextData"
     text.mkdir(parents=True)
     (text / "toytest.caption.txt").write_text("v#enc#0 he runs\nv#enc#1 she waits\n")
@@ -101,21 +101,21 @@ def didemo_files(folder):
     return folder
 
 
-def test_a_benchmark_under_another_name_keeps_its_rules(tmp_path):
+def test_a_benchmark_keeps_its_rules_under_another_name(tmp_path):
     prepare("didemo", didemo_files(tmp_path / "in"), tmp_path, data_set="didemo_clip")
     layout = Layout.at(tmp_path, "didemo_clip")
     write_bigfile(layout.folder / "FeatureData" / "clip", [("A", np.ones((2, 3)))])
     with h5py.File(layout.words, "w") as file:
         file["A#enc#0"] = np.ones((2, 4))
     assert load_dataset("didemo_clip", tmp_path, "test").several_annotators
-    layout.benchmark_note.unlink()  # as folders were written before there was a note
+    layout.benchmark_note.unlink()  # older folders have no such file
     assert not load_dataset("didemo_clip", tmp_path, "test").several_annotators
     layout.benchmark_note.write_text("didemos\n")
     with refused(FeatureError, "benchmark.txt", "'didemos'"):
         load_dataset("didemo_clip", tmp_path, "test")
 
 
-def test_a_benchmark_under_another_name_takes_the_released_features_and_is_prepared_by_its_own(tmp_path):
+def test_a_benchmark_keeps_its_features_and_its_command_under_another_name(tmp_path):
     prepare("charades", charades_files(tmp_path / "in"), tmp_path, data_set="charades_two")
     layout = Layout.at(tmp_path, "charades_two")
     for features in ("clip", "i3d_rgb_lgi"):
@@ -125,7 +125,7 @@ def test_a_benchmark_under_another_name_takes_the_released_features_and_is_prepa
         read_split("charades_two", tmp_path, "train")
 
 
-def test_no_benchmark_is_written_over_another(tmp_path):
+def test_the_folder_of_another_benchmark_is_refused(tmp_path):
     charades, out = charades_files(tmp_path / "in"), tmp_path / "out"
     with refused(ConfigError, "activitynet", "charades"):
         prepare("charades", charades, out, data_set="activitynet")

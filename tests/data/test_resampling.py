@@ -15,7 +15,7 @@ from untrimmed.data.resampling import (
 
 @pytest.mark.parametrize("num_segments", [1, 3, 20, 32])
 @pytest.mark.parametrize("num_frames", [1, 2, 19, 33, 100])
-def test_means_equal_the_rule_spelt_out(num_frames, num_segments):
+def test_segment_means_follow_the_published_rule(num_frames, num_segments):
     frames = np.random.default_rng(num_frames).normal(size=(num_frames, 3))
     bounds = [min(round(i / num_segments * num_frames), num_frames - 1) for i in range(num_segments + 1)]
     expected = [frames[a:b].mean(axis=0) if a < b else frames[a] for a, b in itertools.pairwise(bounds)]
@@ -23,18 +23,18 @@ def test_means_equal_the_rule_spelt_out(num_frames, num_segments):
     assert np.allclose(segment_means(frames, num_segments), expected, atol=1e-12)
 
 
-def test_the_last_frame_of_a_long_video_is_lost_as_released():
+def test_the_last_frame_of_a_long_video_is_ignored_as_released():
     frames = np.zeros((100, 1))
     frames[-1] = 1e6
     assert segment_means(frames, 32).max() == 0
     assert segment_means(frames[-40:], 32).max() == 1e6
 
 
-def test_precision_of_the_bounds_matters_when_the_target_is_no_power_of_two():
+def test_bounds_depend_on_precision_unless_the_length_is_a_power_of_two():
     assert (segment_bounds(45, 60, np.float32) != segment_bounds(45, 60, np.float64)).any()
 
 
-def test_short_videos_are_kept_and_long_ones_cut():
+def test_only_long_videos_are_resampled():
     frames = np.random.default_rng(0).normal(size=(5, 2))
     assert at_most(frames, 5) is frames
     assert at_most(frames, 4).shape == (4, 2)
@@ -45,7 +45,7 @@ def test_a_zero_row_stays_zero_and_the_constant_is_added_to_the_norm():
     assert rows.tolist() == [[0.0, 0.0], [0.5, 0.0]]
 
 
-def test_one_frame_becomes_every_clip():
+def test_a_single_frame_is_repeated_as_every_clip():
     clips, frames = prepare_video(np.array([[3.0, 4.0]], dtype=np.float32), num_clips=4, max_frames=8)
     assert clips.dtype == frames.dtype == np.float32
     assert clips.shape == (4, 2)

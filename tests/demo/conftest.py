@@ -1,4 +1,4 @@
-"""What the demo needs and an installation without the extra `demo` may lack."""
+"""Skip these tests if the packages of the extra `demo` are missing."""
 
 import importlib.util
 

@@ -8,27 +8,27 @@ from untrimmed.demo.sources import FILLERS, SUBJECTS, Footage, load_pictures
 PROGRESS = np.linspace(0, 1, 9)
 
 
-@pytest.mark.parametrize("source", SUBJECTS + FILLERS, ids=lambda source: source.name)
-def test_the_camera_stays_on_the_picture_and_keeps_the_subject_in_view(source: Footage):
-    width, height = load_pictures(source)[0].size
-    subject = source.subject or (0.5, 0.5, 0.5, 0.5)
+@pytest.mark.parametrize("footage", SUBJECTS + FILLERS, ids=lambda footage: footage.name)
+def test_the_window_stays_inside_the_picture_and_shows_the_subject(footage: Footage):
+    width, height = load_pictures(footage)[0].size
+    subject = footage.subject or (0.5, 0.5, 0.5, 0.5)
     tolerance = 0.51  # a subject may be half a pixel larger than the largest window
     for seed in range(20):
-        move = plan_move((width, height), source.subject, source.closest, np.random.default_rng(seed))
+        move = plan_move((width, height), footage.subject, footage.closest, np.random.default_rng(seed))
         for progress in PROGRESS:
             left, top, right, bottom = move.at(float(progress)).box
             assert left > -tolerance
             assert top > -tolerance
             assert right < width + tolerance
             assert bottom < height + tolerance
-            if source.subject is not None:
+            if footage.subject is not None:
                 assert left <= subject[0] * width + tolerance
                 assert top <= subject[1] * height + tolerance
                 assert right >= subject[2] * width - tolerance
                 assert bottom >= subject[3] * height - tolerance
 
 
-def test_moves_of_different_seeds_differ_and_of_one_seed_agree():
+def test_the_seed_determines_the_move():
     plan = [plan_move((640, 480), None, 0.5, np.random.default_rng(seed)) for seed in (1, 1, 2)]
     assert plan[0] == plan[1] != plan[2]
 
@@ -40,7 +40,7 @@ def test_a_move_starts_and_ends_softly():
     assert (move.at(0.0).left, move.at(0.5).left, move.at(1.0).left) == (0, 40, 80)
 
 
-def test_a_view_shows_the_part_of_the_picture_under_the_window():
+def test_a_view_shows_the_content_of_the_window():
     picture = np.zeros((360, 1280, 3), np.uint8)
     picture[:, 640:] = 255
     planes = to_planes(Image.fromarray(picture))

@@ -24,14 +24,14 @@ def _columns(pixels: np.ndarray, colour: tuple[int, int, int], rows: slice) -> n
     return np.flatnonzero(near.any(axis=0))
 
 
-def test_the_picture_shows_the_frame_and_is_readable_at_1000_pixels(tmp_path: Path):
+def test_the_picture_is_1320_pixels_wide_and_shows_the_frame(tmp_path: Path):
     pixels = _draw(tmp_path / "hit.png", [Moment(16.0, 23.0)])
     assert pixels.shape == (444, 1320, 3)
     assert _columns(pixels, (0, 128, 0), slice(None)).size > 450
     assert [path.name for path in tmp_path.iterdir()] == ["hit.png"]
 
 
-def test_the_bracket_stands_over_the_span_of_the_hit(tmp_path: Path):
+def test_the_bracket_marks_the_span_of_the_hit(tmp_path: Path):
     curve_area = slice(115, 350)
     orange = (194, 65, 12)
     early = _columns(_draw(tmp_path / "a.png", [], Moment(2.0, 6.0)), orange, curve_area)
@@ -42,7 +42,7 @@ def test_the_bracket_stands_over_the_span_of_the_hit(tmp_path: Path):
     assert abs(late.min() - early.min() - 18 * 16.9) <= 3
 
 
-def test_truth_is_shaded_only_where_the_query_is_true_in_this_video(tmp_path: Path):
+def test_only_correct_moments_of_this_video_are_shaded(tmp_path: Path):
     shade = (250, 230, 195)  # the amber at 0.35 on white
     rows = slice(115, 300)
     shaded = _columns(_draw(tmp_path / "a.png", [Moment(10.0, 20.0)]), shade, rows)

@@ -16,13 +16,13 @@ from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment
 
 
-def _source(name: str):
-    return next(source for source in SUBJECTS + FILLERS if source.name == name)
+def _footage(name: str):
+    return next(footage for footage in SUBJECTS + FILLERS if footage.name == name)
 
 
 def _reel(name: str, filler: str, subject: str) -> Reel:
     """2 s of a filler, then 3 s of a subject."""
-    shots = (Shot(_source(filler), 0, 50, 0, None), Shot(_source(subject), 50, 75, 0, QUERIES[subject]))
+    shots = (Shot(_footage(filler), 0, 50, 0, None), Shot(_footage(subject), 50, 75, 0, QUERIES[subject]))
     return Reel(name, shots, (0, 0))
 
 
@@ -46,11 +46,11 @@ def _answer(rank: int, hit: tuple[float, float], truth: tuple[float, float]) -> 
     )
 
 
-def test_figures_count_a_first_hit_in_another_video_as_no_overlap():
+def test_a_first_hit_in_another_video_counts_as_iou_0():
     answers = [
         _answer(1, (0.0, 4.0), (2.0, 6.0)),  # IoU 2 / 6
         _answer(1, (3.0, 5.0), (3.0, 5.0)),  # IoU 1
-        _answer(2, (3.0, 5.0), (3.0, 5.0)),  # the span would fit, the video is another: 0
+        _answer(2, (3.0, 5.0), (3.0, 5.0)),  # equal span in another video: 0
         _answer(6, (0.0, 9.0), (1.0, 8.0)),
     ]
     result = run._measure(answers, Path("hit.png"), 0.0)
@@ -61,10 +61,10 @@ def test_figures_count_a_first_hit_in_another_video_as_no_overlap():
 
 
 @pytest.mark.usefixtures("two_reels")
-def test_the_demo_renders_indexes_searches_and_says_what_it_measured(tmp_path: Path):
-    said = io.StringIO()
-    result = run.run_demo(tmp_path, Console(file=said, width=200))
-    lines = [line.strip() for line in said.getvalue().strip().splitlines()]
+def test_the_demo_renders_indexes_searches_and_prints_its_results(tmp_path: Path):
+    output = io.StringIO()
+    result = run.run_demo(tmp_path, Console(file=output, width=200))
+    lines = [line.strip() for line in output.getvalue().strip().splitlines()]
     assert str(tmp_path) in lines[0]
     assert "2" in lines[1].split()
     assert "10" in lines[2].split()

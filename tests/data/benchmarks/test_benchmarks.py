@@ -1,4 +1,4 @@
-"""The readers of the originals, on a few lines in each data set's own form."""
+"""Read a few annotations in the published format of each benchmark."""
 
 import csv
 import gzip
@@ -21,7 +21,7 @@ def write_lines(path, rows):
     return path
 
 
-def test_tvr_lines_become_annotations_with_the_fields_caption_ids(tmp_path):
+def test_tvr_lines_become_annotations_with_released_caption_ids(tmp_path):
     row = {"desc_id": 7, "vid_name": "house_s01", "duration": 60.5, "ts": [3, 9.5], "desc": " He runs. ", "type": "vt"}
     path = write_lines(tmp_path / "tvr.jsonl", [row, {**row, "desc_id": 8, "desc": "She waits."}])
     first, second = tvr.read(path)
@@ -76,14 +76,14 @@ JUNK = (None, "", "x", -1, float("nan"), True, [], {}, [None], [[]], [[1]], [[1,
     ],
     ids=["tvr", "activitynet", "didemo", "qvhighlights", "jsg", "copy"],
 )
-def test_whatever_stands_in_a_field_is_read_or_refused_by_name(tmp_path, read, row, wrap):
+def test_any_value_of_a_field_is_read_or_refused(tmp_path, read, row, wrap):
     path = tmp_path / "annotations"
     path.write_text(json.dumps(wrap(row)))
     assert read(path)[0].text == "a dog"
     for field in row:
         for junk in JUNK:
             path.write_text(json.dumps(wrap({**row, field: junk})))
-            with suppress(FeatureError):  # anything else fails the test
+            with suppress(FeatureError):  # any other error fails the test
                 for annotation in read(path):
                     assert isinstance(annotation.text, str)
                     assert annotation.text
@@ -91,14 +91,14 @@ def test_whatever_stands_in_a_field_is_read_or_refused_by_name(tmp_path, read, r
 
 
 @pytest.mark.parametrize("line", ["3MSZA 24.3 33.0 no mark", "3MSZA 24.3##text", "3MSZA soon later##text"])
-def test_charades_names_the_line_that_it_cannot_read(tmp_path, line):
+def test_charades_errors_name_the_invalid_line(tmp_path, line):
     path = tmp_path / "charades_sta_test.txt"
     path.write_text(f"3MSZA 24.3 33.0##fine\n{line}\n")
     with refused(FeatureError, "charades_sta_test.txt", "2"):
         charades.read(path)
 
 
-def test_didemo_keeps_every_annotators_span_and_the_main_one_is_the_most_chosen(tmp_path):
+def test_didemo_keeps_all_spans_and_the_main_moment_is_the_most_frequent(tmp_path):
     row = {"annotation_id": 1, "description": "a bug", "video": "12@N04_x.mov", "num_segments": 6}
     path = tmp_path / "val_data.json"
     path.write_text(json.dumps([{**row, "times": [[0, 0], [4, 5], [4, 5], [1, 1]]}]))
@@ -117,17 +117,17 @@ def test_didemo_refuses_a_segment_after_the_last(tmp_path):
         didemo.read(path)
 
 
-def test_qvhighlights_joins_the_cuts_of_a_source_in_order_of_time(tmp_path):
+def test_qvhighlights_merges_the_cuts_of_a_source_in_temporal_order(tmp_path):
     row = {"qid": 1, "duration": 150, "query": "later", "vid": "a_b_210.0_360.0", "relevant_windows": [[10, 20]]}
     rows = [
         row,
         {**row, "query": "earlier", "vid": "a_b_60.0_210.0", "relevant_windows": [[0, 2], [4, 6]]},
         {**row, "query": "elsewhere", "vid": "c_60.0_210.0"},
     ]
-    later, earlier, elsewhere = qvhighlights.merge(qvhighlights.read(write_lines(tmp_path / "train.jsonl", rows)))
-    assert (later.video, later.caption_id, later.moments) == ("a_b", "a_b#enc#0", ((160.0, 170.0),))
-    assert (earlier.caption_id, earlier.moments) == ("a_b#enc#1", ((0.0, 2.0), (4.0, 6.0)))
-    assert (later.duration_s, elsewhere.duration_s) == (300.0, 150.0)
+    second, first, single = qvhighlights.merge(qvhighlights.read(write_lines(tmp_path / "train.jsonl", rows)))
+    assert (second.video, second.caption_id, second.moments) == ("a_b", "a_b#enc#0", ((160.0, 170.0),))
+    assert (first.caption_id, first.moments) == ("a_b#enc#1", ((0.0, 2.0), (4.0, 6.0)))
+    assert (second.duration_s, single.duration_s) == (300.0, 150.0)
 
 
 MSRVTT = {
@@ -152,7 +152,7 @@ def msrvtt_files(folder, data=MSRVTT, train="video_id\nvideo7\n"):
     return get_benchmark("msrvtt")
 
 
-def test_msrvtt_trains_on_all_sentences_of_the_list_and_tests_on_one_each(tmp_path):
+def test_msrvtt_trains_with_all_sentences_and_tests_with_one_per_video(tmp_path):
     benchmark = msrvtt_files(tmp_path)
     assert benchmark.read_part("train", tmp_path) == [
         Annotation("video7", "video7#enc#0", "a man cooks", (), 12.0),
@@ -175,7 +175,7 @@ def test_msrvtt_trains_on_all_sentences_of_the_list_and_tests_on_one_each(tmp_pa
         ("video_id\n" + "x" * 200_000 + "\n", ("line 2", "CSV")),
     ],
 )
-def test_msrvtt_names_the_line_of_the_list_that_it_cannot_read(tmp_path, train, message):
+def test_msrvtt_errors_name_the_invalid_line_of_the_list(tmp_path, train, message):
     with refused(FeatureError, *message):
         msrvtt_files(tmp_path, train=train).read_part("train", tmp_path)
 
@@ -189,7 +189,7 @@ def test_msrvtt_names_the_line_of_the_list_that_it_cannot_read(tmp_path, train, 
         ("sentences", None, ("sentences", "None")),
     ],
 )
-def test_msrvtt_names_the_entry_of_the_json_that_it_cannot_read(tmp_path, field, change, message):
+def test_msrvtt_errors_name_the_invalid_entry_of_the_json_file(tmp_path, field, change, message):
     entries = None if change is None else [MSRVTT[field][0] | change, *MSRVTT[field][1:]]
     benchmark = msrvtt_files(tmp_path, data=MSRVTT | {field: entries})
     with refused(FeatureError, *message):
@@ -210,7 +210,7 @@ def test_msrvtt_test_captions_have_the_ids_of_their_dense_labels(tmp_path, share
     assert get_benchmark("msrvtt").published("test", len(set(videos)), len(captions)).startswith("as in")
 
 
-def test_normalised_copies_read_windows_and_segments_before_start_and_end(tmp_path):
+def test_windows_and_segments_of_normalised_copies_replace_start_and_end(tmp_path):
     path = tmp_path / "x.jsonl.gz"
     caption = {"caption": "x", "start": 0, "end": 1}
     captions = [caption, {**caption, "windows": [[2, 3], [5, 6]]}, {**caption, "segments": [[1, 2]]}]
@@ -219,20 +219,20 @@ def test_normalised_copies_read_windows_and_segments_before_start_and_end(tmp_pa
     assert [a.moments for a in read_normalised(path)] == [((0.0, 1.0),), ((2.0, 3.0), (5.0, 6.0)), ((5.0, 15.0),)]
 
 
-def test_a_truncated_gzip_is_named(tmp_path):
+def test_the_error_names_a_truncated_gzip_file(tmp_path):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"video": "v"}\n' * 100)[:-20])
     with pytest.raises(FeatureError, match=r"x.jsonl.gz"):
         read_normalised(path)
 
 
-def test_an_unknown_benchmark_gets_the_nearest_name():
+def test_the_error_for_an_unknown_benchmark_suggests_a_name():
     with refused(UnknownNameError, "'charades'"):
         get_benchmark("charade")
 
 
 @pytest.mark.parametrize("name", list_benchmarks())
-def test_every_split_is_a_part_with_files_and_every_published_part_has_files(name):
+def test_all_splits_and_published_parts_have_files(name):
     benchmark = get_benchmark(name)
     assert set(benchmark.parts) == {"train", "val", "test"}
     assert set(benchmark.parts.values()) | set(benchmark.sizes) <= set(benchmark.files)

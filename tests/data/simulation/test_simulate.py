@@ -1,4 +1,4 @@
-"""Simulated data sets: the same from the same seed, in every layout, whole or not at all."""
+"""Simulated data sets are reproducible, equal in all layouts, and written atomically."""
 
 import json
 import tracemalloc
@@ -30,30 +30,30 @@ def contents(folder):
     }
 
 
-def test_the_same_seed_gives_the_same_files_and_another_seed_others(tmp_path):
+def test_files_are_equal_for_equal_seeds_and_differ_for_others(tmp_path):
     for run, seed in (("a", 3), ("b", 3), ("c", 4)):
         settings = replace(SMALL, seed=seed)
         simulate("toy", tmp_path / run, num_videos=8, settings=settings)
-    same, again, other = (contents(tmp_path / run / "toy") for run in "abc")
-    assert same == again
-    assert same.keys() == other.keys()
-    assert same != other
+    first, repeated, different = (contents(tmp_path / run / "toy") for run in "abc")
+    assert first == repeated
+    assert first.keys() == different.keys()
+    assert first != different
 
 
-def test_splits_are_three_to_one_to_one_and_share_no_video(tmp_path):
+def test_splits_are_three_to_one_to_one_and_disjoint(tmp_path):
     written = simulate("toy", tmp_path, num_videos=20, settings=SMALL)
     assert written.videos == {"train": 12, "val": 4, "test": 4}
     ids = [set(load_dataset("toy", tmp_path, split).video_ids) for split in ("train", "val", "test")]
     assert len(set.union(*ids)) == 20
 
 
-def test_settings_are_written_beside_the_data(tmp_path):
+def test_settings_are_written_to_the_data_set(tmp_path):
     simulate("toy", tmp_path, num_videos=5, settings=SMALL)
     about = json.loads((tmp_path / "toy" / "simulation.json").read_text())
     assert (about["query_dim"], about["seed"], about["captions"], about["num_videos"]) == (16, 0, "grammar", 5)
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path):
+def test_an_existing_folder_is_refused_and_unchanged(tmp_path):
     (tmp_path / "toy").mkdir()
     with pytest.raises(ConfigError):
         simulate("toy", tmp_path, num_videos=5, settings=SMALL)
@@ -70,7 +70,7 @@ def test_an_error_while_writing_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_requests_are_refused(tmp_path):
+def test_invalid_arguments_are_refused(tmp_path):
     with refused(ConfigError, "3"):
         simulate("toy", tmp_path, num_videos=2)
     with pytest.raises(ConfigError):
@@ -81,7 +81,7 @@ def test_bad_requests_are_refused(tmp_path):
         simulate("charades", tmp_path, num_videos=5, annotations_dir=tmp_path)
 
 
-def test_the_hidden_side_is_made_again_from_what_is_written(tmp_path):
+def test_the_world_can_be_rebuilt_from_the_written_settings(tmp_path):
     for layout in ("field", "jsg", "plain"):
         simulate("toy", tmp_path / layout, num_videos=8, layout=layout, settings=SMALL)
         world, data = open_world("toy", tmp_path / layout), load_dataset("toy", tmp_path / layout, "val")
@@ -95,21 +95,21 @@ def test_the_hidden_side_is_made_again_from_what_is_written(tmp_path):
 
 
 def test_frames_are_written_one_video_at_a_time(tmp_path):
-    """Many times the memory of a video's frames is written, little of it held."""
+    """Memory use is far below the size of the written frames."""
     settings = SimulationSettings(query_dim=16, video_dim=2048)
     simulate("warm", tmp_path, num_videos=3, settings=replace(settings, video_dim=20))
     tracemalloc.start()
     simulate("toy", tmp_path, num_videos=60, settings=settings)
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     written = (tmp_path / "toy" / "FeatureData" / VIDEO_FEATURES / "feature.bin").stat().st_size
     assert written > 30e6
-    assert most < written / 2
+    assert peak < written / 2
 
 
 @pytest.mark.check
 @pytest.mark.shared
-def test_real_captions_keep_all_their_moments(shared, tmp_path):
+def test_simulated_benchmarks_keep_all_moments_of_captions(shared, tmp_path):
     folder = shared / "data" / "annotations"
     simulate("didemo", tmp_path, num_videos=10, annotations_dir=folder, settings=SMALL)
     data = load_dataset("didemo", tmp_path, "train")
@@ -119,7 +119,7 @@ def test_real_captions_keep_all_their_moments(shared, tmp_path):
         simulate("didemo", tmp_path / "more", num_videos=99999, annotations_dir=folder, settings=SMALL)
 
 
-def test_invented_captions_fill_every_group_of_moment_ratios():
+def test_invented_captions_have_moments_in_all_ratio_groups():
     ratios = np.array([caption.moment_ratio for caption in invent(100, np.random.default_rng(0))])
     assert (np.bincount(group_of(ratios), minlength=3) > 10).all()
     assert ratios.max() <= 1
@@ -128,8 +128,8 @@ def test_invented_captions_fill_every_group_of_moment_ratios():
 @pytest.mark.check
 @pytest.mark.shared
 @pytest.mark.parametrize("name", ["tvr", "activitynet", "charades"])
-def test_a_benchmark_keeps_its_own_moment_ratios(shared, tmp_path, name):
-    """Every group has the share of captions in the drawn videos that it has in the whole benchmark."""
+def test_simulated_benchmarks_keep_their_moment_ratios(shared, tmp_path, name):
+    """Each group has about the same share of captions in the sample as in the whole benchmark."""
     simulate(name, tmp_path, num_videos=250, annotations_dir=shared / "data" / "annotations", settings=SMALL)
     drawn = [r for split in SPLITS for r in load_dataset(name, tmp_path, split).moment_ratios if not np.isnan(r)]
     benchmark = get_benchmark(name)

@@ -1,4 +1,4 @@
-"""Two worlds: views of one hidden meaning that share no coordinate, moments that show, a teacher that half knows."""
+"""Simulated features of text, video and teacher depend on the hidden meaning as described in `World`."""
 
 from dataclasses import replace
 
@@ -16,9 +16,9 @@ DOG = Annotation("v", "v#0", "a brown dog jumps over the fence", ((30.0, 60.0),)
 CAT = Annotation("w", "w#0", "a cat sleeps", ((0.0, 30.0),), 90.0)
 
 
-def test_features_follow_from_the_seed_the_video_and_its_captions():
+def test_features_depend_only_on_seed_video_and_captions():
     first, again, other = World(SMALL, [DOG, CAT]), World(SMALL, [DOG, CAT]), World(replace(SMALL, seed=1), [DOG, CAT])
-    again.frames([CAT])  # what was made before changes nothing
+    again.frames([CAT])  # earlier calls have no effect
     np.testing.assert_array_equal(first.frames([DOG]), again.frames([DOG]))
     np.testing.assert_array_equal(first.words([DOG.text])[0], again.words([DOG.text])[0])
     np.testing.assert_array_equal(first.teacher_frames([DOG]), again.teacher_frames([DOG]))
@@ -26,7 +26,7 @@ def test_features_follow_from_the_seed_the_video_and_its_captions():
     assert not np.allclose(first.frames([DOG]), first.frames([replace(DOG, video="x")]))
 
 
-def test_frames_are_never_negative_and_often_zero():
+def test_frames_are_nonnegative_and_often_zero():
     frames = World(SMALL, [DOG, CAT]).frames([DOG])
     assert frames.shape == (80, 80)  # 120 s at two frames in three seconds
     assert frames.dtype == np.float32
@@ -34,7 +34,7 @@ def test_frames_are_never_negative_and_often_zero():
     assert 0.3 < (frames == 0).mean() < 0.9
 
 
-def test_a_word_differs_from_sentence_to_sentence_but_not_by_much():
+def test_the_vectors_of_a_word_in_different_sentences_are_similar():
     world = World(SMALL, [DOG, CAT])
     words, (other,) = world.words([DOG.text])[0], world.words(["dog"])
     own = [unit(row - world.words(["zebra"])[0][0]) @ unit(other[0] - world.words(["zebra"])[0][0]) for row in words]
@@ -43,22 +43,22 @@ def test_a_word_differs_from_sentence_to_sentence_but_not_by_much():
     np.testing.assert_allclose(world.words([DOG.text, CAT.text])[0], words, atol=1e-5)  # together or alone
 
 
-def test_no_linear_map_takes_what_is_meant_to_what_is_seen():
-    """Both views are nonlinear: of new meanings, a map of least squares leaves a good part unexplained."""
+def test_features_are_nonlinear_in_the_hidden_meaning():
+    """A least-squares map leaves more than a tenth of the variance of new rows unexplained."""
     world = World(replace(SMALL, noise=0.0, scene=0.0, shots=0.0))
     rng = np.random.default_rng(0)
     inputs = unit(rng.standard_normal((4000, 96)))
-    for view in (world._text, world._vision):
-        shown = view(np.sqrt(1.5) * inputs)
-        seen = np.maximum(shown, 0) if view is world._vision else shown
+    for network in (world._text, world._vision):
+        outputs = network(np.sqrt(1.5) * inputs)
+        features = np.maximum(outputs, 0) if network is world._vision else outputs
         design = np.concatenate([inputs, np.ones((4000, 1))], axis=1)
-        weights, *_ = np.linalg.lstsq(design[:3000], seen[:3000], rcond=None)
-        centred = seen[3000:] - seen[:3000].mean(axis=0)
-        left = ((seen[3000:] - design[3000:] @ weights) ** 2).sum() / (centred**2).sum()
-        assert left > 0.1  # of text 0.26, of vision 0.54
+        weights, *_ = np.linalg.lstsq(design[:3000], features[:3000], rcond=None)
+        centred = features[3000:] - features[:3000].mean(axis=0)
+        unexplained = ((features[3000:] - design[3000:] @ weights) ** 2).sum() / (centred**2).sum()
+        assert unexplained > 0.1  # text 0.26, video 0.54
 
 
-def test_a_moment_shows_where_it_is():
+def test_a_caption_is_visible_during_its_moment_only():
     world = World(replace(SMALL, distraction=0.0), [DOG, CAT])
     seen = world.events([DOG]) @ world.intent(DOG.text)
     assert seen[20:40].mean() > 0.3
@@ -66,23 +66,23 @@ def test_a_moment_shows_where_it_is():
     assert np.linalg.norm(world.events([DOG]), axis=1).max() <= 1 + 1e-9
 
 
-def test_words_stay_seen_for_a_while():
-    """Neighbouring frames of a long moment show more alike than distant ones."""
+def test_words_remain_visible_for_a_while():
+    """Neighbouring frames of a long moment are more similar than distant frames."""
     long = replace(DOG, moments=((0.0, 3000.0),), duration_s=3000.0)
     rows = unit(World(SMALL).events([long]))
     near, far = (rows[1:] * rows[:-1]).sum(axis=1).mean(), (rows[100:] * rows[:-100]).sum(axis=1).mean()
     assert near > far + 0.1
 
 
-def test_other_captions_happen_in_half_of_the_free_time():
+def test_other_captions_happen_in_half_of_the_time_without_captions():
     corpus = [replace(CAT, video=f"w{i}", text=f"word{i} thing{i}") for i in range(50)]
     long = replace(DOG, moments=(), duration_s=6000.0)
     busy = np.linalg.norm(World(SMALL, [long, *corpus]).events([long]), axis=1) > 0
-    assert 0.3 < busy.mean() < 0.6  # at times none of its words can be seen
-    np.testing.assert_array_equal(World(SMALL, [long]).events([long]), 0)  # no other video, nothing else to show
+    assert 0.3 < busy.mean() < 0.6  # less: a caption may be invisible
+    np.testing.assert_array_equal(World(SMALL, [long]).events([long]), 0)  # no other captions
 
 
-def test_of_several_opinions_the_main_moment_is_shown():
+def test_only_the_main_moment_of_several_opinions_is_visible():
     opinions = replace(DOG, moments=((0.0, 30.0), (60.0, 90.0), (60.0, 90.0)))
     shown = [World(SMALL, main_moments=main).events([opinions]).any(axis=1) for main in (False, True)]
     assert shown[0][:20].any()
@@ -90,8 +90,8 @@ def test_of_several_opinions_the_main_moment_is_shown():
     assert shown[1][40:60].any()
 
 
-def test_the_teacher_knows_something_but_not_all():
-    """Its sentence points at the moment's frames more than at others, less so with more noise, and never fully."""
+def test_the_teacher_is_informative_but_noisy():
+    """Its sentence is closest to the frames of the moment, less so with more noise, and never equal to them."""
     contrast = []
     for noise in (0.0, 1.0, 8.0):
         world = World(replace(SMALL, teacher_noise=noise, teacher_dim=256, distraction=0.0), [DOG, CAT])
@@ -101,15 +101,15 @@ def test_the_teacher_knows_something_but_not_all():
     assert contrast[1] > 0.05
 
 
-def test_the_teacher_sees_no_more_than_the_frames_show():
-    """Without noise of its own it is a linear map of what happens and where, and nothing else."""
+def test_the_teacher_is_a_linear_map_of_the_hidden_frames():
+    """Without noise, the rank of its frames is limited by the event and the surroundings."""
     world = World(replace(SMALL, teacher_noise=0.0, teacher_dim=200), [DOG, CAT])
     frames = world.teacher_frames([DOG])
     assert np.linalg.matrix_rank(frames, tol=1e-3) <= 96
-    assert not frames[:, :48].min() >= 0  # a view of its own, not the frames'
+    assert not frames[:, :48].min() >= 0  # not the frames themselves
 
 
-def test_a_sentence_of_function_words_still_means_something():
+def test_a_sentence_of_function_words_has_a_meaning():
     assert content_words("it is on") == ["it", "is", "on"]
     assert World(SMALL).words(["..."])[0].shape == (1, 64)
     np.testing.assert_allclose(np.linalg.norm(World(SMALL).intent("it is on")), 1)
@@ -131,7 +131,7 @@ def test_settings_out_of_range_are_refused(settings, message):
         SimulationSettings(**settings)
 
 
-def test_no_frame_is_zero_throughout_however_few_coordinates_there_are():
+def test_no_frame_is_all_zeros_even_with_few_coordinates():
     frames = World(replace(SMALL, video_dim=3), [DOG, CAT]).frames([replace(DOG, duration_s=900.0)])
     assert (frames > 0).any(axis=1).all()
-    assert (np.maximum(frames[:, 1:], 0).sum(axis=1) == 0).any()  # some would have been
+    assert (np.maximum(frames[:, 1:], 0).sum(axis=1) == 0).any()  # some would have been zero
