@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from untrimmed.config import checked, converted
 from untrimmed.data.annotations import Annotation, Span, videos_of
-from untrimmed.data.labelled import inside
+from untrimmed.data.labelled import cut_to_video
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import JSGLayout, layout_of, open_frames, open_teacher, open_words, read_split
 from untrimmed.data.packed import (
@@ -304,7 +304,7 @@ def _converted(annotation: Annotation, place: str) -> Annotation:
         return annotation
     if not duration_s > 0:
         raise FeatureError(f"{place_of_id}: duration_s is {duration_s:g}, expected more than 0 or None; fix it")
-    moments = tuple(inside(span, duration_s, video=annotation.video, place=place) for span in annotation.moments)
+    moments = tuple(cut_to_video(span, duration_s, video=annotation.video, place=place) for span in annotation.moments)
     return replace(annotation, moments=moments)
 
 

@@ -46,7 +46,7 @@ def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[La
     return labels
 
 
-def inside(span: Span, duration_s: float, *, video: str, place: str) -> Span:
+def cut_to_video(span: Span, duration_s: float, *, video: str, place: str) -> Span:
     """Return the part of a moment inside its video; raises FeatureError, which begins with `place`, without a part."""
     for cut in usable_moment(*span, duration_s):
         return cut
@@ -91,7 +91,7 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
 def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
     """Return the captions of each split. A label comes with the video's name in the data set and its length in seconds.
 
-    If the labels have no splits, `deal_videos` assigns them. With `plain`, caption ids are those of the plain layout.
+    If the labels have no splits, `assign_splits` assigns them. With `plain`, caption ids are those of the plain layout.
     """
     annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
     if plain:
@@ -99,8 +99,8 @@ def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool
     splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
     if not labels:
         return splits
-    first = labels[0][0]
-    split_of = deal_videos(videos_of(annotations), first.place.rpartition(", line ")[0]) if first.split is None else {}
+    file = labels[0][0].place.rpartition(", line ")[0]
+    split_of = {} if labels[0][0].split else assign_splits(videos_of(annotations), file)
     for caption, (label, _, _) in zip(annotations, labels, strict=True):
         splits[label.split or split_of[caption.video]].append(caption)
     return splits
@@ -108,11 +108,11 @@ def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool
 
 def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
     duration_s = round(duration_s, 3)
-    moment = label.moment and inside(label.moment, duration_s, video=label.video, place=label.place)
+    moment = label.moment and cut_to_video(label.moment, duration_s, video=label.video, place=label.place)
     return Annotation(video, "", label.text, () if moment is None else (moment,), duration_s)
 
 
-def deal_videos(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
+def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
     """Assign videos to splits by hash: a tenth each to val and test (at least three videos, if possible), rest train.
 
     Unlike `data.plain.hashed_split`, this leaves no split of a small data set empty. In a val split of one video every

@@ -17,7 +17,7 @@ from typing import Any
 from untrimmed.data.annotations import Annotation, stable_hash
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.fields import write_rows
-from untrimmed.data.labelled import Label, inside, read_labels
+from untrimmed.data.labelled import Label, cut_to_video, read_labels
 from untrimmed.errors import FeatureError
 
 CAPTION_FILE = "captions.jsonl"
@@ -42,7 +42,7 @@ def _annotation(label: Label, number: int) -> Annotation:
     if PurePosixPath(video).is_absolute() or ".." in video.split("/"):
         raise FeatureError(f"{label.place}: video {video!r}, expected a path inside frames/; rename it")
     if moment is not None and label.duration_s is not None:
-        moment = inside(moment, label.duration_s, video=video, place=label.place)
+        moment = cut_to_video(moment, label.duration_s, video=video, place=label.place)
     moments = () if moment is None else (moment,)
     return Annotation(video, label.caption_id or f"{video}#{number}", label.text, moments, label.duration_s)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from untrimmed.data.labelled import Label, inside, read_labels
+from untrimmed.data.labelled import Label, cut_to_video, read_labels
 from untrimmed.errors import UnknownNameError, named
 from untrimmed.evaluation.moments import mean_iou, moment_recall
 from untrimmed.moments.overlap import iou, spans_of
@@ -139,7 +139,7 @@ def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
 def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
     """Return the query with its moments cut at the end of the video, as `untrimmed features` cuts them."""
     spans = ((moment.start_s, moment.end_s) for moment in query.moments)
-    cut = (Moment(*inside(span, duration_s, video=query.video, place=query.place)) for span in spans)
+    cut = (Moment(*cut_to_video(span, duration_s, video=query.video, place=query.place)) for span in spans)
     return replace(query, moments=tuple(cut))
 
 

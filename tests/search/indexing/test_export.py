@@ -13,7 +13,7 @@ from tests.refusals import refused
 from tests.toy import WideWordEncoder
 from untrimmed.data.check import check_dataset
 from untrimmed.data.dataset import load_dataset
-from untrimmed.data.labelled import deal_videos
+from untrimmed.data.labelled import assign_splits
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.resampling import prepare_video, prepare_words
@@ -121,14 +121,14 @@ def test_without_splits_every_video_goes_to_one_and_none_is_empty(lib, captions,
 
 def test_dealing_follows_the_names_alone():
     names = [f"video {number}" for number in range(40)]
-    dealt = deal_videos(names)
-    assert dealt == deal_videos(reversed(names))
+    dealt = assign_splits(names)
+    assert dealt == assign_splits(reversed(names))
     assert [list(dealt.values()).count(split) for split in ("train", "val", "test")] == [32, 4, 4]
     for count, wanted in {12: [6, 3, 3], 7: [3, 2, 2], 3: [1, 1, 1]}.items():
-        dealt = list(deal_videos(names[:count]).values())
+        dealt = list(assign_splits(names[:count]).values())
         assert [dealt.count(split) for split in ("train", "val", "test")] == wanted
     with refused(FeatureError, "lake.jsonl", "2", "3"):
-        deal_videos(names[:2], "lake.jsonl")
+        assign_splits(names[:2], "lake.jsonl")
 
 
 def test_frames_alone_need_no_captions(lib, tmp_path):

@@ -95,7 +95,7 @@ def export_features(
 ) -> ExportedFeatures:
     """Write the frames of these videos, and captions with their words, to OUT/NAME. A new folder is complete or absent.
 
-    Captions without a split are divided by video, see `untrimmed.data.labelled.deal_videos`. If OUT/NAME has prepared
+    Captions without a split are divided by video, see `untrimmed.data.labelled.assign_splits`. If OUT/NAME has prepared
     captions, their words are written, and captions of other videos are removed.
 
     Raises:
