@@ -61,16 +61,16 @@ def check_dataset(
     counter = itertools.count(1)
     total = len(videos) + len(caption_ids)
 
-    def done() -> None:
+    def advance() -> None:
         if progress is not None:
             progress(next(counter), total)
 
     try:
-        problems += _check_source(open_frames(layout, video_features), videos, "video", values, done)
+        problems += _check_source(open_frames(layout, video_features), videos, "video", values, advance)
     except UntrimmedError as error:
         problems.append(str(error))
     try:
-        problems += _check_source(open_words(layout), caption_ids, "caption", values, done)
+        problems += _check_source(open_words(layout), caption_ids, "caption", values, advance)
     except UntrimmedError as error:
         problems.append(str(error))
     return problems + _check_teacher(layout, captions.get("train", []), values)
@@ -82,9 +82,9 @@ def _check_captions(annotations: list[Annotation], place: str) -> list[str]:
     empty = [annotation.caption_id for annotation in annotations if not annotation.text]
     problems = []
     if repeated:
-        problems.append(f"{place}: caption ids {_some(repeated)} occur more than once; rename all but one of each")
+        problems.append(f"{place}: caption ids {_first_names(repeated)} are repeated; rename all but one of each")
     if empty:
-        problems.append(f"{place}: captions {_some(empty)} are empty; write a sentence or remove the lines")
+        problems.append(f"{place}: captions {_first_names(empty)} are empty; write a sentence or remove the lines")
     return problems
 
 
@@ -95,13 +95,13 @@ def _check_leaks(captions: dict[str, list[Annotation]], folder: Path) -> list[st
     for split in ("val", "test"):
         shared = [video for video in videos_of(captions.get(split, [])) if video in trained]
         if shared:
-            what = f"{_some(shared)} are in train and in {split}, which makes recall meaningless"
+            what = f"videos {_first_names(shared)} are in train and in {split}, so recall has no meaning"
             problems.append(f"{folder}: {what}; remove each video from one of them")
     return problems
 
 
 def _check_source(
-    source: VectorSource, names: Sequence[str], what: str, values: bool, done: Callable[[], object] = lambda: None
+    source: VectorSource, names: Sequence[str], what: str, values: bool, advance: Callable[[], object] = lambda: None
 ) -> list[str]:
     missing: list[str] = []
     empty: list[str] = []
@@ -109,7 +109,7 @@ def _check_source(
     emptiness = _EmptinessCheck(what, source)
     _ = source.dim  # opens the files of a BigFile folder, so that their damage is one problem and not one per video
     for name in names:
-        done()
+        advance()
         if name not in source:
             missing.append(name)
             continue
@@ -122,12 +122,12 @@ def _check_source(
             unusable.append(str(error))
     problems = []
     if missing:
-        share = "" if len(missing) < len(names) else f" (every {what}, so these may be features of another data set)"
+        hint = "" if len(missing) < len(names) else f" (every {what}, so these may be features of another data set)"
         fix = "extract their features or remove their captions"
-        problems.append(f"{source.place}: no features of {what} {_some(missing)}{share}; {fix}")
+        problems.append(f"{source.place}: no features of {what} {_first_names(missing)}{hint}; {fix}")
     if empty:
         unit = "frame" if what == "video" else "word"
-        problems.append(f"{source.place}: no {unit} vectors of {what} {_some(empty)}; extract or remove them")
+        problems.append(f"{source.place}: no {unit} vectors of {what} {_first_names(empty)}; extract or remove them")
     problems += emptiness.problems()
     problems += unusable[:MAX_LISTED]
     if len(unusable) > MAX_LISTED:
@@ -148,10 +148,10 @@ def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) 
     return problems + _check_source(sentences, caption_ids, "caption", values)
 
 
-def _some(names: Iterable[str]) -> str:
+def _first_names(names: Iterable[str]) -> str:
     """Format up to three names and the number of the rest.
 
-    >>> _some(["a", "b", "c", "d"])
+    >>> _first_names(["a", "b", "c", "d"])
     "'a', 'b', 'c' and 1 more"
     """
     listed = list(names)
@@ -189,10 +189,10 @@ class _EmptinessCheck:
             return [f"{self._place}: every {self._what} has the same features; extract them again"]
         problems = []
         if self._zeros:
-            what = f"the features of {self._what} {_some(self._zeros)} are all zeros"
-            problems.append(f"{self._place}: {what}; extract them again, or remove their captions")
+            what = f"the features of {self._what} {_first_names(self._zeros)} are all zeros"
+            problems.append(f"{self._place}: {what}; extract them again or remove their captions")
         if self._constant:  # correct for a video in which nothing changes, so the data set is usable
             unit = "frames" if self._what == "video" else "words"
-            what = f"all {unit} of {self._what} {_some(self._constant)} have the same features"
+            what = f"all {unit} of {self._what} {_first_names(self._constant)} have the same features"
             logger.warning("%s: %s; extract them again if the video does change", self._place, what)
         return problems

@@ -44,8 +44,8 @@ def require_content(dataset: RetrievalDataset) -> None:
 
     Only the beginning of each first row is read, and the rest of suspicious tables.
 
-    Raises: FeatureError if all videos or all captions have the same features, or if the share of
-        all-zero videos or captions exceeds `MAX_ZERO_SHARE`.
+    Raises: FeatureError if all videos or all captions have the same features, or if the share of all-zero videos or
+        captions exceeds `MAX_ZERO_SHARE`.
     """
     place = f"{dataset.name}, split {dataset.split}"
     for what, names, tables in (

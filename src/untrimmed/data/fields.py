@@ -59,7 +59,7 @@ def read_table(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
             missing = [column for column in required if not values.get(column)]
             if missing:
                 columns = ", ".join(filter(None, table.fieldnames or ()))
-                raise FeatureError(f"{place}: no value for {missing[0]!r}, columns {columns}; use the published file")
+                raise FeatureError(f"{place}: no {missing[0]!r}, found columns {columns}; use the published file")
             yield AnnotationRow(values, place)
     except csv.Error as error:
         place = f"{path}, line {numbered[table.reader.line_num - 1][0]}"
@@ -87,7 +87,7 @@ class AnnotationRow:
         missing = [field for field in required if field not in values]
         if missing:
             names = ", ".join(values) or "none"
-            raise FeatureError(f"{place}: no field {missing[0]!r}, fields {names}; use a file of this data set")
+            raise FeatureError(f"{place}: no field {missing[0]!r}, found {names}; use a file of this data set")
         return cls(values, place)
 
     def length_s(self, field: str = "duration") -> float:

@@ -47,11 +47,11 @@ def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[La
 
 
 def cut_to_video(span: Span, duration_s: float, *, video: str, place: str) -> Span:
-    """Return the part of a moment inside its video; raises FeatureError, which begins with `place`, without a part."""
+    """Return the part of a moment inside its video; raises FeatureError, with `place`, if it is completely outside."""
     for cut in usable_moment(*span, duration_s):
         return cut
     raise FeatureError(
-        f"{place}{': ' if place else ''}moment from {span[0]:g} to {span[1]:g} s, the video {video!r} ends at "
+        f"{place}{': ' if place else ''}moment from {span[0]:g} to {span[1]:g} s, but the video {video!r} ends at "
         f"{duration_s:g} s; fix the line"
     )
 
@@ -72,14 +72,14 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
     text = "query" if "query" in values and "caption" not in values else "caption"
     if text not in values:
         names = ", ".join(values) or "none"
-        raise FeatureError(f"{row.place}: fields {names}, expected a sentence as 'caption' or 'query'; add it")
+        raise FeatureError(f"{row.place}: found fields {names}, expected 'caption' or 'query'; add the sentence")
     AnnotationRow.of(values, row.place, ["video"])
     video = values["video"]
     split = values.get("split") if splits else None
     caption_id = values.get("id")
     if not isinstance(video, str) or not video:
         raise FeatureError(f"{row.place}: video is {video!r}, expected a path or a file name; fix the line")
-    if split is not None and split not in SPLITS:  # SPLITS is a tuple, so an unhashable split works, too
+    if split is not None and split not in SPLITS:  # `in` a tuple also works for an unhashable value
         raise FeatureError(f"{row.place}: split {split!r}, expected {', '.join(SPLITS)}; fix it or remove it")
     if not isinstance(caption_id, str | int | None):
         raise FeatureError(f"{row.place}: id is {caption_id!r}, expected text; fix it or remove it")

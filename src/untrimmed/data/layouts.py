@@ -238,7 +238,7 @@ def _plain_place(folder: Path, what: str) -> Path | None:
 def _open_plain(folder: Path, what: str) -> VectorSource:
     place = _plain_place(folder, what)
     if place is None:
-        raise FeatureError(f"{folder}: no {what}.h5 and no folder {what}/ with one .npy per entry; write either")
+        raise FeatureError(f"{folder}: no {what}.h5 and no folder {what}/ with one .npy per entry; write one")
     return Hdf5Vectors(place) if place.suffix == ".h5" else FolderVectors(place)
 
 
