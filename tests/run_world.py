@@ -12,7 +12,7 @@ SMALL = SimulationSettings(query_dim=12, video_dim=10, teacher_dim=4, frames_per
 
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory) -> Path:
-    """A root with `tvr`, 24 videos in the field's layout, and `mine`, 24 in the plain one."""
+    """A root with `tvr`, 24 videos in the standard layout, and `mine`, 24 in the plain one."""
     root = tmp_path_factory.mktemp("data")
     simulate("tvr", root, num_videos=24, settings=SMALL)
     simulate("mine", root, num_videos=24, settings=SMALL, layout="plain")

@@ -1,10 +1,10 @@
 """Export the stored frames of a library, and captions, as a data set for training. Nothing is decoded again.
 
     OUT/NAME/captions.jsonl, frames/<video>.npy, words.h5        the plain layout, see `untrimmed.data.plain`
-    OUT/NAME/FeatureData/<encoder>/..., TextData/...             the field's layout, see `untrimmed.data.bigfile`
+    OUT/NAME/FeatureData/<encoder>/..., TextData/...             the standard layout, see `untrimmed.data.bigfile`
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
-If `untrimmed data prepare` wrote the captions, the features are in the field's layout. A model is trained on the
+If `untrimmed data prepare` wrote the captions, the features are in the standard layout. A model is trained on the
 vectors that it gets in searches: the frames that `Library.use` reads, and words that are encoded like those of queries.
 """
 
@@ -190,7 +190,7 @@ def _videos_of_captions(
 def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
     """Return names in the data set by path: the stem, the file name or the relative path, whichever is unique first.
 
-    In the field's layout, names cannot contain white space or `#`, so such characters are percent-encoded.
+    In the standard layout, names cannot contain white space or `#`, so such characters are percent-encoded.
     """
     common = os.path.commonpath([os.path.dirname(path) for path in paths])
     choices = (
