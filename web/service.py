@@ -12,7 +12,7 @@ from untrimmed.server.app import create_app
 
 FILE = Path(__file__).with_name("src") / "service.ts"
 SMALLEST = 0.01  # of a number that has to be above 0: HTML knows no open bounds
-FIELDS = {"QUERY": "SearchRequest", "FILTERS": "AskedFilters", "WEIGHTS": "AskedWeights"}
+FIELDS = {"QUERY": "SearchRequest", "FILTERS": "FiltersJson", "WEIGHTS": "WeightsJson"}
 
 
 def type_of(schema: dict[str, Any]) -> str:

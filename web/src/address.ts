@@ -1,8 +1,8 @@
 // The page's address: names for the sentences are ours, other query fields have the names of the service.
 
-import { FILTERS, QUERY, WEIGHTS, type AskedPlace, type AskedWeights, type Field } from './service'
+import { FILTERS, QUERY, WEIGHTS, type Field, type PlaceJson, type WeightsJson } from './service'
 
-export interface Example extends AskedPlace { video: string; end_s: number | null } // `video` is the path, for display
+export interface Example extends PlaceJson { video: string; end_s: number | null } // `video` is the path, for display
 export type Value = string | number | null
 
 export const WORDS = { q: 'text', then: 'then', not: 'without' } as const
@@ -31,7 +31,7 @@ export function readFields(words: URLSearchParams): Record<string, Value> {
 }
 
 /** Weights of query parts, e.g. `wthen=2`. Parts without one have the default weight. */
-export function readWeights(words: URLSearchParams): AskedWeights {
+export function readWeights(words: URLSearchParams): WeightsJson {
   const named = Object.entries(WEIGHTS).map(([part, field]) => [part, valid(Number(words.get(`w${part}`)), field)] as const)
   return Object.fromEntries(named.filter(([, weight]) => weight !== null))
 }

@@ -1,8 +1,8 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { Curve, Facts, Folder, FoundVideo, Job, Mark, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
+import type { Facts, Folder, HitJson, Job, Mark, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
 
-export type { Curve, Folder, Job, Watch }
+export type { Folder, Job, RelevanceCurve, Watch }
 
 /** The service cannot be reached. */
 export class Unreachable extends Error {
@@ -52,7 +52,7 @@ export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
 /** Search. Calls `onHit` with each video as soon as it is found and returns the complete answer. */
-export async function search(query: SearchRequest, signal: AbortSignal, onHit: (hit: FoundVideo) => void): Promise<SearchAnswer> {
+export async function search(query: SearchRequest, signal: AbortSignal, onHit: (hit: HitJson) => void): Promise<SearchAnswer> {
   const { body } = await ask('/api/search/lines', jsonBody(query, signal))
   const reader = body!.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ; ) {
@@ -73,7 +73,7 @@ export const searchPicture = async (picture: Blob, query: SearchRequest, signal:
   return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()
 }
 export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
-  post<Curve>(`/api/videos/${id}/relevance`, query, signal)
+  post<RelevanceCurve>(`/api/videos/${id}/relevance`, query, signal)
 
 export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`

@@ -1,26 +1,26 @@
 // Written by web/service.py from the OpenAPI document: run `make page` after a change.
 
-export interface AskedFilters { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }
-export interface AskedPlace { video_id: string; start_s: number; end_s?: number | null }
-export interface AskedWeights { text?: number; then?: number; without?: number; image?: number; like?: number; unlike?: number }
-export interface Curve { times_s: number[]; relevance: number[] }
 export interface ExportRequest { format: 'clips' | 'csv' | 'json' | 'srt' | 'chapters' | 'edl' | 'otio'; moments: Mark[] }
 export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null }
 export interface FailedFile { path: string; reason: string }
+export interface FiltersJson { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }
 export interface Folder { folder_id: string; path: string; num_videos: number }
-export interface FoundMoment { start_s: number; end_s: number; score: number }
-export interface FoundVideo { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; moments: FoundMoment[]; confidence: number | null; then?: FoundMoment[] | null; folded?: string[] | null }
 export interface Health { status: 'ok' | 'empty'; num_videos: number }
+export interface HitJson { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; moments: MomentJson[]; confidence: number | null; then?: MomentJson[] | null; folded?: string[] | null }
 export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
 export interface JobRequest { folder_ids: string[] }
 export interface Mark { video_id: string; start_s: number; end_s: number; note?: string }
-export interface SearchAnswer { warnings: string[]; partial: boolean; hits: FoundVideo[]; took_s: number; words?: Word[] | null }
-export interface SearchLine { hit?: FoundVideo | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: AskedPlace[]; unlike?: AskedPlace[]; weights?: AskedWeights; filters?: AskedFilters; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number; min_score?: number | null; min_confidence?: number | null }
+export interface MomentJson { start_s: number; end_s: number; score: number }
+export interface PlaceJson { video_id: string; start_s: number; end_s?: number | null }
+export interface RelevanceCurve { times_s: number[]; relevance: number[] }
+export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
+export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number; min_score?: number | null; min_confidence?: number | null }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; can_be_read: boolean; problem: string | null; kind: string | null }
 export interface VideoList { total: number; videos: Video[] }
 export interface Watch { folder_id: string; path: string; state: 'watching' | 'polling' | 'missing'; problem: string | null; waiting: string[]; failed: FailedFile[]; job_id: string | null }
+export interface WeightsJson { text?: number; then?: number; without?: number; image?: number; like?: number; unlike?: number }
 export interface Word { word: string; weight: number }
 export interface Problem { title: string; status: number; detail: string; error?: string | null }
 

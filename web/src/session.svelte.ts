@@ -6,12 +6,12 @@ import * as api from './api'
 import {
   FILTERS,
   WEIGHTS,
-  type AskedWeights,
-  type FoundMoment,
-  type FoundVideo,
+  type HitJson,
   type Mark,
+  type MomentJson,
   type SearchAnswer,
-  type SearchRequest
+  type SearchRequest,
+  type WeightsJson
 } from './service'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
@@ -44,17 +44,17 @@ class Session {
   usedMinConfidence = $state(0) // percent, of the search that was answered
   flat = $state(false)
   fold = $state(false)
-  weights = $state<AskedWeights>({})
+  weights = $state<WeightsJson>({})
   answer = $state<SearchAnswer | null>(null)
   problem = $state('')
   lost = $state('') // the address names a video that is not in the library
   isBusy = $state(false)
   isArriving = $state(false) // the hits shown belong to a search that is still running
-  library = $state<FoundVideo[]>([]) // shown while there is no query
+  library = $state<HitJson[]>([]) // shown while there is no query
   numVideos = $state(0)
   libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
-  pair = $state<FoundMoment[] | null>(null) // the moment that was opened and its follow-up
+  pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
   hasMovedOn = false // whether the arrow keys have selected another moment than the open one
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
@@ -65,7 +65,7 @@ class Session {
   size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIZE, 1))))
   #abort = new AbortController()
 
-  get hits(): FoundVideo[] {
+  get hits(): HitJson[] {
     return this.answer?.hits ?? (this.hasQuery ? [] : this.library)
   }
   get tile(): number {
@@ -96,14 +96,14 @@ class Session {
     return this.picture === null && this.hasQuery ? this.#query() : null
   }
   /** The parts of the query that can be weighted, if there are several. */
-  get weightedParts(): (keyof AskedWeights)[] {
+  get weightedParts(): (keyof WeightsJson)[] {
     const parts = { text: this.sentence, then: this.then.trim(), without: this.without.trim() }
     const examples = { image: this.picture !== null, like: this.like.length, unlike: this.unlike.length }
     const used = Object.entries({ ...parts, ...examples }).filter(([, value]) => value)
-    return used.length > 1 ? used.map(([part]) => part as keyof AskedWeights) : []
+    return used.length > 1 ? used.map(([part]) => part as keyof WeightsJson) : []
   }
   get #setWeights(): [string, number][] {
-    return Object.entries(this.weights).filter(([part, weight]) => valid(weight, WEIGHTS[part as keyof AskedWeights]) !== null)
+    return Object.entries(this.weights).filter(([part, weight]) => valid(weight, WEIGHTS[part as keyof WeightsJson]) !== null)
   }
   /** The fields with a valid value. The form reports the invalid ones. */
   get #set(): [string, Value][] {
@@ -217,7 +217,7 @@ class Session {
     this.hasMovedOn = open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s
   }
   /** Show a hit of an answer that is not complete yet. */
-  #addHit(hit: FoundVideo, { aborted }: AbortSignal): void {
+  #addHit(hit: HitJson, { aborted }: AbortSignal): void {
     if (aborted) return
     if (hit.rank === 1) {
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
@@ -297,7 +297,7 @@ class Session {
     this.write('new')
   }
   /** Loop another span of the open video. */
-  turnTo({ start_s, end_s }: FoundMoment): void {
+  turnTo({ start_s, end_s }: MomentJson): void {
     if (!this.open) return
     this.hasMovedOn = false
     this.#openAt = this.judged = null

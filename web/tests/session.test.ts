@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, it, vi } from 'vitest'
-import type { FoundVideo, SearchRequest } from '../src/service'
+import type { HitJson, SearchRequest } from '../src/service'
 
 const ID = '0123456789abcdef'
 const OTHER = 'fedcba9876543210'
 
-function hit(rank: number, video_id: string, ...starts: number[]): FoundVideo {
+function hit(rank: number, video_id: string, ...starts: number[]): HitJson {
   const moments = starts.map((start_s) => ({ start_s, end_s: start_s + 2, score: 1 / rank }))
   const [{ start_s, end_s }] = moments
   return { rank, video: `${video_id}.mp4`, video_id, score: 1 / rank, confidence: null, duration_s: 60, start_s, end_s, moments }

@@ -26,7 +26,15 @@ from untrimmed.server.export import check_span, clip_name, write_clip
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError, validation_message
 from untrimmed.server.run import listening_at, run_app
-from untrimmed.server.schemas import Curve, SearchAnswer, SearchRequest, Seconds, Sentence, VideoId, asked_fields
+from untrimmed.server.schemas import (
+    RelevanceCurve,
+    SearchAnswer,
+    SearchRequest,
+    Seconds,
+    Sentence,
+    VideoId,
+    request_fields,
+)
 from untrimmed.server.search_routes import answer
 from untrimmed.server.service import Service
 from untrimmed.version import __version__
@@ -72,7 +80,7 @@ class Tools:
         self.service = service
         self.clips = clips
 
-    @_with_arguments({**asked_fields(Query), **asked_fields(Cutoff, limit=(5, 50), moments=(3, 20))})
+    @_with_arguments({**request_fields(Query), **request_fields(Cutoff, limit=(5, 50), moments=(3, 20))})
     async def search(self, **arguments: Any) -> SearchAnswer:
         """Find the videos and moments that match a sentence best. Only `text` is required.
 
@@ -93,11 +101,11 @@ class Tools:
             int,
             Field(ge=1, le=_MOST_POINTS, description="Maximum number of points. Each is the best of several times."),
         ] = 60,
-    ) -> Curve:
+    ) -> RelevanceCurve:
         """Show how well each time of a video matches a sentence: where to look, and whether anything stands out."""
         record = await self.service.read(self.service.record, video_id)
         times_s, relevance = await self.service.search(self.service.library.relevance, text, record.path)
-        return Curve.of(times_s, relevance, points)
+        return RelevanceCurve.of(times_s, relevance, points)
 
     async def cut(self, video_id: VideoId, start_s: Seconds, end_s: Seconds) -> CutClip:
         """Write a span of a video, with sound, to an MP4 file in the clips folder."""
@@ -120,7 +128,7 @@ def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threadi
     return write_clip(file, start_s, end_s, path, ends)
 
 
-class _Server(MCPServer[Any]):
+class _ToolServer(MCPServer[Any]):
     """An MCP server that rejects unknown arguments and reports errors in one line."""
 
     async def call_tool(
@@ -153,7 +161,7 @@ def _line(cause: BaseException | None) -> str | None:
 
 def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[Any]:
     """An MCP server with the four tools. Without a `clips` folder, `cut` is refused."""
-    server = _Server(
+    server = _ToolServer(
         "untrimmed",
         title="untrimmed",
         description="Find, by a sentence, the moment inside long untrimmed videos.",

@@ -62,7 +62,7 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
         timeout_keep_alive=_KEEP_ALIVE_S,
         workers=1,
     )
-    _Server(config, service.begin_end).run(sockets=[listening])
+    _HttpServer(config, service.begin_end).run(sockets=[listening])
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
         listening.close()
 
 
-class _Server(uvicorn.Server):
+class _HttpServer(uvicorn.Server):
     """A server that cancels long work on a signal, before it waits for open requests."""
 
     def __init__(self, config: uvicorn.Config, cancel: Callable[[], None]) -> None:

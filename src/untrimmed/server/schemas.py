@@ -23,13 +23,13 @@ Name = Annotated[  # a path, with bytes that are not valid UTF-8 escaped, as wit
 Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """Base of requests: unknown fields and other types are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class AskedPlace(Asked):
+class PlaceJson(RequestModel):
     """A moment of an indexed video, or a single frame if there is no end."""
 
     video_id: VideoId
@@ -37,36 +37,40 @@ class AskedPlace(Asked):
     end_s: Seconds | None = None
 
 
-def asked_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
+def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
     """The JSON fields of a query part. `changes` overrides default and upper bound by field name."""
     fields = {}
     for name, (kind, spec) in specs(owner).items():
         if spec.is_json:
             upper_bound = spec.served if spec.most is None else spec.most
-            default, most = changes.get(name, (getattr(owner, name), upper_bound))
+            default, maximum = changes.get(name, (getattr(owner, name), upper_bound))
             has_length = kind is str or str in get_args(kind) or get_origin(kind) is tuple
             bounds: dict[str, Any] = (
-                {"min_length": spec.least, "max_length": most} if has_length else {"ge": spec.least, "le": most}
+                {"min_length": spec.least, "max_length": maximum} if has_length else {"ge": spec.least, "le": maximum}
             )
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
             if kind in _LISTS:
                 kind, default = _LISTS[kind], []
-            elif kind in _ASKED:
-                kind, default = _ASKED[kind], _ASKED[kind]()
+            elif kind in _REQUEST_MODELS:
+                kind, default = _REQUEST_MODELS[kind], _REQUEST_MODELS[kind]()
             elif str in get_args(kind):
                 kind = str | None
             fields[name] = (kind, Field(default, description=help, gt=spec.above, **bounds))
     return fields
 
 
-_LISTS: dict[Any, Any] = {tuple[str, ...]: list[Sentence], tuple[Place, ...]: list[AskedPlace]}
-_ASKED: dict[Any, Any] = {}
+_LISTS: dict[Any, Any] = {tuple[str, ...]: list[Sentence], tuple[Place, ...]: list[PlaceJson]}
+_REQUEST_MODELS: dict[Any, Any] = {}
 for _part in (Weights, Filters):
-    _ASKED[_part] = create_model(f"Asked{_part.__name__}", __base__=Asked, __doc__=_part.__doc__, **asked_fields(_part))
-_Searched: Any = create_model("_Searched", __base__=Asked, **asked_fields(Query), **asked_fields(Cutoff))
+    _REQUEST_MODELS[_part] = create_model(
+        f"{_part.__name__}Json", __base__=RequestModel, __doc__=_part.__doc__, **request_fields(_part)
+    )
+_SearchFields: Any = create_model(
+    "_SearchFields", __base__=RequestModel, **request_fields(Query), **request_fields(Cutoff)
+)
 
 
-class SearchRequest(_Searched):
+class SearchRequest(_SearchFields):
     """A search: the fields of `untrimmed.Query`."""
 
     model_config = ConfigDict(
@@ -93,19 +97,21 @@ class SearchRequest(_Searched):
         return cutoff
 
 
-def _read(owner: type, request: Asked, **extra: object) -> Any:
+def _read(owner: type, request: RequestModel, **extra: object) -> Any:
     parts = {name: (kind, getattr(request, name)) for name, (kind, spec) in specs(owner).items() if spec.is_json}
-    values = {name: _read(kind, part) if kind in _ASKED else _to_query(part) for name, (kind, part) in parts.items()}
+    values = {
+        name: _read(kind, part) if kind in _REQUEST_MODELS else _to_query(part) for name, (kind, part) in parts.items()
+    }
     return owner(**values, **extra)
 
 
 def _to_query(value: Any) -> Any:
-    if isinstance(value, AskedPlace):
+    if isinstance(value, PlaceJson):
         return Place(value.video_id, value.start_s, value.end_s)
     return tuple(map(_to_query, value)) if isinstance(value, list) else value
 
 
-class FoundMoment(BaseModel):
+class MomentJson(BaseModel):
     """A span of a video, in seconds from its first frame."""
 
     start_s: float
@@ -113,7 +119,7 @@ class FoundMoment(BaseModel):
     score: float = Field(description="How well the moment matches (docs/json.md). Comparable within one search only.")
 
 
-class FoundVideo(BaseModel):
+class HitJson(BaseModel):
     """A video that matches, with its moments."""
 
     rank: int
@@ -123,9 +129,9 @@ class FoundVideo(BaseModel):
     duration_s: float
     start_s: float = Field(description="Start of the first moment.")
     end_s: float
-    moments: list[FoundMoment] = Field(description="Best first.")
+    moments: list[MomentJson] = Field(description="Best first.")
     confidence: float | None = Field(description="Probability that the video matches, if known.")
-    then: list[FoundMoment] | None = Field(
+    then: list[MomentJson] | None = Field(
         default=None, description="The follow-up of each moment, if `then` was given."
     )
     folded: list[str] | None = Field(
@@ -147,7 +153,7 @@ class SearchAnswer(BaseModel):
         description="One line each: unknown words, words beyond the encoder's limit, an ambiguous sentence."
     )
     partial: bool = Field(description="Whether the results lack a shard of the library that did not respond.")
-    hits: list[FoundVideo]
+    hits: list[HitJson]
     took_s: float = Field(description="Duration of the search.")
     words: list[Word] | None = Field(
         default=None, description="Words of the sentence, if a trained model weights them."
@@ -162,7 +168,7 @@ class SearchAnswer(BaseModel):
 class SearchLine(BaseModel):
     """A line of a streamed search. Exactly one field is set."""
 
-    hit: FoundVideo | None = Field(default=None, description="The next best hit, by `rank`.")
+    hit: HitJson | None = Field(default=None, description="The next best hit, by `rank`.")
     answer: SearchAnswer | None = Field(
         default=None, description="The last line: the complete answer, which takes precedence."
     )
@@ -215,14 +221,14 @@ class VideoDetail(Video):
     kind: str | None = Field(description="Media type of the file.")
 
 
-class Curve(BaseModel):
+class RelevanceCurve(BaseModel):
     """How well each time of a video matches a sentence."""
 
     times_s: list[float]
     relevance: list[float]
 
     @classmethod
-    def of(cls, times_s: Float[np.ndarray, " T"], relevance: Float[np.ndarray, " T"], points: int) -> Curve:
+    def of(cls, times_s: Float[np.ndarray, " T"], relevance: Float[np.ndarray, " T"], points: int) -> RelevanceCurve:
         """A curve with at most `points` points. Each is the maximum of several consecutive times."""
         if len(relevance) > points:
             starts = np.unique(np.linspace(0, len(relevance), points, endpoint=False).astype(int))
@@ -238,7 +244,7 @@ class Folder(BaseModel):
     num_videos: int = Field(description="Number of indexed videos in the folder.")
 
 
-class JobRequest(Asked):
+class JobRequest(RequestModel):
     """Folders to index or watch."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"folder_ids": ["8f14e45fceea167a"]}]})
@@ -291,7 +297,7 @@ class Watch(BaseModel):
     job_id: str | None = Field(description="The last run that a change in any watched folder started.")
 
 
-class Mark(Asked):
+class Mark(RequestModel):
     """A moment to export."""
 
     video_id: VideoId
@@ -300,7 +306,7 @@ class Mark(Asked):
     note: str = Field(default="", max_length=500)
 
 
-class ExportRequest(Asked):
+class ExportRequest(RequestModel):
     """Moments to export and the format."""
 
     model_config = ConfigDict(

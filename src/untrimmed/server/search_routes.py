@@ -20,7 +20,7 @@ from untrimmed.search.query.hits import Hit
 from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, specs
 from untrimmed.server.depends import AService
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import FoundVideo, SearchAnswer, SearchLine, SearchRequest
+from untrimmed.server.schemas import HitJson, SearchAnswer, SearchLine, SearchRequest
 from untrimmed.server.service import Service
 
 MOST_PICTURE_BYTES = 32 << 20
@@ -53,7 +53,7 @@ async def search_lines(service: AService, request: SearchRequest) -> Response:
     ranks = itertools.count(1)
 
     def send(hit: Hit) -> None:
-        loop.call_soon_threadsafe(lines.put_nowait, SearchLine(hit=FoundVideo(**hit.to_json(next(ranks)))))
+        loop.call_soon_threadsafe(lines.put_nowait, SearchLine(hit=HitJson(**hit.to_json(next(ranks)))))
 
     work = asyncio.create_task(answer(service, request, on_hit=send))
 

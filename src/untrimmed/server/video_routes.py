@@ -16,8 +16,8 @@ from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.problems import PublicError, problems
 from untrimmed.server.schemas import (
-    Curve,
     ExportRequest,
+    RelevanceCurve,
     SearchRequest,
     Seconds,
     Video,
@@ -76,17 +76,17 @@ async def relevance(
     record: ARecord,
     text: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["a dog jumps into a lake"])],
     points: Points = 1000,
-) -> Curve:
+) -> RelevanceCurve:
     """How well each time of the video matches a sentence."""
-    return Curve.of(*await service.search(service.library.relevance, text, record.path), points)
+    return RelevanceCurve.of(*await service.search(service.library.relevance, text, record.path), points)
 
 
 @router.post("/videos/{video_id}/relevance")
 async def relevance_of_query(
     service: AService, record: ARecord, request: SearchRequest, points: Points = 1000
-) -> Curve:
+) -> RelevanceCurve:
     """How well each time of the video matches a query. With `then`, the times of the first moment."""
-    return Curve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
+    return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
 
 @router.get(

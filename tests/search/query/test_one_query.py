@@ -38,8 +38,8 @@ sent = SearchRequest(**as_json(typed)).query()
 print(json.dumps({
     "help": CliRunner().invoke(build_app("search"), ["search", "--help"]).output,
     "typescript": runpy.run_path(sys.argv[3])["service"](),
-    "openapi": SearchRequest.model_json_schema()["$defs"]["AskedFilters"]["properties"]["max_width"]["anyOf"][0],
-    "tool": tool["$defs"]["AskedFilters"]["properties"]["max_width"]["anyOf"][0],
+    "openapi": SearchRequest.model_json_schema()["$defs"]["FiltersJson"]["properties"]["max_width"]["anyOf"][0],
+    "tool": tool["$defs"]["FiltersJson"]["properties"]["max_width"]["anyOf"][0],
     "admits": [sent.filters.admit(SimpleNamespace(width=width)) for width in (640, 641)],
     "words": str(sent.filters),
 }))
