@@ -8,10 +8,10 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeR
 
 from untrimmed.cli.console import progress_console
 
-B = TypeVar("B", bound="Bar")
+B = TypeVar("B", bound="ProgressBar")
 
 
-class Bar:
+class ProgressBar:
     """A progress bar with these columns; a context manager. With `muted` it is never drawn."""
 
     def __init__(self, *columns: ProgressColumn, muted: bool = False, transient: bool = False, **task: Any):
@@ -40,8 +40,8 @@ class Bar:
 
 @contextmanager
 def counting(label: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar while the block runs. The block gets a function that takes the numbers of finished and all entries."""
+    """Show a bar during the block, which gets a function `(num_done, total)` that updates the bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    bar = Bar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=label, total=1)
+    bar = ProgressBar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=label, total=1)
     with bar:
         yield lambda done, total: bar.show(completed=done, total=total)

@@ -1,4 +1,4 @@
-"""What commands share to print: the two output streams, JSON, times, exit codes."""
+"""Printing for all commands: the two output streams, JSON, times and exit codes."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def clock(time_s: float) -> str:
 
 
 def parse_time(text: str) -> float:
-    """The seconds of '75.2', '1:15.2' or '1:02:03'.
+    """The seconds in a time such as '75.2', '1:15.2' or '1:02:03'.
 
     >>> parse_time("1:15.2"), parse_time("90"), parse_time("1:02:03")
     (75.2, 90.0, 3723.0)
@@ -66,7 +66,7 @@ def parse_time(text: str) -> float:
         ConfigError: The text has another form.
     """
     if not re.fullmatch(r"(\d+:){0,2}\d+(\.\d+)?", text.strip()):
-        raise ConfigError(f"{text!r} is not a time; write seconds (75.2) or 1:15.2")
+        raise ConfigError(f"{text!r} is not a time; write seconds, e.g. 75.2, or minutes and seconds, e.g. 1:15.2")
     seconds = 0.0
     for part in text.strip().split(":"):
         seconds = seconds * 60 + float(part)

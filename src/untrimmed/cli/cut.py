@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.bars import Bar
+from untrimmed.cli.bars import ProgressBar
 from untrimmed.cli.console import SOME_FAILED, clock, parse_time, print_marked, progress_console, result_console
 from untrimmed.cli.last_search import Remembered, recall
 from untrimmed.cli.options import LibraryOption, parse_path
@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.search.store.records import library_folder
 from untrimmed.video.process import Limits
 
-_LINE_INTERVAL_S = 10.0  # between two lines of progress if there is no terminal for a bar
+_LINE_INTERVAL_S = 10.0  # between progress lines, which replace the bar if there is no terminal
 _STALL_S = 600.0
 
 
@@ -83,7 +83,7 @@ def _files(hits: list[Remembered], folder: Path) -> list[Path]:
     from untrimmed.video.reader import is_video_path
 
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{shown(folder)}: is a file, expected a folder for several clips; name another")
+        raise ConfigError(f"{shown(folder)}: is a file, expected a folder for several clips; choose another -o")
     if not folder.exists() and is_video_path(folder):
         raise ConfigError(f"{shown(folder)}: is a file name, expected a folder for several clips; remove the suffix")
     files = []
@@ -104,7 +104,7 @@ def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float
     result_console.print(f"{shown(file)}: {clock(start_s)} - {clock(cut_end_s)} of {shown(video)}")
 
 
-class _CutDisplay(Bar):
+class _CutDisplay(ProgressBar):
     """The progress of a cut: a bar on a terminal, elsewhere a line every few seconds."""
 
     def __init__(self, file: Path, start_s: float, end_s: float) -> None:

@@ -1,6 +1,7 @@
 """`untrimmed evaluate`: score a model on a data set, or a library on labelled sentences."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,9 @@ from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
-_LIBRARY_PANEL = "Only for a library"
-_RUN_PANEL = "Only for a run"
+_data_option = partial(typer.Option, rich_help_panel=DATA_PANEL)
+_library_option = partial(typer.Option, rich_help_panel="Only for a library")
+_run_option = partial(typer.Option, rich_help_panel="Only for a run")
 TargetArgument = Annotated[
     Path,
     typer.Argument(
@@ -33,54 +35,28 @@ TargetArgument = Annotated[
         help="Folder of a run or a library, or tf_prvr (no training; needs --data and --root).",
     ),
 ]
+OtherDataOption = Annotated[
+    str | None, _data_option("--data", metavar="NAME", help="Data set.  \\[default: the run's]")
+]
 QueriesOption = Annotated[
     Path | None,
-    typer.Option(
-        "--queries",
-        metavar="FILE",
-        help="Labelled sentences for a library, or captions for --top.",
-        rich_help_panel=DATA_PANEL,
-    ),
+    _data_option("--queries", metavar="FILE", help="Labelled sentences for a library, or captions for --top."),
 ]
 SkipUnknownOption = Annotated[
-    bool,
-    typer.Option(
-        "--skip-unknown",
-        help="Leave out sentences on videos that are not in the library.",
-        rich_help_panel=_LIBRARY_PANEL,
-    ),
+    bool, _library_option("--skip-unknown", help="Leave out sentences on videos that are not in the library.")
 ]
-DetailsOption = Annotated[
-    bool, typer.Option("--details", help="List the result of every query.", rich_help_panel=_LIBRARY_PANEL)
-]
-AgainstOption = Annotated[
-    Path | None,
-    typer.Option("--against", metavar="RUN2", help="Test the difference from another run.", rich_help_panel=_RUN_PANEL),
-]
+DetailsOption = Annotated[bool, _library_option("--details", help="List the result of every query.")]
 MomentsOption = Annotated[
-    bool,
-    typer.Option(
-        "--moments/--no-moments", help="Also score moments (takes minutes on TVR).", rich_help_panel=_RUN_PANEL
-    ),
-]
-TopOption = Annotated[
-    int | None,
-    typer.Option(
-        "--top", metavar="K", help="List the first K videos of each query instead.", rich_help_panel=_RUN_PANEL
-    ),
-]
-OtherDataOption = Annotated[
-    str | None,
-    typer.Option("--data", metavar="NAME", help="Data set.  \\[default: the run's]", rich_help_panel=DATA_PANEL),
+    bool, _run_option("--moments/--no-moments", help="Also score moments (takes minutes on TVR).")
 ]
 TruthsOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--truths",
-        metavar="FILE",
-        help="Also report recall with all right videos of a query.",
-        rich_help_panel=_RUN_PANEL,
-    ),
+    Path | None, _run_option("--truths", metavar="FILE", help="Also report recall with all right videos of a query.")
+]
+AgainstOption = Annotated[
+    Path | None, _run_option("--against", metavar="RUN2", help="Test the difference from another run.")
+]
+TopOption = Annotated[
+    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead.")
 ]
 OverridesArgument = Annotated[
     list[str] | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from untrimmed.cli.bars import Bar, counting
+from untrimmed.cli.bars import ProgressBar, counting
 from untrimmed.cli.console import SOME_FAILED, print_json, print_marked, print_notice, progress_console, result_console
 from untrimmed.cli.options import (
     OUTPUT_PANEL,
@@ -156,7 +156,7 @@ def _print_linked(folders: Sequence[Path]) -> None:
         progress_console.print(f"not followed  {len(folders) - _MAX_LISTED_LINKS} more links to folders")
 
 
-class IndexDisplay(Bar):
+class IndexDisplay(ProgressBar):
     """A bar on a terminal, elsewhere one line per file. Failures stay visible in both."""
 
     def __init__(self) -> None:

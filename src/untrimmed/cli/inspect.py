@@ -30,9 +30,9 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
         print_json([asdict(record) for record in records])
         return
     for record in records:
-        gone = "  (gone)" if is_deleted(record.path) else ""
+        mark = "  (gone)" if is_deleted(record.path) else ""
         result_console.print(
-            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{gone}"
+            f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{mark}"
         )
 
 
@@ -66,15 +66,15 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
 
 
 def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
-    """The numbers of videos with another sampling than the library has now: ``; 1 video at 2 fps``."""
+    """The numbers of videos whose sampling differs from the library's: ``; 1 video at 2 fps``."""
     counts = Counter(record.sampling for record in records if record.sampling != sampling)
     return "".join(
-        f"; {_videos(count)} {'at' if other.endswith('fps') else 'by'} {other}" for other, count in counts.items()
+        f"; {_videos(count)} {'at' if name.endswith('fps') else 'by'} {name}" for name, count in counts.items()
     )
 
 
 def _describe_precision(settings: Settings) -> str:
-    """The number format on this processor, if the encoder leaves a choice."""
+    """The number format on this processor, or that it is fixed by the encoder."""
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
     number_format = choose_format("auto", "cpu")
@@ -121,9 +121,9 @@ def rm(
     removed = opened.remove(targets, dry_run=dry_run)
     for record in removed:
         progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")
-    for root, kept in missing_roots.items():
+    for root, root_records in missing_roots.items():
         progress_console.print(
-            f"kept  {_videos(len(kept))} in {shown(root)}, which is missing or empty: is a drive disconnected? "
+            f"kept  {_videos(len(root_records))} in {shown(root)}, which is missing or empty: is a drive disconnected? "
             f"To remove them: untrimmed rm {shlex.quote(str(root))}",
         )
     result_console.print(f"{len(removed)} {'would be ' if dry_run else ''}removed")

@@ -1,4 +1,4 @@
-"""`untrimmed evaluate RUN`: results of a trained or imported model on a split."""
+"""`untrimmed evaluate RUN`: print the results of a model on a split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = ("table", "json", "csv", "latex")
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Which split a model is opened with and how, by the names that `open_model` and `evaluate` take."""
+    """The options of opening a model with a split of a data set, named like the arguments of `open_model`."""
 
     split: str = "test"
     data: str | None = None
@@ -36,7 +36,7 @@ class Opening:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether `evaluate_run` takes it: the folder of a run or of a saved model, or the name of one without training."""
+    """Whether `evaluate_run` accepts it: the folder of a run or a saved model, or the name of a training-free model."""
     from untrimmed.running.run import is_model, is_run
     from untrimmed.running.training_free import is_training_free
 
@@ -44,9 +44,9 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def require_format(output: str) -> None:
-    """Raise a ConfigError for another format than those of a run."""
+    """Raise a ConfigError for a format that is not in `FORMATS`."""
     if output not in FORMATS:
-        raise ConfigError(f"--format {output!r} is not known; choose one of {', '.join(FORMATS)}")
+        raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
 
 
 def evaluate_run(
@@ -58,10 +58,10 @@ def evaluate_run(
     moments: bool = True,
     truths: Path | None = None,
 ) -> None:
-    """Print the results of a model in one of `FORMATS`, and of a second one with tests of the difference.
+    """Print the results of a model in one of `FORMATS`, and the difference from `against` with significance tests.
 
-    `moments`: with event-level recall, where the data have moments. `truths`: a file of dense labels, whose recall with
-    several right videos is reported too. Only the first model has the changed settings.
+    `moments` adds event-level recall if the data have moments. `truths`, a file of dense labels, adds recall with
+    several right videos. The changed settings of `opening` apply only to the first model.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -70,15 +70,16 @@ def evaluate_run(
 
     require_format(output)
     if against is not None and not is_model_folder(against):
-        raise ConfigError(f"{against}: no run or model there; give the folder of one with --against")
+        raise ConfigError(f"--against {against}: contains no run or model; name the folder of one")
     opening = opening or Opening()
     with progress_console.status("scoring"):
         report = evaluate(folder, moments=moments, truths=truths, **vars(opening))
-        comparisons, read = None, {str(folder): report.source} if is_training_free(folder) else {}
+        comparisons = None
+        sources = {str(folder): report.source} if is_training_free(folder) else {}
         if against is not None:
-            other = evaluate(against, moments=False, **vars(replace(opening, changed={})))
-            comparisons = compare(report, other)
-            read = {str(folder): report.source, str(against): other.source}
+            second = evaluate(against, moments=False, **vars(replace(opening, changed={})))
+            comparisons = compare(report, second)
+            sources = {str(folder): report.source, str(against): second.source}
     if output == "json":
         document = as_document(report)
         if comparisons is not None:
@@ -88,30 +89,30 @@ def evaluate_run(
         typer.echo({"csv": to_csv, "latex": to_latex}[output](report), nl=False)
     else:
         result_console.print(_report_table(report))
-    if sources := {name: source for name, source in read.items() if source}:
-        progress_console.print("; ".join(f"{name} read {source}" for name, source in sources.items()))
+    if lines := [f"{name} read {source}" for name, source in sources.items() if source]:
+        progress_console.print("; ".join(lines))
     if report.note:
         progress_console.print(report.note)
     if report.truths:
-        progress_console.print(f"{truths}: {_labelled(report)}")
+        progress_console.print(f"{truths}: {_describe_labels(report)}")
     if comparisons is not None and output != "json":
         result_console.print(_comparison_table(folder, against, comparisons))
 
 
-def _labelled(report: Report) -> str:
-    """How many queries have labels, and what of the labels is about something else."""
+def _describe_labels(report: Report) -> str:
+    """The number of queries with labels, and the numbers of labels that could not be used."""
     counts = report.truths
-    left_out = {
+    unused = {
         "queries that are not in the split": counts["other_queries"],
-        "queries whose caption reads otherwise there": counts["other_texts"],
+        "queries whose caption in the split is different": counts["other_texts"],
         "right videos that are not in the split": counts["other_videos"],
     }
     text = (
         f"{counts['queries']:,.0f} of {len(report.rank):,} queries have labels, {counts['right_videos']:.3f} right "
-        f"videos each, {counts['several']:,.0f} more than one"
+        f"videos on average; {counts['several']:,.0f} queries have more than one"
     )
-    named = ", ".join(f"{count:,.0f} {what}" for what, count in left_out.items() if count)
-    return f"{text}; left out: {named}" if named else text
+    left_out = ", ".join(f"{count:,.0f} {reason}" for reason, count in unused.items() if count)
+    return f"{text}; left out: {left_out}" if left_out else text
 
 
 def _report_table(report: Report) -> Table:

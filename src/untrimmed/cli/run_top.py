@@ -1,4 +1,4 @@
-"""`untrimmed evaluate RUN --top K`: the first videos of queries, which one is right, and the best moment of each."""
+"""`untrimmed evaluate RUN --top K`: print the first videos of queries, their best moments, and the right video."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def evaluate_top(
     *,
     output: str = "table",
 ) -> None:
-    """Print the first `count` videos of all captions of a split, or of those that `queries` names."""
+    """Print the first `count` videos of all captions of a split, or of the captions that the file `queries` names."""
     import numpy as np
 
     from untrimmed.running.loaded import open_model
@@ -55,7 +55,7 @@ def evaluate_top(
 
 
 def as_document(answer: Answer) -> dict[str, Any]:
-    """One query with what it found; times in seconds, null where they are not known."""
+    """One query and its first videos for JSON. Times are in seconds, or null if they are unknown."""
     return {
         "id": answer.caption_id,
         "query": answer.text,

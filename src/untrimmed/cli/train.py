@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-from untrimmed.cli.bars import Bar
+from untrimmed.cli.bars import ProgressBar
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import (
     DATA_PANEL,
@@ -81,7 +81,7 @@ def train(
 
     values = parse_overrides(overrides or [])
     require_sections(values)  # a key without a section would become an argument of `run_training`
-    with _TrainingBar() as display:
+    with _TrainDisplay() as display:
         run = run_training(
             method,
             data=data,
@@ -113,7 +113,7 @@ def _print_best(run: Run) -> None:
     result_console.print(f"next    untrimmed evaluate {run.folder}")
 
 
-class _TrainingBar(Bar):
+class _TrainDisplay(ProgressBar):
     """A bar on a terminal, elsewhere a line per epoch. Of several processes only the first prints anything."""
 
     def __init__(self) -> None:
