@@ -1,4 +1,4 @@
-"""A library of four clips, indexed once, for the tests of what a library hands on: features, trained models."""
+"""A library of four clips, which is indexed once; each test gets a copy."""
 
 import shutil
 
@@ -11,10 +11,15 @@ from untrimmed.search import library as library_module
 
 CLIPS = {
     "flag.mp4": ["red", "white", "green"],
-    "sea # 1.mp4": ["blue", "blue", "white", "blue"],  # neither blanks nor # can stand in the field's ids
+    "sea # 1.mp4": ["blue", "blue", "white", "blue"],  # ids in the field's layout cannot contain blanks or #
     "sun.mp4": ["yellow", "red"],
     "wood.mp4": ["green"],
 }
+
+
+def use_encoder(monkeypatch, encoder):
+    """Make libraries load this encoder, whatever its name."""
+    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +32,10 @@ def videos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def indexed(videos, tmp_path_factory):
-    """A library that every test gets a copy of."""
+    """The folder of the library that each test copies."""
     folder = tmp_path_factory.mktemp("indexed") / "library"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(WideWordEncoder(), None))
+        use_encoder(patch, WideWordEncoder())
         untrimmed.open(folder).index(videos)
     return folder
 
@@ -38,7 +43,7 @@ def indexed(videos, tmp_path_factory):
 @pytest.fixture
 def encoder(monkeypatch):
     encoder = WideWordEncoder()
-    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
+    use_encoder(monkeypatch, encoder)
     return encoder
 
 

@@ -1,4 +1,4 @@
-"""What any engine of a library has to answer: the hits of a search in this process, whatever is committed meanwhile."""
+"""Check that another engine returns the hits of a search in this process, also after commits."""
 
 import shutil
 
@@ -10,14 +10,14 @@ def hits_of(lib):
 
 
 def check_same_hits(other, lib, videos, tmp_path):
-    """`other` is the library once more, behind another engine; `videos` are those it was made of."""
+    """`other` is the same library with another engine. `videos` is the folder that was indexed."""
     assert hits_of(other) == hits_of(lib)
     shutil.copy(videos / "wood.mp4", tmp_path / "new.mp4")
     lib.index(tmp_path / "new.mp4")
-    assert hits_of(other) == hits_of(lib), "what was committed is found, and counts in the background"
+    assert hits_of(other) == hits_of(lib), "the new video is found, and affects the mean relevance"
     lib.remove([videos / "flag.mp4"])
     assert hits_of(other) == hits_of(lib)
-    one = videos / "sun.mp4"
-    assert list(other.search("red", within=one)) == list(lib.search("red", within=one))
-    for mine, theirs in zip(other.relevance("red", one), lib.relevance("red", one), strict=True):
-        assert mine.tolist() == theirs.tolist()
+    sun = videos / "sun.mp4"
+    assert list(other.search("red", within=sun)) == list(lib.search("red", within=sun))
+    for actual, expected in zip(other.relevance("red", sun), lib.relevance("red", sun), strict=True):
+        assert actual.tolist() == expected.tolist()

@@ -1,6 +1,6 @@
-"""What the world does to a folder of videos: damage, odd names, full and read-only disks, files that change meanwhile.
+"""Damaged files, odd names, full and read-only disks, and files that change while they are indexed.
 
-Every case asks the same: nothing that was committed is lost, what fails is named in one line, no other file suffers.
+In each case no committed video is lost, each failure is reported in one line, and other files are not affected.
 """
 
 import os
@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 import untrimmed
+from tests.search.conftest import use_encoder
 from tests.toy import ToyEncoder, write_clip
-from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import UntrimmedError
-from untrimmed.search import library as library_module
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch):
     encoder = ToyEncoder()
-    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
+    use_encoder(monkeypatch, encoder)
     return encoder
 
 
@@ -70,7 +69,7 @@ def damage(source, target, kind, rng):
 
 @pytest.mark.check
 @pytest.mark.shared
-def test_sixty_damaged_real_files_cost_no_other(shared, tmp_path, videos, lib):
+def test_sixty_damaged_real_files_do_not_affect_others(shared, tmp_path, videos, lib):
     rng = random.Random(9)
     clips = sorted((shared / "videos").glob("*.m*"), key=lambda path: path.stat().st_size)[:10]
     clips = [clip for clip in clips if clip.suffix in (".mp4", ".mov")]
@@ -80,8 +79,8 @@ def test_sixty_damaged_real_files_cost_no_other(shared, tmp_path, videos, lib):
     report = lib.index(videos)
     assert len(report.done) + len(report.skipped) + len(report.failed) == 62
     assert {"flag.mp4", "sea.mp4"} <= names(lib)
-    assert len(report.failed) > 10, "the damage does no harm"
-    assert len(report.done) > 12, "hardly anything survives"
+    assert len(report.failed) > 10, "too few files were damaged"
+    assert len(report.done) > 12, "too many files were damaged"
     require_one_line_each(report.failed)
     assert lib.search("green")[0].video.name == "flag.mp4"
 
@@ -89,7 +88,7 @@ def test_sixty_damaged_real_files_cost_no_other(shared, tmp_path, videos, lib):
 # -- odd paths
 
 
-def test_odd_paths_are_indexed_or_named_and_never_waited_for(videos, lib):
+def test_files_with_odd_paths_are_indexed_or_reported_without_blocking(videos, lib):
     odd = ["two words.mp4", "line\nend.mp4", "tab\t.mp4", "-o.mp4", "ü 日本 🎬.mp4", "'\"`$(x).mp4", "%s %20.mp4"]
     for number, name in enumerate(odd):
         write_clip(videos / name, ["red", "blue"] * (number + 1), seconds_each=0.5)
@@ -128,12 +127,12 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(small_disk, videos):
+def test_a_full_disk_ends_the_run_in_one_line_and_keeps_finished_videos(small_disk, videos):
     lib = untrimmed.open(small_disk / "library")
     lib.index(videos / "flag.mp4")
     ballast = small_disk / "ballast"
     with pytest.raises(OSError, match="No space left"):
-        ballast.write_bytes(bytes(2 << 20))  # what fits of it stays
+        ballast.write_bytes(bytes(2 << 20))  # fills the disk
     with pytest.raises(UntrimmedError) as stopped:
         lib.index(videos)
     assert str(stopped.value).isprintable()
@@ -145,7 +144,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(small_disk
     assert names(lib) == {"flag.mp4", "sea.mp4"}
 
 
-def test_a_read_only_library_is_searched_and_says_so_when_indexing(small_disk, videos):
+def test_a_read_only_library_can_be_searched_but_not_changed(small_disk, videos):
     lib = untrimmed.open(small_disk / "library")
     lib.index(videos / "flag.mp4")
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
@@ -158,10 +157,10 @@ def test_a_read_only_library_is_searched_and_says_so_when_indexing(small_disk, v
     assert names(lib) == {"flag.mp4"}
 
 
-# -- what changes while it is indexed
+# -- files that change while they are indexed
 
 
-def test_a_folder_removed_while_indexing_costs_what_was_in_it(videos, lib):
+def test_a_folder_removed_while_indexing_affects_only_its_files(videos, lib):
     for number in range(12):
         write_clip(videos / f"{number:02d}.mp4", ["red", "blue"] * (number + 1), seconds_each=0.5)
 
@@ -176,15 +175,15 @@ def test_a_folder_removed_while_indexing_costs_what_was_in_it(videos, lib):
     assert len(names(lib)) == len(report.done) >= 1
 
 
-def test_a_file_changed_while_it_is_read_is_not_taken_for_what_it_was(videos, lib):
-    long, other = videos / "long.mp4", videos / "other.mkv"
+def test_a_file_that_changes_while_it_is_read_is_refused(videos, lib):
+    long, short = videos / "long.mp4", videos / "short.mkv"
     write_clip(long, ["red"] * 60)
-    write_clip(other, ["blue"])
+    write_clip(short, ["blue"])
     original = long.read_bytes()
 
     def change(step):
         if step.state == "encoding" and step.path == long:
-            long.write_bytes(other.read_bytes())
+            long.write_bytes(short.read_bytes())
 
     report = lib.index(long, progress=change)
     assert [failure.path for failure in report.failed] == [long]
@@ -194,11 +193,11 @@ def test_a_file_changed_while_it_is_read_is_not_taken_for_what_it_was(videos, li
     assert lib.videos()[0].num_frames == 240
 
 
-# -- many and long
+# -- many files and long files
 
 
 @pytest.mark.slow
-def test_two_thousand_tiny_files(tmp_path, lib):
+def test_two_thousand_tiny_files_can_be_indexed_and_searched(tmp_path, lib):
     folder = tmp_path / "tiny"
     folder.mkdir()
     colours = ("red", "green", "blue", "white", "yellow")
@@ -213,7 +212,7 @@ def test_two_thousand_tiny_files(tmp_path, lib):
 
 
 @pytest.mark.slow
-def test_two_hours_of_video_take_no_more_memory_than_ten_minutes(tmp_path):
+def test_two_hours_of_video_need_no_more_memory_than_ten_minutes(tmp_path):
     peaks = {}
     for minutes in (10, 120):
         video = write_clip(
@@ -234,7 +233,7 @@ def test_two_hours_of_video_take_no_more_memory_than_ten_minutes(tmp_path):
         )
         lines = child.stdout.split()
         assert "done" in lines
-        # of the process that indexed and then searched, and of its largest child, which decoded
+        # peak memory of the process that indexed and searched, and of its largest child, which decoded
         peaks[minutes] = np.array(lines[-2:], dtype=np.int64) * (1 if sys.platform == "darwin" else 1024)
-    assert (peaks[10] > 10e6).all(), peaks  # both were counted
-    assert (peaks[120] - peaks[10] < 60e6).all(), peaks  # 13,200 more vectors, times and answers; no frame is kept
+    assert (peaks[10] > 10e6).all(), peaks  # both were measured
+    assert (peaks[120] - peaks[10] < 60e6).all(), peaks  # 13,200 more vectors and times, but no more frames

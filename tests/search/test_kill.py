@@ -1,4 +1,4 @@
-"""Indexing killed at random moments: whatever was reported done is there afterwards, unchanged."""
+"""Indexing is killed at random times: every video that was reported done is in the library, unchanged."""
 
 import itertools
 import random
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 NUM_VIDEOS = 60
-KILLS_PER_LIBRARY = 5  # then a new one, so that kills fall on libraries of every age
+KILLS_PER_LIBRARY = 5  # then a new library, so that kills meet small and large ones
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,14 @@ def videos(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def undisturbed(videos, tmp_path_factory):
-    """What a run that nobody kills gives."""
+    """The vectors of a run that is not killed, by name."""
     library = tmp_path_factory.mktemp("reference") / "library"
     assert len(index_until(library, videos, kill_after_s=None)) == NUM_VIDEOS
     return {name: vectors for name, (_, vectors) in contents(library).items()}
 
 
 def index_until(library, videos, *, kill_after_s):
-    """Index, killed so long after the first word; gives the names reported done."""
+    """Index, and kill the process after this time; return the names that were reported done."""
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.index_child", library, videos], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
@@ -52,7 +52,7 @@ def index_until(library, videos, *, kill_after_s):
 
 
 def contents(library):
-    """What a new reader finds: name -> (id, vectors)."""
+    """Return what a new reader finds: name -> (id, vectors)."""
     if not (library / "library.json").exists():
         return {}
     index = VideoIndex(library)
@@ -64,25 +64,25 @@ def contents(library):
 
 def kill_repeatedly(folder, videos, undisturbed, *, kills):
     rng = random.Random(1)
-    before: dict[str, tuple[str, bytes]] = {}
+    previous: dict[str, tuple[str, bytes]] = {}
     for number in range(kills):
         if number % KILLS_PER_LIBRARY == 0:
-            library, before = folder / f"library-{number}", {}
+            library, previous = folder / f"library-{number}", {}
         reported = index_until(library, videos, kill_after_s=rng.uniform(0.0, 1.0))
-        found = contents(library)
-        assert reported | before.keys() <= found.keys(), "lost what was reported done"
-        assert {name: vectors for name, (_, vectors) in found.items()}.items() <= undisturbed.items(), "vectors differ"
-        assert before.items() <= found.items(), "an id or a vector changed"
-        before = found
+        actual = contents(library)
+        assert reported | previous.keys() <= actual.keys(), "a video that was reported done is missing"
+        assert {name: vectors for name, (_, vectors) in actual.items()}.items() <= undisturbed.items(), "vectors differ"
+        assert previous.items() <= actual.items(), "an id or a vector changed"
+        previous = actual
     index_until(library, videos, kill_after_s=None)
     assert {name: vectors for name, (_, vectors) in contents(library).items()} == undisturbed
 
 
 @pytest.mark.check
-def test_thirty_two_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
+def test_thirty_two_kills_lose_no_video_that_was_reported_done(tmp_path, videos, undisturbed):
     kill_repeatedly(tmp_path, videos, undisturbed, kills=32)
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_lose_nothing_that_was_reported_done(tmp_path, videos, undisturbed):
+def test_two_hundred_kills_lose_no_video_that_was_reported_done(tmp_path, videos, undisturbed):
     kill_repeatedly(tmp_path, videos, undisturbed, kills=200)

@@ -1,4 +1,4 @@
-"""Figures of a library on labelled sentences, worked out by hand on one that answers as it is told."""
+"""Metrics of a library on labelled sentences, compared with values worked out by hand."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from untrimmed.types import Moment
 
 
 class AnsweringLibrary(Library):
-    """Ranks as `rankings` says for each sentence; the best moment of any video is `spans` of the sentence."""
+    """Returns the ranking in `rankings`, and as the best moment of any video the span in `spans`, by sentence."""
 
     def __init__(self, paths, rankings, spans):
         super().__init__("/library")
@@ -54,35 +54,35 @@ def library():
 QUERIES = [
     LabelledQuery("one", "a", (Moment(2.0, 6.0),)),  # rank 1; IoU (4 - 2) / (6 - 0) = 1/3
     LabelledQuery("two", "b.mp4", (Moment(0.0, 8.0),)),  # rank 3; IoU 8 / 10
-    LabelledQuery("three", C, (Moment(0.0, 1.0), Moment(5.0, 7.0))),  # not found; the better IoU is 1 / 2
-    LabelledQuery("four", "d", ()),  # rank 1; no moment is known
+    LabelledQuery("three", C, (Moment(0.0, 1.0), Moment(5.0, 7.0))),  # not ranked; the better IoU is 1 / 2
+    LabelledQuery("four", "d", ()),  # rank 1; without a known moment
 ]
 
 
 def test_recall_of_videos_counts_all_queries(library):
     figures = evaluate_library(library, QUERIES).figures
-    assert figures["R@1"] == 50.0  # one and four of four
-    assert figures["R@5"] == figures["R@10"] == figures["R@100"] == 75.0  # and two, at rank 3
+    assert figures["R@1"] == 50.0  # "one" and "four", of four
+    assert figures["R@5"] == figures["R@10"] == figures["R@100"] == 75.0  # also "two", at rank 3
     assert figures["SumR"] == 50.0 + 3 * 75.0
 
 
-def test_moments_count_queries_with_known_ones(library):
+def test_moment_metrics_use_only_queries_with_known_moments(library):
     figures = evaluate_library(library, QUERIES).figures
     assert figures["mean IoU"] == pytest.approx(100 * (1 / 3 + 0.8 + 0.5) / 3)
     assert figures["R1@IoU=0.3"] == 100.0
-    assert figures["R1@IoU=0.5"] == pytest.approx(100 * 2 / 3)  # 0.8 and, just so, 0.5
+    assert figures["R1@IoU=0.5"] == pytest.approx(100 * 2 / 3)  # 0.8 and exactly 0.5
     assert figures["R1@IoU=0.7"] == pytest.approx(100 / 3)
 
 
-def test_events_ask_for_video_and_moment_both(library):
+def test_events_require_the_video_and_the_moment(library):
     figures = evaluate_library(library, QUERIES).figures
-    assert figures["event R@1,IoU=0.3"] == pytest.approx(100 / 3)  # one alone is at rank 1 with a known moment
+    assert figures["event R@1,IoU=0.3"] == pytest.approx(100 / 3)  # only "one" is at rank 1 with a known moment
     assert figures["event R@1,IoU=0.5"] == 0.0
     assert figures["event R@5,IoU=0.3"] == pytest.approx(100 * 2 / 3)
     assert figures["event R@5,IoU=0.7"] == figures["event R@10,IoU=0.7"] == pytest.approx(100 / 3)
 
 
-def test_every_outcome_is_told(library):
+def test_every_query_has_an_outcome_and_reports_progress(library):
     steps = []
     quality = evaluate_library(library, QUERIES, progress=lambda *step: steps.append(step))
     assert [outcome.rank for outcome in quality.outcomes] == [1, 3, None, 1]
@@ -91,12 +91,12 @@ def test_every_outcome_is_told(library):
     assert steps == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_without_any_moment_there_are_no_figures_of_moments(library):
+def test_without_known_moments_there_are_no_moment_metrics(library):
     figures = evaluate_library(library, QUERIES[3:]).figures
     assert figures == {"R@1": 100.0, "R@5": 100.0, "R@10": 100.0, "R@100": 100.0, "SumR": 400.0}
 
 
-def test_all_videos_that_are_unknown_or_fit_several_are_named_at_once(library):
+def test_one_error_names_all_unknown_and_ambiguous_videos(library):
     library.paths.append("/other/a.mp4")
     strange = [
         LabelledQuery("five", "e.mp4", (), "q.jsonl, line 3"),
@@ -113,16 +113,16 @@ def test_many_unknown_videos_are_counted(library):
         evaluate_library(library, [LabelledQuery("one", f"v{number}", ()) for number in range(30)])
 
 
-def test_unknown_videos_are_left_out_where_that_is_asked_for(library):
+def test_skip_unknown_skips_and_lists_unknown_videos(library):
     strange = LabelledQuery("five", "e.mp4", (), "q.jsonl, line 3")
     quality = evaluate_library(library, [strange, *QUERIES], skip_unknown=True)
     assert quality.figures == evaluate_library(library, QUERIES).figures
     assert quality.skipped == (strange,)
     with refused(UnknownNameError, "'e.mp4'"):
-        evaluate_library(library, [strange], skip_unknown=True)  # nothing is left
+        evaluate_library(library, [strange], skip_unknown=True)  # no query remains
 
 
-def test_a_moment_after_the_end_is_refused_and_one_beyond_it_cut(library):
+def test_a_moment_after_the_end_is_refused_and_one_across_it_is_cut(library):
     outside = LabelledQuery("one", "a", (Moment(20.0, 25.0),), "q.jsonl, line 2")
     with refused(FeatureError, "q.jsonl", "line 2", "20", "25", "'a'"):
         evaluate_library(library, [outside])
@@ -131,7 +131,7 @@ def test_a_moment_after_the_end_is_refused_and_one_beyond_it_cut(library):
     assert evaluate_library(library, [beyond]).figures["mean IoU"] == 100.0
 
 
-def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
+def test_both_line_formats_are_read_and_repeated_lines_add_moments(tmp_path):
     file = tmp_path / "queries.jsonl"
     file.write_text(
         '{"video": "a", "query": "one", "start_s": 1, "end_s": 2.5}\n'
@@ -163,7 +163,7 @@ def test_both_forms_of_lines_are_read_and_repeated_ones_add_moments(tmp_path):
         ("", ()),
     ],
 )
-def test_a_wrong_line_is_named_in_one_line(tmp_path, line, message):
+def test_an_invalid_line_is_named_in_one_line(tmp_path, line, message):
     file = tmp_path / "queries.jsonl"
     file.write_text(line + "\n")
     with refused(FeatureError, *message) as caught:

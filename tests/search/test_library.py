@@ -7,16 +7,15 @@ import pytest
 
 import untrimmed
 from tests.refusals import refused, require_named
+from tests.search.conftest import use_encoder
 from tests.toy import ToyEncoder, write_clip
-from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError
-from untrimmed.search import library as library_module
 
 
 @pytest.fixture
 def encoder(monkeypatch):
     encoder = ToyEncoder()
-    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(encoder, None))
+    use_encoder(monkeypatch, encoder)
     return encoder
 
 
@@ -28,7 +27,7 @@ def videos(tmp_path):
     write_clip(folder / "sea.mp4", ["blue", "blue", "white"])
     write_clip(folder / "sub" / "sun [1].mkv", ["yellow", "red"])
     (folder / "notes.txt").write_text("not a video")
-    (folder / ".hidden.mp4").write_text("not looked at")
+    (folder / ".hidden.mp4").write_text("ignored")
     return folder
 
 
@@ -52,7 +51,7 @@ def test_a_sentence_finds_the_video_and_the_span(encoder, videos, lib):
     assert [hit.video.name for hit in lib.search("yellow", limit=1)] == ["sun [1].mkv"]
 
 
-def test_search_keeps_to_the_folder_the_threshold_and_the_limit(encoder, videos, lib):
+def test_search_respects_folder_threshold_and_limit(encoder, videos, lib):
     lib.index(videos)
     assert [hit.video.name for hit in lib.search("blue", within=videos / "sub")] == ["sun [1].mkv"]
     assert len(lib.search("blue", limit=2)) == 2
@@ -64,25 +63,25 @@ def test_unchanged_files_are_not_encoded_again(encoder, videos, lib):
     lib.index(videos)
     encoded = encoder.num_encoded
     assert states(lib, videos) == (0, 3, 0)
-    (videos / "sea.mp4").touch()  # another time, the same content
+    (videos / "sea.mp4").touch()  # another modification time, the same content
     assert states(lib, videos) == (0, 3, 0)
     assert encoder.num_encoded == encoded
 
 
-def test_a_moved_file_costs_no_encoding_and_keeps_its_id(encoder, videos, lib):
+def test_a_moved_file_is_not_encoded_again_and_keeps_its_id(encoder, videos, lib):
     lib.index(videos)
-    encoded, before = encoder.num_encoded, {record.path: record.video_id for record in lib.videos()}
+    encoded, previous = encoder.num_encoded, {record.path: record.video_id for record in lib.videos()}
     (videos / "sea.mp4").rename(videos / "sub" / "ocean.mp4")
     report = lib.index(videos)
     assert report.moved == [videos / "sub" / "ocean.mp4"]
     assert encoder.num_encoded == encoded
     after = {record.path: record.video_id for record in lib.videos()}
-    assert after[str(videos / "sub" / "ocean.mp4")] == before[str(videos / "sea.mp4")]
+    assert after[str(videos / "sub" / "ocean.mp4")] == previous[str(videos / "sea.mp4")]
     assert str(videos / "sea.mp4") not in after
     assert lib.search("blue")[0].video == videos / "sub" / "ocean.mp4"
 
 
-def test_a_copy_is_found_too_and_costs_no_encoding(encoder, videos, lib):
+def test_a_copy_is_not_encoded_again_and_can_be_found(encoder, videos, lib):
     lib.index(videos)
     encoded = encoder.num_encoded
     shutil.copyfile(videos / "sea.mp4", videos / "copy.mp4")
@@ -97,17 +96,17 @@ def test_two_copies_in_one_run_are_encoded_once(encoder, videos, lib):
     assert len(lib.videos()) == 4
 
 
-def test_a_changed_file_is_encoded_anew_under_its_id(encoder, videos, lib):
+def test_a_changed_file_is_encoded_again_under_its_id(encoder, videos, lib):
     lib.index(videos)
-    before = {record.path: record.video_id for record in lib.videos()}
+    previous = {record.path: record.video_id for record in lib.videos()}
     write_clip(videos / "sea.mp4", ["yellow", "yellow"])
     os.utime(videos / "sea.mp4", (1, 1))
     assert states(lib, videos) == (1, 2, 0)
-    assert {record.path: record.video_id for record in lib.videos()} == before
+    assert {record.path: record.video_id for record in lib.videos()} == previous
     assert lib.search("blue", min_score=0.9) == []
 
 
-def test_other_sampling_encodes_anew(encoder, videos, lib):
+def test_another_sampling_encodes_all_videos_again(encoder, videos, lib):
     lib.index(videos)
     report = lib.index(videos, fps=4)
     assert len(report.done) == 3
@@ -117,7 +116,7 @@ def test_other_sampling_encodes_anew(encoder, videos, lib):
     assert lib.index(videos).notice is None
 
 
-def test_another_encoder_is_refused_with_the_reason_and_changes_nothing(encoder, videos, lib):
+def test_another_encoder_is_refused_and_changes_nothing(encoder, videos, lib):
     lib.index(videos)
     encoder.identity = "toy:2"
     other = untrimmed.open(lib.folder)
@@ -128,7 +127,7 @@ def test_another_encoder_is_refused_with_the_reason_and_changes_nothing(encoder,
     assert {record.encoder_identity for record in lib.videos()} == {"toy:1"}
 
 
-def test_an_open_library_sees_what_another_one_commits(encoder, videos, lib):
+def test_an_open_library_sees_commits_of_another_one(encoder, videos, lib):
     lib.index(videos / "flag.mp4")
     reader = untrimmed.open(lib.folder)
     assert len(reader.search("blue")) == 1
@@ -146,7 +145,7 @@ def test_relevance_rises_where_the_sentence_fits(encoder, videos, lib):
         lib.relevance("green", videos / "other.mp4")
 
 
-def test_what_makes_no_sense_is_refused(encoder, videos, lib, tmp_path):
+def test_invalid_arguments_are_refused(encoder, videos, lib, tmp_path):
     with pytest.raises(UntrimmedError):
         lib.index(tmp_path / "nowhere")
     with pytest.raises(UntrimmedError):
@@ -162,7 +161,7 @@ def test_what_makes_no_sense_is_refused(encoder, videos, lib, tmp_path):
         lib.index(videos, fps=-1)
 
 
-def test_what_moved_away_from_a_path_that_holds_another_file_keeps_its_own_vectors(encoder, videos, lib):
+def test_a_file_that_was_moved_and_replaced_keeps_its_vectors(encoder, videos, lib):
     lib.index(videos)
     encoded = encoder.num_encoded
     (videos / "flag.mp4").rename(videos / "zebra.mp4")
@@ -170,10 +169,10 @@ def test_what_moved_away_from_a_path_that_holds_another_file_keeps_its_own_vecto
     assert states(lib, videos) == (1, 3, 0)
     assert lib.search("green")[0].video.name == "zebra.mp4"
     assert lib.search("yellow")[0].video.name == "flag.mp4"
-    assert encoder.num_encoded - encoded == 16  # 8 s of the new one, and nothing of the old
+    assert encoder.num_encoded - encoded == 16  # the 8 s of the new file only
 
 
-def test_two_files_that_change_places_keep_their_own_vectors(encoder, videos, lib):
+def test_two_files_that_swap_names_keep_their_vectors(encoder, videos, lib):
     lib.index(videos)
     (videos / "flag.mp4").rename(videos / "other.mp4")
     (videos / "sea.mp4").rename(videos / "flag.mp4")
@@ -184,7 +183,7 @@ def test_two_files_that_change_places_keep_their_own_vectors(encoder, videos, li
     assert lib.search("blue")[0].video.name == "flag.mp4"
 
 
-def test_a_folder_that_cannot_be_read_is_reported_and_costs_no_other(encoder, videos, lib, monkeypatch):
+def test_an_unreadable_folder_is_reported_and_others_are_indexed(encoder, videos, lib, monkeypatch):
     def scandir(path, real=os.scandir):
         if os.fspath(path) == str(videos / "sub"):
             raise PermissionError(13, "Permission denied", str(videos / "sub"))
@@ -197,7 +196,7 @@ def test_a_folder_that_cannot_be_read_is_reported_and_costs_no_other(encoder, vi
     assert "Permission denied" in report.failed[0].reason
 
 
-def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(encoder, videos, lib, monkeypatch):
+def test_a_full_disk_ends_the_run_in_one_line_and_keeps_finished_videos(encoder, videos, lib, monkeypatch):
     lib.index(videos / "flag.mp4")
 
     def full(*_, **__):
@@ -211,7 +210,7 @@ def test_a_full_disk_ends_the_run_in_one_line_and_keeps_what_was_done(encoder, v
     assert states(lib, videos) == (2, 1, 0)
 
 
-def test_an_emptied_library_takes_another_encoder_and_keeps_its_own_without_one(encoder, videos, lib):
+def test_an_emptied_library_keeps_its_settings_unless_an_encoder_is_named(encoder, videos, lib):
     lib.index(videos, fps=4)
     lib.remove([videos])
     lib.index(videos)
@@ -223,7 +222,7 @@ def test_an_emptied_library_takes_another_encoder_and_keeps_its_own_without_one(
 
 
 class OtherEncoder(ToyEncoder):
-    """The same vectors from behind, in as many dimensions or in one more."""
+    """The same vectors in reverse order, in the same number of dimensions or one more."""
 
     def __init__(self, width):
         super().__init__("toy:2")
@@ -233,8 +232,8 @@ class OtherEncoder(ToyEncoder):
         return self._turned(super().encode_frames(frames))
 
     def encode_texts(self, texts):
-        found = super().encode_texts(texts)
-        return [replace(text, sentence=self._turned(text.sentence), words=self._turned(text.words)) for text in found]
+        actual = super().encode_texts(texts)
+        return [replace(text, sentence=self._turned(text.sentence), words=self._turned(text.words)) for text in actual]
 
     def _turned(self, vectors):
         more = self.frame_dim - vectors.shape[-1]
@@ -242,30 +241,28 @@ class OtherEncoder(ToyEncoder):
 
 
 @pytest.mark.parametrize("width", [4, 5])
-def test_an_open_library_that_another_fills_with_another_encoders_vectors_reads_by_that(
-    encoder, videos, lib, monkeypatch, width
-):
+def test_an_open_library_loads_the_encoder_that_another_process_indexed_with(encoder, videos, lib, monkeypatch, width):
     lib.index(videos)
     assert lib.search("green")[0].video == videos / "flag.mp4"
-    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(OtherEncoder(width), None))
+    use_encoder(monkeypatch, OtherEncoder(width))
     writer = untrimmed.open(lib.folder)
     writer.remove([videos])
     writer.index(videos, encoder="toy")
     image = np.zeros((8, 8, 3), dtype=np.uint8)
     image[..., 1] = 255
-    for found in (lib.search("green"), lib.similar(image)):
-        assert (found[0].video, found[0].score > 0.9) == (videos / "flag.mp4", True)
+    for actual in (lib.search("green"), lib.similar(image)):
+        assert (actual[0].video, actual[0].score > 0.9) == (videos / "flag.mp4", True)
     assert lib.search("green") == untrimmed.open(lib.folder).search("green")
 
 
-def test_many_sentences_rank_as_each_by_itself(encoder, videos, lib):
+def test_rank_equals_one_search_per_sentence(encoder, videos, lib):
     lib.index(videos)
     sentences = ["red", "green", "blue"]
     ranked = lib.rank(sentences, limit=2)
-    for sentence, found in zip(sentences, ranked, strict=True):
-        assert list(found.items()) == [(hit.video, hit.score) for hit in lib.search(sentence, limit=2)]
+    for sentence, actual in zip(sentences, ranked, strict=True):
+        assert list(actual.items()) == [(hit.video, hit.score) for hit in lib.search(sentence, limit=2)]
     assert all(
-        path.is_relative_to(videos / "sub") for found in lib.rank(sentences, within=videos / "sub") for path in found
+        path.is_relative_to(videos / "sub") for actual in lib.rank(sentences, within=videos / "sub") for path in actual
     )
     assert lib.rank([]) == []
     for wrong in ("red", [""]):

@@ -1,4 +1,4 @@
-"""Which videos lie in a place: those that `Path` puts there, found without a look at each."""
+"""Videos below a folder: those that `Path` finds there, also for odd names and links."""
 
 import os
 import shutil
@@ -30,15 +30,15 @@ def records_at(paths):
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=150)
 @given(paths=st.lists(PATHS, max_size=12), place=PLACES, ending=st.sampled_from(["", "/", "/.", "//", "/x/.."]))
-def test_videos_lie_where_their_path_says(paths, place, ending):
+def test_below_returns_the_videos_that_pathlib_finds_below_a_folder(paths, place, ending):
     records, folder = records_at(paths), absolute(place + ending)
-    wanted = sorted(path for path in paths if Path(path).is_relative_to(folder))
-    assert [record.path for record in records.below(folder)] == wanted
-    one = records.at(folder)
-    assert (one.path if one else None) == (str(folder) if str(folder) in paths else None)
+    expected = sorted(path for path in paths if Path(path).is_relative_to(folder))
+    assert [record.path for record in records.below(folder)] == expected
+    record = records.at(folder)
+    assert (record.path if record else None) == (str(folder) if str(folder) in paths else None)
 
 
-def test_records_stand_by_path_and_are_found_by_id():
+def test_records_are_sorted_by_path_and_can_be_looked_up_by_id():
     records = records_at(["/b.mp4", "/a/z.mp4", "/a.mp4"])
     assert [record.path for record in records] == ["/a.mp4", "/a/z.mp4", "/b.mp4"]
     assert [record.path for record in records[1:]] == ["/a/z.mp4", "/b.mp4"]
@@ -48,7 +48,7 @@ def test_records_stand_by_path_and_are_found_by_id():
 
 @pytest.fixture
 def odd(lib, videos, tmp_path):
-    """The library with three of its clips moved to folders of odd names, one of them by way of a link."""
+    """The library with copies of three clips in folders with odd names, one also through a link."""
     root = tmp_path / "odd"
     for name, folder in (("flag.mp4", "it's 100%"), ("sun.mp4", "it's 100%_"), ("wood.mp4", "itXs")):
         (root / folder).mkdir(parents=True)
@@ -62,7 +62,7 @@ def names_within(lib, place):
     return {hit.video.name for hit in lib.search("green", within=place)}
 
 
-def test_searches_keep_to_places_of_odd_names(lib, odd, monkeypatch):
+def test_searches_can_be_limited_to_folders_with_odd_names(lib, odd, monkeypatch):
     assert names_within(lib, odd / "it's 100%") == {"flag.mp4"}
     assert names_within(lib, f"{odd}/it's 100%/") == {"flag.mp4"}
     assert names_within(lib, odd / "it's 100%_" / "sun.mp4") == {"sun.mp4"}
@@ -75,7 +75,7 @@ def test_searches_keep_to_places_of_odd_names(lib, odd, monkeypatch):
         lib.search("green", within=odd / "it's 10")
 
 
-def test_a_link_is_a_place_of_its_own(lib, odd):
+def test_a_linked_folder_and_its_target_are_different_places(lib, odd):
     (through,) = lib.search("green", within=odd / "link")
     (straight,) = lib.search("green", within=odd / "itXs")
     assert (through.video, straight.video) == (odd / "link" / "wood.mp4", odd / "itXs" / "wood.mp4")

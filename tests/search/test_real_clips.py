@@ -1,4 +1,4 @@
-"""From files to answers with the encoder that people without a network use: no part of it is a stand-in."""
+"""Index and search real clips with the built-in encoder; nothing is replaced by a stand-in."""
 
 import pytest
 
@@ -20,20 +20,20 @@ def lib(shared, tmp_path_factory):
     report = lib.index([shared / "videos" / name for name in SENTENCES], encoder=BUILTIN)
     assert [path.name for path in report.done] == list(SENTENCES)
     assert (report.skipped, report.failed) == ([], [])
-    assert report.notice is None, "asked for by name"
+    assert report.notice is None, "the encoder was named"
     return lib
 
 
 @pytest.mark.shared
 @pytest.mark.parametrize(("name", "sentence"), SENTENCES.items())
-def test_builtin_finds_a_real_clip_by_what_is_seen_in_it(lib, name, sentence):
+def test_builtin_finds_real_clips_by_their_content(lib, name, sentence):
     best = lib.search(sentence)[0]
     assert best.video.name == name
     assert 0 <= best.start_s < best.end_s <= best.duration_s
 
 
 @pytest.mark.shared
-def test_an_indexed_clip_looks_most_like_itself(lib, shared):
+def test_an_indexed_clip_is_most_similar_to_itself(lib, shared):
     from untrimmed.video.reader import frame_at
 
     hits = lib.similar(frame_at(shared / "videos" / "vide_ocean.mp4", 5.0))

@@ -1,4 +1,4 @@
-"""Bytes of a library that have changed: found, named, made anew where they can be, and never part of an answer."""
+"""Damaged bytes of a library are detected, reported, repaired if possible, and never part of a result."""
 
 import random
 import shutil
@@ -25,7 +25,7 @@ def folder(tmp_path):
     folder = tmp_path / "library"
     with VideoIndex(folder, create=True) as index:
         index.write_settings(LIBRARY)
-        for seed in SEEDS:  # apart, so that files have no more than a video
+        for seed in SEEDS:  # one commit each, so that each file has one video
             index.put(stored_video(f"v{seed}", features_of(seed), b"encoded"))
         index.relocate(index.scan()[0], path=Path("/moved/v0.mp4"), size=7, mtime_ns=8)
     cache_library(folder)
@@ -33,26 +33,26 @@ def folder(tmp_path):
 
 
 def change(folder, old, new):
-    """Bytes of the table's data, in whichever file they are; gives that file."""
+    """Replace bytes in the data files of the table."""
     for file in sorted(folder.glob("videos.lance/data/*.lance"), key=lambda file: file.stat().st_mtime_ns):
         content = file.read_bytes()
         if old in content:
             file.write_bytes(content.replace(old, new))
 
 
-def forget_derived(folder):
+def remove_derived(folder):
     shutil.rmtree(folder / FOLDER)
     (folder / "records.json").unlink()
 
 
-def test_a_whole_library_is_left_as_it_is(folder):
-    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+def test_repair_does_not_change_an_intact_library(folder):
+    previous = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     repaired = Library(folder).repair()
     assert repaired.files == repaired.videos == ()
-    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == previous
 
 
-def test_derived_files_are_made_anew(folder):
+def test_damaged_cache_files_are_built_again(folder):
     expected, rng = all_hits(Engine(folder)), random.Random(0)
     damaged = [folder / "records.json", *blocks_of(folder)]
     contents = {file: flip(file, rng) for file in damaged}
@@ -61,10 +61,10 @@ def test_derived_files_are_made_anew(folder):
     assert all_hits(Engine(folder)) == expected
 
 
-def test_vectors_that_have_changed_are_never_searched_and_their_video_is_named(folder):
+def test_damaged_vectors_are_not_searched_and_repair_removes_their_video(folder):
     frames = features_of(2).vectors.tobytes()
     change(folder, frames, frames[:9] + bytes([frames[9] ^ 1]) + frames[10:])
-    forget_derived(folder)
+    remove_derived(folder)
     with refused(UntrimmedError, "v2.mp4"):
         all_hits(Engine(folder))
     assert [record.video_id for record in Library(folder).repair().videos] == ["v2"]
@@ -72,9 +72,9 @@ def test_vectors_that_have_changed_are_never_searched_and_their_video_is_named(f
     assert Library(folder).repair().videos == ()
 
 
-def test_a_record_that_has_changed_is_never_shown(folder):
+def test_a_damaged_record_is_not_listed_and_repair_removes_it(folder):
     change(folder, b"/moved/v0.mp4", b"/moved/w0.mp4")
-    forget_derived(folder)
+    remove_derived(folder)
     with refused(UntrimmedError, "1", "doctor --repair"):
         VideoIndex(folder).scan()
     assert [record.video_id for record in Library(folder).repair().videos] == ["v0"]
@@ -82,33 +82,33 @@ def test_a_record_that_has_changed_is_never_shown(folder):
 
 
 def flip_often(folder, flips):
-    """Bits of the table's own files: the answer is what it was, or there is none."""
+    """Flip bits in the files of the table: the result is unchanged, or an error."""
     expected, rng = all_hits(Engine(folder)), random.Random(1)
     for _ in range(flips):
-        forget_derived(folder)
+        remove_derived(folder)
         file = rng.choice(sorted(file for file in folder.glob("videos.lance/*/*") if file.is_file()))
         content = flip(file, rng)
         try:
-            found = all_hits(Engine(folder))
+            actual = all_hits(Engine(folder))
         except UntrimmedError:
-            found = expected
-        assert found == expected, file
+            actual = expected
+        assert actual == expected, file
         file.write_bytes(content)
         VideoIndex(folder).scan()
         cache_library(folder)
 
 
 @pytest.mark.check
-def test_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
+def test_a_flipped_bit_of_the_table_is_detected_or_has_no_effect(folder):
     flip_often(folder, 25)
 
 
 @pytest.mark.slow
-def test_two_thousand_bits_of_the_table_that_change_are_found_or_do_not_matter(folder):
+def test_two_thousand_flipped_bits_of_the_table_are_detected_or_have_no_effect(folder):
     flip_often(folder, 2000)
 
 
-def test_a_library_whose_settings_are_damaged_or_gone_is_not_called_whole(folder):
+def test_repair_refuses_a_library_with_damaged_or_missing_settings(folder):
     settings = folder / "library.json"
     content = settings.read_bytes()
     settings.write_bytes(content.replace(b"fps", b"fqs"))
@@ -119,21 +119,21 @@ def test_a_library_whose_settings_are_damaged_or_gone_is_not_called_whole(folder
         Library(folder).repair()
 
 
-def test_a_table_that_lacks_columns_is_refused_and_nothing_of_it_removed(folder):
-    """As one does of whose description a bit has changed."""
+def test_a_table_with_missing_values_is_refused_and_keeps_its_rows(folder):
+    """A flipped bit in the description of a column has this effect."""
     table = lance.dataset(folder / "videos.lance").to_table()
     place = table.schema.get_field_index("size")
     lance.write_dataset(
         table.set_column(place, "size", pa.nulls(len(table), pa.int64())), folder / "videos.lance", mode="overwrite"
     )
-    forget_derived(folder)
-    for look in (lambda folder: Library(folder).repair(), lambda folder: VideoIndex(folder).scan()):
+    remove_derived(folder)
+    for read in (lambda folder: Library(folder).repair(), lambda folder: VideoIndex(folder).scan()):
         with refused(UntrimmedError, "--library"):
-            look(folder)
+            read(folder)
     assert len(VideoIndex(folder)) == len(SEEDS)
 
 
-def test_nothing_is_removed_while_another_process_writes(folder):
+def test_repair_removes_nothing_while_another_process_writes(folder):
     damaged = [folder / "records.json", *blocks_of(folder)]
     for file in damaged:
         flip(file, random.Random(0))

@@ -1,4 +1,4 @@
-"""The cache on disk: new processes use it at once, and answers are those of the table whatever happens to its files."""
+"""The cache on disk: new processes start from it, and results are those of the table even if files are damaged."""
 
 import contextlib
 import os
@@ -58,22 +58,22 @@ def codes_of(folder):
 
 
 def hits(engine):
-    """What is found, and the curve of each video among it."""
+    """Return the hits of several searches, and relevance curves of some hits."""
 
     def ask(view):
-        found = [
+        actual = [
             list(find(view, view.corpus().prepare(sentence(seed)), Cutoff(limit=5, moments=2), among=among))
             for seed in (0, 1)
             for among in (None, view.below("/v"))
         ]
         prepared = view.corpus().prepare(sentence(2))
-        return found, [[part.tolist() for part in prepared.relevance(hit.video_id)] for hit in found[0]]
+        return actual, [[part.tolist() for part in prepared.relevance(hit.video_id)] for hit in actual[0]]
 
     return engine.answer(ask)
 
 
 def best_hits(engine):
-    """So few that codes are worth it."""
+    """Return the hits of searches with a low limit, which use codes."""
     return engine.answer(
         lambda view: [
             list(find(view, view.corpus().prepare(sentence(seed)), Cutoff(limit=2, moments=1), among=None))
@@ -90,7 +90,7 @@ def without_disk(folder, monkeypatch, ask=hits):
 
 @pytest.fixture
 def coded(folder, monkeypatch):
-    """The same library with codes, which are used from the first search on and never made by searches."""
+    """The same library with cached codes, which the first search uses and searches never build."""
     monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes", 1)
     monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes_at_once", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 10**9)
@@ -101,57 +101,57 @@ def coded(folder, monkeypatch):
 
 @pytest.fixture
 def scanned(monkeypatch):
-    """How often codes of blocks were scanned."""
-    asked, real = [], CodedBlocks.bounds_by_codes
-    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: asked.append(1) or real(*args))
-    return asked
+    """A list with an entry per scan of codes."""
+    scans, real = [], CodedBlocks.bounds_by_codes
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: scans.append(1) or real(*args))
+    return scans
 
 
 @pytest.fixture
 def read(monkeypatch):
-    """Which videos were read with their vectors."""
+    """The ids of videos that were read with their vectors."""
     ids, real = [], VideoIndex.read
-    monkeypatch.setattr(VideoIndex, "read", lambda index, wanted: ids.extend(wanted) or real(index, wanted))
+    monkeypatch.setattr(VideoIndex, "read", lambda index, expected: ids.extend(expected) or real(index, expected))
     return ids
 
 
-def test_a_new_process_reads_nothing_of_the_table(folder, read, monkeypatch):
-    monkeypatch.setattr(VideoIndex, "_open_table", lambda _: pytest.fail("opened"))
-    found = hits(Engine(folder))
+def test_a_new_process_searches_without_reading_the_table(folder, read, monkeypatch):
+    monkeypatch.setattr(VideoIndex, "_open_table", lambda _: pytest.fail("the table was opened"))
+    actual = hits(Engine(folder))
     monkeypatch.undo()
     assert read == []
-    assert found == without_disk(folder, monkeypatch)
+    assert actual == without_disk(folder, monkeypatch)
 
 
-def test_only_what_has_changed_is_read_and_kept(folder, read, monkeypatch):
-    before = set(blocks_of(folder))
+def test_only_changed_videos_are_read_and_cached(folder, read, monkeypatch):
+    previous = set(blocks_of(folder))
     with VideoIndex(folder) as index:
         index.put(stored_video(IDS[3], features_of(9), indexed_at=2.0))
         index.put(stored_video("new", features_of(8)))
         index.remove([IDS[4]])
     read.clear()
-    found = hits(Engine(folder))
+    actual = hits(Engine(folder))
     assert sorted(read) == ["new", IDS[3]]
     cache_library(folder)
-    assert before & set(blocks_of(folder))
+    assert previous & set(blocks_of(folder))
     read.clear()
-    assert hits(Engine(folder)) == found
+    assert hits(Engine(folder)) == actual
     assert read == []
-    assert found == without_disk(folder, monkeypatch)
+    assert actual == without_disk(folder, monkeypatch)
 
 
-def test_what_no_video_needs_is_cleared_away(folder):
-    before = sum(file.stat().st_size for file in blocks_of(folder))
+def test_files_that_no_video_needs_are_removed(folder):
+    previous = sum(file.stat().st_size for file in blocks_of(folder))
     with VideoIndex(folder) as index:
         index.remove(IDS[:-1])
     blocks_of(folder)[0].with_name(".killed.block.0a1b2c3d").write_text("half")
     cache_library(folder)
-    assert sum(file.stat().st_size for file in blocks_of(folder)) < before / 3
+    assert sum(file.stat().st_size for file in blocks_of(folder)) < previous / 3
     assert not list((folder / FOLDER).glob("*/.killed*"))
     assert len(Engine(folder).view().corpus()) == 1
 
 
-def test_a_folder_that_goes_away_between_two_searches_is_not_missed(folder, monkeypatch):
+def test_searches_continue_after_the_cache_folder_is_removed(folder, monkeypatch):
     expected, engine = without_disk(folder, monkeypatch), Engine(folder)
     view = engine.view()
     view.corpus()
@@ -160,7 +160,7 @@ def test_a_folder_that_goes_away_between_two_searches_is_not_missed(folder, monk
     assert hits(Engine(folder)) == expected
 
 
-def test_searches_that_read_the_table_can_cache_what_they_read(folder, read):
+def test_videos_that_searches_read_from_the_table_can_be_cached(folder, read):
     shutil.rmtree(folder / FOLDER)
     engine = Engine(folder)
     expected = hits(engine)
@@ -174,11 +174,11 @@ def test_searches_that_read_the_table_can_cache_what_they_read(folder, read):
 
 
 @pytest.mark.parametrize("obstacle", ["full", "locked", "read-only", "a file"])
-def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, obstacle):
+def test_searches_work_without_a_writable_cache(folder, monkeypatch, obstacle):
     expected = without_disk(folder, monkeypatch)
     for file in blocks_of(folder)[1:]:
         file.unlink()
-    left = blocks_of(folder)
+    remaining = blocks_of(folder)
     with contextlib.ExitStack() as stack:
         if obstacle == "full":
 
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, ob
 
             stack.enter_context(pytest.MonkeyPatch.context()).setattr(block_cache_module, "write_arrays", no_space)
         elif obstacle == "locked":
-            stack.enter_context(FileLock(left[0].with_name("lock")))
+            stack.enter_context(FileLock(remaining[0].with_name("lock")))
         elif obstacle == "read-only":
 
             def refuse(*_, **__):
@@ -197,9 +197,9 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, ob
         else:
             shutil.rmtree(folder / FOLDER)
             (folder / FOLDER).write_text("")
-            left = []
+            remaining = []
         cache_library(folder)
-        assert blocks_of(folder) == left
+        assert blocks_of(folder) == remaining
         assert hits(Engine(folder)) == expected
     if obstacle != "a file":
         cache_library(folder)
@@ -207,18 +207,18 @@ def test_a_folder_that_cannot_be_written_to_does_no_harm(folder, monkeypatch, ob
 
 
 def flip(file, rng):
-    """Change one bit of a file, and give what it held."""
+    """Flip one bit of a file; return its previous content."""
     content = file.read_bytes()
     place = rng.randrange(len(content))
     changed = bytearray(content)
     changed[place] ^= 1 << rng.randrange(8)
-    os.remove(file)  # who has mapped it keeps what it was
+    os.remove(file)  # processes that have mapped it keep the old content
     file.write_bytes(changed)
     return content
 
 
 def all_hits(engine):
-    """What reads all of each video."""
+    """Return the hits of a search that reads all vectors."""
     return engine.answer(
         lambda view: list(find(view, view.corpus().prepare(sentence()), Cutoff(limit=99, moments=1), among=None))
     )
@@ -226,7 +226,7 @@ def all_hits(engine):
 
 @pytest.fixture
 def trained(folder, tmp_path, monkeypatch):
-    """The same videos for a trained model, with codes."""
+    """The same videos for a trained model, with cached codes."""
     monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 1)
     monkeypatch.setattr(trained_module, "_VIDEOS_OF_BLOCK", 3)
     monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
@@ -248,37 +248,37 @@ LIBRARIES = [("folder", all_hits), ("coded", best_hits), ("trained", all_hits), 
 
 
 def flip_often(folder, expected, flips, ask):
-    """Of blocks, their codes and axes, the copy of the records: found when they are read, or by whoever reads all."""
+    """Flip bits of blocks, codes, axes and the copy of the records: searches or `remove_damaged` detect each."""
     rng = random.Random(0)
     cached = [file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size]
     for _ in range(flips):
         files = [rng.choice([folder / "records.json", *cached]) for _ in range(rng.choice((1, 1, 2)))]
         contents = {file: flip(file, rng) for file in dict.fromkeys(files)}
         assert ask(Engine(folder)) == expected, list(contents)
-        left = {file for file in contents if file in cached and file.exists()}
-        assert left <= set(remove_damaged(folder)), left
+        remaining = {file for file in contents if file in cached and file.exists()}
+        assert remaining <= set(remove_damaged(folder)), remaining
         for file, content in contents.items():
             file.write_bytes(content)
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(("library", "ask"), LIBRARIES)
-def test_bits_that_change_are_found_and_no_answer_is_wrong(library, ask, request, monkeypatch):
+def test_flipped_bits_of_the_cache_do_not_change_results(library, ask, request, monkeypatch):
     folder = request.getfixturevalue(library)
     flip_often(folder, without_disk(folder, monkeypatch, ask), 100 // len(LIBRARIES), ask)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("library", "ask"), LIBRARIES)
-def test_two_thousand_bits_that_change_are_all_found_and_no_answer_is_wrong(library, ask, request, monkeypatch):
+def test_two_thousand_flipped_bits_of_the_cache_do_not_change_results(library, ask, request, monkeypatch):
     folder = request.getfixturevalue(library)
     flip_often(folder, without_disk(folder, monkeypatch, ask), 2000 // len(LIBRARIES), ask)
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(("library", "ask"), LIBRARIES)
-def test_files_that_are_cut_under_a_process_give_no_wrong_answer_to_the_next(library, ask, request, monkeypatch):
-    """Who has mapped the part that is gone may be ended by the system; it is not asked again here."""
+def test_a_new_process_detects_files_that_were_truncated_while_mapped(library, ask, request, monkeypatch):
+    """The process that mapped the file could be killed by the system, so only new engines search afterwards."""
     folder, rng = request.getfixturevalue(library), random.Random(2)
     expected, others = without_disk(folder, monkeypatch, ask), []
     for file in sorted(file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size):
@@ -292,7 +292,7 @@ def test_files_that_are_cut_under_a_process_give_no_wrong_answer_to_the_next(lib
     assert ask(Engine(folder)) == expected
 
 
-def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folder, monkeypatch, read):
+def test_videos_of_a_block_damaged_while_mapped_are_read_from_the_table(folder, monkeypatch, read):
     expected, engine = without_disk(folder, monkeypatch), Engine(folder)
     read.clear()
     engine.view().corpus()
@@ -309,62 +309,62 @@ def test_a_block_that_is_damaged_while_it_is_mapped_is_read_from_the_table(folde
     assert read == []
 
 
-def test_a_block_that_is_written_anew_says_of_old_vectors_that_they_are_old(folder, monkeypatch):
+def test_a_block_that_is_written_again_keeps_the_stamps_of_its_vectors(folder, monkeypatch):
     with VideoIndex(folder) as index:
         index.put(stored_video(IDS[3], features_of(9), indexed_at=2.0))
     expected, real = without_disk(folder, monkeypatch), VideoIndex.read
 
-    def reading(index, wanted):
-        found = list(real(index, wanted))
-        for file in blocks_of(folder):  # another process clears them away
+    def read_and_remove(index, ids):
+        videos = list(real(index, ids))
+        for file in blocks_of(folder):  # another process removes them
             file.unlink()
-        return iter(found)
+        return iter(videos)
 
     with monkeypatch.context() as patch:
-        patch.setattr(VideoIndex, "read", reading)
+        patch.setattr(VideoIndex, "read", read_and_remove)
         cache_library(folder)
     assert blocks_of(folder)
     assert hits(Engine(folder)) == expected
 
 
-def test_a_new_process_searches_by_codes_that_are_kept(coded, scanned, monkeypatch):
+def test_a_new_process_uses_cached_codes(coded, scanned, monkeypatch):
     expected = without_disk(coded, monkeypatch, best_hits)
     scanned.clear()
-    monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("codes were built"))
     assert best_hits(Engine(coded)) == expected
     assert len(scanned) == 4
 
 
-def test_only_new_blocks_are_coded(coded, scanned, monkeypatch):
-    before = {file: file.stat().st_mtime_ns for file in codes_of(coded)}
+def test_codes_are_built_for_new_blocks_only(coded, scanned, monkeypatch):
+    previous = {file: file.stat().st_mtime_ns for file in codes_of(coded)}
     with VideoIndex(coded) as index:
         index.put(stored_video("new", features_of(8)))
     cache_library(coded)
-    kept = before.keys() & set(codes_of(coded))
-    assert kept
-    assert {file: file.stat().st_mtime_ns for file in kept} == {file: before[file] for file in kept}
-    assert len(codes_of(coded)) == len(blocks_of(coded)), "those of joined blocks are gone"
+    remaining = previous.keys() & set(codes_of(coded))
+    assert remaining
+    assert {file: file.stat().st_mtime_ns for file in remaining} == {file: previous[file] for file in remaining}
+    assert len(codes_of(coded)) == len(blocks_of(coded)), "codes of joined blocks are removed"
     expected = without_disk(coded, monkeypatch, best_hits)
     scanned.clear()
     assert best_hits(Engine(coded)) == expected
     assert scanned
 
 
-def test_codes_of_another_program_are_made_anew(coded, scanned, monkeypatch):
-    before = codes_of(coded)
+def test_codes_of_another_format_are_built_again(coded, scanned, monkeypatch):
+    previous = codes_of(coded)
     monkeypatch.setattr(coder, "_FORMAT", 99)
     best_hits(Engine(coded))
     assert not scanned
     cache_library(coded)
-    assert len(codes_of(coded)) == len(before)
-    assert not set(before) & set(codes_of(coded))
+    assert len(codes_of(coded)) == len(previous)
+    assert not set(previous) & set(codes_of(coded))
     assert len(list((coded / FOLDER).glob("*/*.axes"))) == 1
     best_hits(Engine(coded))
     assert scanned
 
 
 @pytest.mark.parametrize("kind", ["codes", "axes"])
-def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
+def test_damaged_codes_are_removed_and_built_again(coded, scanned, kind):
     file = min((coded / FOLDER).glob(f"*/*.{kind}"))
     flip(file, random.Random(1))
     assert remove_damaged(coded) == [file]
@@ -374,7 +374,7 @@ def test_codes_that_are_damaged_are_removed_and_made_anew(coded, scanned, kind):
     assert scanned
 
 
-def test_few_frames_are_searched_before_codes_on_disk_are_read(coded, scanned, monkeypatch):
+def test_the_first_searches_of_few_frames_do_not_read_cached_codes(coded, scanned, monkeypatch):
     monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes_at_once", 10**9)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 4)
     engine = Engine(coded)

@@ -1,4 +1,4 @@
-"""Videos in blocks: the same ones whatever the order of updates, in few blocks, each copied a few times."""
+"""Videos in blocks: right after any updates, in few blocks, and rarely copied."""
 
 import numpy as np
 import pytest
@@ -12,19 +12,19 @@ MOST = 40
 
 
 class Numbers(Block):
-    """Videos that are one number each, which is their score."""
+    """Videos of which each is a number, its score."""
 
     def __init__(self, ids, sizes, values):
         super().__init__({"ids": np.array(ids, dtype=str)})
-        self.own_sizes, self.values = sizes, values
+        self.row_sizes, self.values = sizes, values
 
     @property
     def sizes(self):
-        return self.own_sizes
+        return self.row_sizes
 
 
 class World:
-    """Blocks, and the same in a dictionary."""
+    """Blocks, and a dictionary with the same videos."""
 
     def __init__(self):
         self.copied = 0
@@ -63,22 +63,22 @@ class World:
         return [(video.video_id, video.score) for video in ranked]
 
     def ranked(self, limit, among=None):
-        """By looking at every video."""
+        """Return the ranking by looking at every video."""
         scores = {key: value for key, value in self.known.items() if among is None or key in among}
         worst = sorted(scores.values(), reverse=True)[: max(limit, 0)][-1:]
         return {(key, value) for key, value in scores.items() if worst and value >= worst[0]}
 
 
 def within(slack, guess=0.0):
-    """A bound that is so far above scores, with guesses that are off by more."""
+    """Return a stage whose upper bounds are `slack` above scores, with estimates that are off by up to `guess`."""
 
-    def bound(selection, places, least):
-        assert len(places)
-        values = np.concatenate([np.empty(0), *(block.values[rows] for block, rows in selection)])
-        assert len(values) == len(places)
-        return np.stack([values + guess * np.sin(17.0 * places), values + slack])
+    def stage(videos, indices, least):
+        assert len(indices)
+        values = np.concatenate([np.empty(0), *(block.values[rows] for block, rows in videos)])
+        assert len(values) == len(indices)
+        return np.stack([values + guess * np.sin(17.0 * indices), values + slack])
 
-    return bound
+    return stage
 
 
 BOUNDS = [
@@ -95,32 +95,32 @@ STEPS = st.lists(
 
 @settings(deadline=None, derandomize=True, database=None, max_examples=50)
 @given(steps=STEPS, limit=st.integers(0, 6), among=st.none() | st.sets(IDS), bounds=st.sampled_from(BOUNDS))
-def test_any_updates_rank_as_a_dictionary_does(steps, limit, among, bounds):
+def test_after_any_updates_videos_rank_as_in_a_dictionary(steps, limit, among, bounds):
     world = World()
     for added, removed in steps:
-        before, seen = world.blocks, world.rank(limit, among)
+        previous, seen = world.blocks, world.rank(limit, among)
         world.update(added, removed - added.keys())
-        found = world.rank(limit, among, bounds)
-        assert set(found) == world.ranked(limit, among)
-        assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+        actual = world.rank(limit, among, bounds)
+        assert set(actual) == world.ranked(limit, among)
+        assert [score for _, score in actual] == sorted((score for _, score in actual), reverse=True)
         assert len(world.blocks) == len(world.known)
         assert all(world.blocks.find(key) for key in world.known)
-        world.blocks, now = before, world.blocks
-        assert world.rank(limit, among) == seen, "an update changed what a search had begun with"
+        world.blocks, now = previous, world.blocks
+        assert world.rank(limit, among) == seen, "an update changed the blocks of a running search"
         world.blocks = now
 
 
-def test_exact_scores_are_taken_of_videos_that_every_bound_leaves_in_doubt():
+def test_only_videos_that_no_bound_rules_out_get_exact_scores():
     world = World()
     world.update({f"v{number}": float(number) for number in range(30)})
     assert [score for _, score in world.rank(2)] == [29.0, 28.0]
-    assert sorted(world.exact) == [27, 28, 29], "what rounding leaves in doubt"
+    assert sorted(world.exact) == [27, 28, 29], "those that rounding does not rule out"
     assert [score for _, score in world.rank(2, None, (within(9.0), within(1.5)))] == [29.0, 28.0]
-    assert sorted(world.exact) == [27, 28, 29], "the two best guesses, and what may be better than the second"
+    assert sorted(world.exact) == [27, 28, 29], "the two best estimates, and a video that may be better than the second"
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
-def test_videos_without_a_finite_score_are_no_hits(bounds):
+def test_videos_without_a_finite_score_are_not_ranked(bounds):
     world = World()
     world.update({"a": 2.0, "none": np.nan, "b": 1.0})
     assert world.rank(9, None, bounds) == [("a", 2.0), ("b", 1.0)]
@@ -129,7 +129,7 @@ def test_videos_without_a_finite_score_are_no_hits(bounds):
 
 
 @pytest.mark.parametrize("number", [100, 500])
-def test_videos_one_by_one_stay_in_few_blocks_and_are_copied_a_few_times(number):
+def test_videos_added_one_by_one_are_in_few_blocks_and_rarely_copied(number):
     world = World()
     for video in range(number):
         world.update({f"v{video}": float(video)})
@@ -137,7 +137,7 @@ def test_videos_one_by_one_stay_in_few_blocks_and_are_copied_a_few_times(number)
     assert world.copied < number * np.log2(MOST)
 
 
-def test_a_single_video_among_many_copies_no_more_than_a_block():
+def test_adding_one_video_copies_at_most_one_block():
     world = World()
     for start in range(0, 400, MOST):
         world.update({f"v{start + i}": float(i) for i in range(MOST)})
@@ -146,12 +146,12 @@ def test_a_single_video_among_many_copies_no_more_than_a_block():
     assert world.copied - copied <= MOST
 
 
-def test_holes_are_closed_before_they_are_a_third():
+def test_a_block_has_at_most_a_quarter_of_holes():
     world = World()
     for start in range(0, 400, MOST):
         world.update({f"v{start + i}": float(i) for i in range(MOST)})
-    left = sorted(world.known)
-    for video in np.random.default_rng(0).permutation(left)[:300].tolist():
+    remaining = sorted(world.known)
+    for video in np.random.default_rng(0).permutation(remaining)[:300].tolist():
         world.update({}, {video})
         there = sum(part.size for part in world.blocks.parts)
         assert there == len(world.known)
@@ -159,7 +159,7 @@ def test_holes_are_closed_before_they_are_a_third():
     assert len(world.blocks.parts) < 2 * 100 / MOST + np.log2(MOST)
 
 
-def test_a_video_larger_than_a_block_stands_alone():
+def test_a_video_larger_than_a_block_has_its_own_block():
     world = World()
     for video in range(5):
         world.update({f"v{video}": 1.0}, size=3 * MOST)

@@ -1,4 +1,4 @@
-"""Arrays that are mapped: what was written, or an error before anything is made of it."""
+"""Mapped arrays equal those that were written, or raise an error before they are used."""
 
 import mmap
 import pickle
@@ -29,14 +29,14 @@ def written(tmp_path_factory):
 
 
 def flipped(written, path, place, bit=0):
-    """A copy with one bit changed."""
+    """Write a copy with one flipped bit."""
     content = bytearray(written.read_bytes())
     content[place % len(content)] ^= 1 << bit
     path.write_bytes(content)
     return path
 
 
-def test_arrays_are_what_was_written_and_mapped(written):
+def test_arrays_are_mapped_and_equal_to_those_written(written):
     arrays = MappedArrays(written)
     assert list(arrays) == list(ARRAYS)
     for name, array in ARRAYS.items():
@@ -44,10 +44,10 @@ def test_arrays_are_what_was_written_and_mapped(written):
         assert arrays[name].dtype == array.dtype
         assert not arrays[name].flags.owndata
         arrays[name][...] = 0
-        assert np.array_equal(MappedArrays(written)[name], array), "what is written stays in this process"
+        assert np.array_equal(MappedArrays(written)[name], array), "changes stay in this process"
 
 
-def test_rows_are_checked_where_they_are_touched(written, tmp_path):
+def test_only_the_pages_of_the_rows_that_are_read_are_verified(written, tmp_path):
     content = written.read_bytes()
     place = content.index(ARRAYS["large"].tobytes()) + 3 * PAGE + 7  # of row 655
     arrays = MappedArrays(flipped(written, tmp_path / "block", place))
@@ -62,58 +62,58 @@ def test_rows_are_checked_where_they_are_touched(written, tmp_path):
 @pytest.mark.skipif(not hasattr(mmap.mmap, "madvise"), reason="no such call on this system")
 @settings(deadline=None)
 @given(rows=st.lists(st.integers(0, 699), max_size=20))
-def test_what_is_fetched_is_what_will_be_read(written, rows):
-    told = []
+def test_prefetched_bytes_contain_the_rows_that_are_read_next(written, rows):
+    hints = []
 
-    class Noting:
+    class RecordingMap:
         def madvise(self, option, start, length):
             assert start % mmap.PAGESIZE == 0
-            told.append((start, start + length))
+            hints.append((start, start + length))
 
-    arrays, some = MappedArrays(written), np.array(rows, dtype=np.int64)
+    arrays, row_index = MappedArrays(written), np.array(rows, dtype=np.int64)
     begin = written.read_bytes().index(ARRAYS["large"].tobytes())
-    arrays._map = Noting()
-    arrays.prefetch("large", some)
-    for row, (start, stop) in zip(rows, told, strict=True):
+    arrays._map = RecordingMap()
+    arrays.prefetch("large", row_index)
+    for row, (start, stop) in zip(rows, hints, strict=True):
         assert start <= begin + 300 * row < begin + 300 * (row + 1) <= stop <= start + 2 * PAGE + mmap.PAGESIZE
-    assert np.array_equal(arrays.scattered_rows("large", some), ARRAYS["large"][rows])
+    assert np.array_equal(arrays.scattered_rows("large", row_index), ARRAYS["large"][rows])
 
 
 @settings(max_examples=100, deadline=None)
 @given(place=st.integers(min_value=0, max_value=1 << 30), bit=st.integers(0, 7))
-def test_any_bit_that_has_changed_is_found(written, tmp_path_factory, place, bit):
+def test_any_flipped_bit_is_detected(written, tmp_path_factory, place, bit):
     with pytest.raises(DamagedError):
         dict(MappedArrays(flipped(written, tmp_path_factory.mktemp("flip") / "block", place, bit)))
 
 
 @pytest.mark.parametrize("place", [*range(120), -1])
-def test_a_bit_of_the_first_or_last_bytes_is_found(written, tmp_path, place):
+def test_a_flipped_bit_in_the_first_or_last_bytes_is_detected(written, tmp_path, place):
     with pytest.raises(DamagedError):
         dict(MappedArrays(flipped(written, tmp_path / "block", place, place % 8)))
 
 
-@pytest.mark.parametrize("kept", [0, 1, 31, 32, 50, 1000, -64, -1])
-def test_a_file_that_is_gone_or_cut_is_found(written, tmp_path, kept):
+@pytest.mark.parametrize("stop", [0, 1, 31, 32, 50, 1000, -64, -1])
+def test_a_missing_or_truncated_file_is_refused(written, tmp_path, stop):
     with pytest.raises(DamagedError):
         MappedArrays(tmp_path / "block")
-    (tmp_path / "block").write_bytes(written.read_bytes()[:kept])
+    (tmp_path / "block").write_bytes(written.read_bytes()[:stop])
     with pytest.raises(DamagedError):
         dict(MappedArrays(tmp_path / "block"))
 
 
-def test_a_file_that_is_removed_stays_for_who_has_it(written, tmp_path):
+def test_a_removed_file_stays_readable_where_it_is_mapped(written, tmp_path):
     shutil.copy(written, tmp_path / "block")
     arrays = MappedArrays(tmp_path / "block")
     (tmp_path / "block").unlink()
     assert np.array_equal(arrays["large"], ARRAYS["large"])
 
 
-def test_a_name_that_was_not_written_is_no_key(written):
+def test_an_unknown_name_raises_a_key_error(written):
     with pytest.raises(KeyError):
         MappedArrays(written)["other"]
 
 
-def test_damage_is_told_to_another_process_as_it_is(tmp_path):
+def test_a_damaged_error_can_be_pickled(tmp_path):
     error = DamagedError(tmp_path, "cut")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.path) == (str(error), tmp_path)

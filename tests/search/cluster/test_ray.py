@@ -1,4 +1,4 @@
-"""Indexing and searching on a real Ray cluster of this machine, with a worker and a shard that are killed."""
+"""Index and search on a real Ray cluster on this machine; workers and shards are killed."""
 
 import os
 import shutil
@@ -17,26 +17,26 @@ from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.search import library as library_module
 
 ray = pytest.importorskip("ray", reason="untrimmed[ray] is not installed")
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray leaves sockets and files open while it ends
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray does not close all sockets and files
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster that ends with the tests; its workers import what the tests do."""
+    """A cluster for the tests of this file; its workers can import the tests."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # a busy machine takes more than Ray's 30
+        patch.setenv("RAY_raylet_start_wait_time_s", "300")  # a busy machine needs more than Ray's 30 s
         ray.init(num_cpus=4, include_dashboard=False, object_store_memory=100_000_000, log_to_driver=False)
         yield "auto"
         ray.shutdown()
 
 
 class FatalEncoder(WideWordEncoder):
-    """Kills its process at the first frames that it gets, once: a file says that it has happened."""
+    """Kills its process at the first frames, but only once: then a file exists."""
 
     def __init__(self, fuse):
         super().__init__()
@@ -51,7 +51,7 @@ class FatalEncoder(WideWordEncoder):
 
 @pytest.fixture
 def fuse(monkeypatch, tmp_path):
-    """Encoders of workers die once."""
+    """The file that exists after an encoder has killed its worker."""
     path = tmp_path / "fuse"
 
     def load(name=None, **_):
@@ -62,7 +62,7 @@ def fuse(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_indexing_on_a_cluster_gives_the_same_library_though_a_worker_is_killed(
+def test_indexing_on_a_cluster_gives_the_same_library_after_a_worker_is_killed(
     cluster, videos, indexed, fuse, tmp_path
 ):
     shutil.copytree(videos, tmp_path / "clips")
@@ -81,35 +81,35 @@ def test_indexing_on_a_cluster_gives_the_same_library_though_a_worker_is_killed(
 
 
 @pytest.mark.slow
-def test_shards_answer_as_one_process_does_and_a_killed_one_comes_back(cluster, lib, videos, tmp_path):
+def test_shards_answer_like_one_process_and_a_killed_one_restarts(cluster, lib, videos, tmp_path):
     sharded = untrimmed.open(lib.folder, ray=cluster, shards=3)
     check_same_hits(sharded, lib, videos, tmp_path)
     sharded.engine._shards._answer_s = 300.0  # on a busy machine a new process may take longer than a search waits
     kill(sharded, 1)
     again = [sharded.search(text, limit=3, moments=2) for text in SENTENCES]
-    assert [list(hits) for hits in again] == hits_of(lib), "the shard was started again"
+    assert [list(hits) for hits in again] == hits_of(lib), "the shard has restarted"
     assert not any(hits.partial for hits in again)
 
 
 @pytest.mark.slow
-def test_without_a_shard_the_answer_is_marked_as_partial(cluster, lib):
+def test_without_a_shard_the_result_is_partial(cluster, lib):
     sharded = untrimmed.open(lib.folder, ray=cluster, shards=2)
     whole = sharded.search("red", limit=9)
     assert len(whole) == 4
     shards = sharded.engine._shards
     shards._answer_s = 2.0
     ray.kill(shards.actors[0][0], no_restart=True)
-    found = sharded.search("red", limit=9)
-    assert found.partial
-    require_named(*found.warnings, "1", "2")
-    assert set(found) < set(whole)
+    actual = sharded.search("red", limit=9)
+    assert actual.partial
+    require_named(*actual.warnings, "1", "2")
+    assert set(actual) < set(whole)
     ray.kill(shards.actors[1][0], no_restart=True)
     with refused(UntrimmedError, "2"):
         sharded.search("red")
 
 
 @pytest.mark.slow
-def test_a_replica_answers_for_one_that_is_dead(cluster, lib):
+def test_a_replica_replaces_a_dead_one(cluster, lib):
     sharded = untrimmed.open(lib.folder, ray=cluster, shards=1, replicas=2)
     assert hits_of(sharded) == hits_of(lib)
     sharded.engine._shards._answer_s = 300.0

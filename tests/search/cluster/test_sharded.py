@@ -1,4 +1,4 @@
-"""Shards answer as one corpus does, however they are reached; here they are in this process."""
+"""Shards, local all in this process, answer like one corpus."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +19,12 @@ from untrimmed.search.store.table import VideoIndex
 
 
 def methods(calls):
-    """The names of the methods of prepared queries that shards are asked for."""
+    """Return the names of the methods of `PreparedQuery` that are called."""
     return {repr(call).split("'")[1] for args in calls.values() for call in (args[3] if len(args) > 1 else ())}
 
 
-class HereShards:
-    """Shards of this process, some of which do not answer."""
+class LocalShards:
+    """Shards in this process; those in `dead` do not answer."""
 
     def __init__(self, folder, number):
         self.number = number
@@ -40,59 +40,59 @@ class HereShards:
 
 def sharded(lib, number):
     opened = untrimmed.open(lib.folder)
-    opened.engine = ShardedEngine(lib.folder, HereShards(lib.folder, number))
+    opened.engine = ShardedEngine(lib.folder, LocalShards(lib.folder, number))
     return opened
 
 
-def shards_apart(hits):
-    """How many shards hold these videos in more than one: ids are drawn, and of a few one may have them all."""
+def shards_that_separate(hits):
+    """Return a number of shards with which these videos are in more than one; ids are random."""
     return next(n for n in range(2, 99) if len({shard_of(hit.video_id, n) for hit in hits}) > 1)
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("number", [1, 2, 7])
-def test_shards_give_the_hits_of_one_corpus_whatever_is_committed(lib, videos, tmp_path, number):
+def test_shards_answer_like_one_process_after_each_commit(lib, videos, tmp_path, number):
     check_same_hits(sharded(lib, number), lib, videos, tmp_path)
 
 
-def test_searches_of_one_version_go_on_while_another_is_read(lib):
+def test_searches_continue_while_a_shard_loads_another_version(lib):
     shards = sharded(lib, 1)
-    before = hits_of(shards)
+    previous = hits_of(shards)
     with shards.engine._shards.shards[0]._lock, ThreadPoolExecutor(1) as pool:
-        assert pool.submit(hits_of, shards).result(timeout=60) == before
+        assert pool.submit(hits_of, shards).result(timeout=60) == previous
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("method", [*list_models(), *TRAINING_FREE])
-def test_shards_give_the_hits_of_every_model(lib, tmp_path, method):
+def test_shards_answer_like_one_process_for_every_model(lib, tmp_path, method):
     lib.use(method if method in TRAINING_FREE else save_run(tmp_path / "run", method))
     assert hits_of(sharded(lib, 3)) == hits_of(lib)
 
 
 @pytest.mark.parametrize("query", [Query("A red, red sun"), Query("A red, red sun", without=("blue",))])
-def test_shards_say_what_the_model_makes_of_a_sentence(lib, tmp_path, query):
+def test_shards_return_word_weights_and_uncertainty(lib, tmp_path, query):
     run = save_run(tmp_path / "run", "gmmformer_v2+ral")
     (run / "metrics.jsonl").write_text(json.dumps({"val": {"SumR": 10.0, "query_uncertainty_p90": 1e-6}}) + "\n")
     lib.use(run)
-    wanted, shards = lib.search(query), sharded(lib, 3)
-    assert wanted.words
-    assert any("ambiguous" in line for line in wanted.warnings)
-    found = shards.search(query)
-    assert (found.words, found.warnings) == (wanted.words, wanted.warnings)
-    here = shards.engine._shards
-    real = here.ask
-    here.ask = lambda method, calls, **asked: {} if "uncertainty" in methods(calls) else real(method, calls, **asked)
-    found = shards.search(query)
-    assert (found.words, found.warnings, found.partial) == ((), (), False), "the hits are all there"
-    assert list(found) == list(wanted)
+    expected, shards = lib.search(query), sharded(lib, 3)
+    assert expected.words
+    assert any("ambiguous" in line for line in expected.warnings)
+    actual = shards.search(query)
+    assert (actual.words, actual.warnings) == (expected.words, expected.warnings)
+    local = shards.engine._shards
+    real = local.ask
+    local.ask = lambda method, calls, **asked: {} if "uncertainty" in methods(calls) else real(method, calls, **asked)
+    actual = shards.search(query)
+    assert (actual.words, actual.warnings, actual.partial) == ((), (), False), "all hits are returned"
+    assert list(actual) == list(expected)
 
 
 @pytest.mark.parametrize("method", ["frames", "tf_prvr", "gmmformer_v2"])
-def test_shards_read_the_cache_of_the_library_and_the_table_where_that_is_damaged(lib, tmp_path, monkeypatch, method):
+def test_shards_read_the_cache_and_for_damaged_blocks_the_table(lib, tmp_path, monkeypatch, method):
     lib.use(save_run(tmp_path / "run", method) if method == "gmmformer_v2" else method)
-    wanted, read, real = hits_of(lib), [], VideoIndex.read
+    expected, read, real = hits_of(lib), [], VideoIndex.read
     monkeypatch.setattr(VideoIndex, "read", lambda index, ids: read.extend(ids) or real(index, ids))
-    assert hits_of(sharded(lib, 3)) == wanted
+    assert hits_of(sharded(lib, 3)) == expected
     assert read == []
     folder = {"gmmformer_v2": "trained"}.get(method, method)
     (block,) = (lib.folder / FOLDER / folder).glob("*.block")
@@ -100,11 +100,11 @@ def test_shards_read_the_cache_of_the_library_and_the_table_where_that_is_damage
     content[-1000] ^= 1
     block.unlink()
     block.write_bytes(content)
-    assert hits_of(sharded(lib, 3)) == wanted
+    assert hits_of(sharded(lib, 3)) == expected
     assert set(read) == {record.video_id for record in lib.videos()}
 
 
-def test_a_search_below_a_folder_asks_only_the_shards_that_have_its_videos(lib, videos):
+def test_a_search_in_a_folder_calls_only_the_shards_of_its_videos(lib, videos):
     shards = sharded(lib, 7)
     shards.search("red")
     shards.engine._shards.asked.clear()
@@ -115,18 +115,18 @@ def test_a_search_below_a_folder_asks_only_the_shards_that_have_its_videos(lib, 
     }
 
 
-def test_a_shard_that_does_not_answer_makes_the_answer_partial_and_none_an_error(lib):
+def test_a_missing_shard_makes_the_result_partial_and_no_shard_is_an_error(lib):
     shards = sharded(lib, 2)
     whole = shards.search("red", limit=9)
     assert (whole.partial, whole.warnings) == (False, ())
-    here = shards.engine._shards
+    local = shards.engine._shards
     number = shard_of(whole[0].video_id, 2)
-    here.dead = {number}
-    found = shards.search("red", limit=9)
-    assert found.partial
-    require_named(*found.warnings, "1", "2")
-    assert list(found) == [hit for hit in whole if shard_of(hit.video_id, 2) != number], "moments are those of all"
-    here.dead = {0, 1}
+    local.dead = {number}
+    actual = shards.search("red", limit=9)
+    assert actual.partial
+    require_named(*actual.warnings, "1", "2")
+    assert list(actual) == [hit for hit in whole if shard_of(hit.video_id, 2) != number], "moments are unchanged"
+    local.dead = {0, 1}
     with refused(UntrimmedError, "2"):
         shards.search("red")
 
@@ -145,27 +145,28 @@ def test_a_shard_that_does_not_answer_makes_the_answer_partial_and_none_an_error
     ],
 )
 @pytest.mark.parametrize("among", ["one", "all"])
-def test_a_shard_that_dies_after_it_has_ranked_makes_the_answer_partial(lib, monkeypatch, query, died_before, among):
+def test_a_shard_that_dies_after_ranking_makes_the_result_partial(lib, monkeypatch, query, died_before, among):
     whole = lib.search(query, limit=9, moments=9)
-    count = shards_apart(whole)
+    count = shards_that_separate(whole)
     number = shard_of(whole[0].video_id, count)
     limit = 1 if among == "one" else 9
     shards = sharded(lib, count)
-    here = shards.engine._shards
-    real, ranks = here.ask, []
+    local = shards.engine._shards
+    real, ranks = local.ask, []
 
     def ask(method, calls, **asked):
         names = methods(calls)
         ranks.append("rank" in names and calls[next(iter(calls))][2].text)
         nth = len(set(filter(None, ranks)))
         if died_before in (*names, {2: "second rank", 3: "third rank"}.get(nth)):
-            here.dead = {number}
+            local.dead = {number}
         return real(method, calls, **asked)
 
-    monkeypatch.setattr(here, "ask", ask)
-    found = shards.search(query, limit=limit, moments=9)
-    assert found.partial
-    require_named(*found.warnings, "1", str(count))
-    assert {hit.video_id for hit in found} <= {hit.video_id for hit in whole if shard_of(hit.video_id, count) != number}
+    monkeypatch.setattr(local, "ask", ask)
+    actual = shards.search(query, limit=limit, moments=9)
+    assert actual.partial
+    require_named(*actual.warnings, "1", str(count))
+    rest = {hit.video_id for hit in whole if shard_of(hit.video_id, count) != number}
+    assert {hit.video_id for hit in actual} <= rest
     if among == "all":
-        assert found
+        assert actual

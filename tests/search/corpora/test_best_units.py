@@ -1,4 +1,4 @@
-"""Videos that are read by few rows score as those that are read whole, to the last bit."""
+"""Scores from the best units of videos are bit-equal to scores from all units."""
 
 import copy
 from functools import partial
@@ -34,7 +34,7 @@ OTHERS = [
 
 
 def encoded(model, num_frames, seed):
-    """One video after the other, each as long as it is, in half precision."""
+    """Yield videos one by one, without padding, in half precision."""
     rng = torch.Generator().manual_seed(seed)
     for length in num_frames:
         middle = torch.randn(1, 1, WIDTH, generator=rng)
@@ -56,7 +56,7 @@ def block(videos, longest):
 
 
 def coded(model, axes, some):
-    """As a corpus codes a block."""
+    """Return the codes of a block, as a corpus builds them."""
     sketch = rows_by_branch(model.sketch(some.select(np.arange(len(some.ids)))))
     finite = {branch: rows[np.isfinite(rows).all(axis=1)] for branch, (rows, _) in sketch.items()}
     return {
@@ -68,7 +68,7 @@ def coded(model, axes, some):
 @pytest.mark.check
 @pytest.mark.parametrize(("name", "settings"), [*((name, {}) for name in list_models()), *OTHERS])
 @torch.inference_mode()
-def test_few_rows_score_as_all_do(name, settings):
+def test_scores_of_the_best_units_equal_scores_of_all_units(name, settings):
     torch.manual_seed(0)
     model = create_model(name, **SIZES, init_std=0.3, **settings).eval()
     videos = [[*encoded(model, lengths, seed)] for seed, lengths in enumerate(([1, 2, 3, 4] * 5, [16, 5, 9, 1] * 3))]
@@ -90,13 +90,13 @@ def test_few_rows_score_as_all_do(name, settings):
             for row in rows[0].numpy()
             if row.any()
         ]
-        wanted = exact_scores(in_float64, query, selection)
+        expected = exact_scores(in_float64, query, selection)
         if best.are_enough:
-            # Of several queries those that ask for other videos, and for none, are read with them.
+            # The same query three times: for all videos, for some in another order, and for no videos.
             find_units = partial(best.find, codes, probes)
             requested = selection, selection.at(slice(9, 3, -1)), selection.at(slice(0))
-            found = exact_scores_of_best_units(in_float64, [ScoreRequest(query, v, find_units) for v in requested])
-            for scores, part in zip(found, (wanted, wanted[9:3:-1], wanted[:0]), strict=True):
+            actual = exact_scores_of_best_units(in_float64, [ScoreRequest(query, v, find_units) for v in requested])
+            for scores, part in zip(actual, (expected, expected[9:3:-1], expected[:0]), strict=True):
                 np.testing.assert_array_equal(scores, part)
     paper = settings.get("ral", {}).get("confidences") == "paper"
     clips_alone = {"clip"} if name == "gmmformer_v2+ral" and paper else None

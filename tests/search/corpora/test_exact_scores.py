@@ -1,4 +1,4 @@
-"""A method's own score in double precision: that of a video alone, whatever other threads score meanwhile."""
+"""A method's score in double precision does not depend on other videos or on threads that score meanwhile."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -32,7 +32,7 @@ def block(number, seed):
 
 
 @pytest.mark.check
-def test_threads_that_score_at_once_do_not_meet_in_the_memory_they_keep():
+def test_threads_that_score_at_once_do_not_share_buffers():
     model = create_model("gmmformer_v2", query_dim=4, video_dim=4, dim=WIDTH, num_heads=2, max_frames=FRAMES).double()
     blocks, rng = [block(700, seed=0), block(40, seed=1)], np.random.default_rng(2)
     selections = [

@@ -16,7 +16,7 @@ DIM = 8
 
 
 def corpus_of(videos):
-    """Of videos whose ids are their numbers."""
+    """Return a corpus; the ids are the indices of the videos."""
     return FrameCorpus().update(stored_video(str(number), video) for number, video in enumerate(videos))
 
 
@@ -25,7 +25,7 @@ def unit(vectors):
 
 
 def video_with_moment(rng, query, *, duration_s=60.0, span_s=None, fps=2.0, strength=1.0):
-    """Random frames; those inside `span_s` lean towards the query."""
+    """Return random frames; those inside `span_s` are closer to the query."""
     times_s = np.arange(0, duration_s, 1 / fps)
     vectors = rng.standard_normal((len(times_s), DIM)) * 0.3
     vectors -= (vectors @ query.sentence)[:, None] * query.sentence
@@ -51,7 +51,7 @@ def test_the_span_that_fits_the_query_is_found(query, span_s):
     assert iou(spans_of([best]), np.array([span_s])) > 0.6
 
 
-def test_times_do_not_drift_where_the_step_is_no_whole_number_of_milliseconds(query):
+def test_times_do_not_drift_at_three_frames_per_second(query):
     video = video_with_moment(np.random.default_rng(4), query, duration_s=3600.0, span_s=(3300.0, 3304.0), fps=3.0)
     corpus = corpus_of([video])
     assert np.allclose(corpus.prepare(query).relevance("0")[0], video.times_s, atol=1e-6)
@@ -72,12 +72,12 @@ def test_relevance_is_as_exact_as_in_float32():
 @pytest.mark.parametrize("num_frames", [1, 999, 70_000])
 def test_products_do_not_depend_on_threads(num_frames, monkeypatch):
     frames, queries = (np.random.default_rng(8).standard_normal((n, 32)).astype(np.float16) for n in (num_frames, 2))
-    found = []
+    actual = []
     for threads in (1, 2, 16):
         monkeypatch.setattr("os.sched_getaffinity", lambda _, threads=threads: range(threads), raising=False)
-        found.append(products(frames, queries))
-    assert np.array_equal(found[0], found[1])
-    assert np.array_equal(found[0], found[2])
+        actual.append(products(frames, queries))
+    assert np.array_equal(actual[0], actual[1])
+    assert np.array_equal(actual[0], actual[2])
 
 
 def test_a_video_is_as_relevant_as_its_best_frame(query):
@@ -95,43 +95,43 @@ def test_a_video_is_as_relevant_as_its_best_frame(query):
 
 @pytest.fixture
 def coded(monkeypatch):
-    """Codes are worth it for few frames, after the first search; tells how often they were asked."""
-    asked = []
+    """Use codes for few frames, after the first search; return a list with an entry per scan of codes."""
+    scans = []
     by_codes = CodedBlocks.bounds_by_codes
     monkeypatch.setattr(BestVectorCorpus, "min_size_for_codes", 1)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 0)
-    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: asked.append(1) or by_codes(*args))
-    return asked
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: scans.append(1) or by_codes(*args))
+    return scans
 
 
-def test_codes_rank_as_all_frames_do(query, coded):
-    """Videos of several frame rates; some are replaced, some removed."""
+def test_ranking_with_codes_equals_ranking_without(query, coded):
+    """Videos have several frame rates; some are replaced, some are removed."""
     rng = np.random.default_rng(5)
 
-    def some(number):
+    def random_videos(number):
         for name in range(number):
             length_s, fps = float(rng.integers(1, 40)), float(rng.choice([0.5, 2.0, 3.0]))
             video = video_with_moment(rng, query, duration_s=max(length_s, 2 / fps), span_s=(0.0, 4.0), fps=fps)
             yield stored_video(str(name), video)
 
-    corpus = FrameCorpus().update(some(200))
-    for now in (corpus, corpus.update(some(9), ["20", "30"])):
-        wanted, least = now.prepare(query).rank(limit=5), now.prepare(query).rank(limit=5, among=["3", "50", "60"])
+    corpus = FrameCorpus().update(random_videos(200))
+    for now in (corpus, corpus.update(random_videos(9), ["20", "30"])):
+        expected, least = now.prepare(query).rank(limit=5), now.prepare(query).rank(limit=5, among=["3", "50", "60"])
         now.coder.wait()
-        before = len(coded)
-        assert now.prepare(query).rank(limit=5) == wanted
-        assert len(coded) > before
+        previous = len(coded)
+        assert now.prepare(query).rank(limit=5) == expected
+        assert len(coded) > previous
         assert now.prepare(query).rank(limit=5, among=["3", "50", "60"]) == least
-        assert now.prepare(query).rank(limit=1, among=[str(name) for name in range(100)])[0].score <= wanted[0].score
+        assert now.prepare(query).rank(limit=1, among=[str(name) for name in range(100)])[0].score <= expected[0].score
 
 
-def test_a_frame_that_is_not_finite_hides_no_video(query, coded):
+def test_a_frame_that_is_not_finite_does_not_hide_videos(query, coded):
     rng = np.random.default_rng(6)
     corpus = corpus_of([video_with_moment(rng, query, span_s=(5.0, 5.0 + i)) for i in range(1, 31)])
     corpus.video("7").vectors[3] = np.nan
-    wanted = corpus.prepare(query).rank(limit=3)
+    expected = corpus.prepare(query).rank(limit=3)
     corpus.coder.wait()
-    assert corpus.prepare(query).rank(limit=3) == wanted
+    assert corpus.prepare(query).rank(limit=3) == expected
     assert coded
 
 
@@ -145,7 +145,7 @@ def test_the_order_of_the_corpus_changes_no_score(query):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_moments_lie_inside_the_video_and_share_no_time(query, seed):
+def test_moments_are_inside_the_video_and_do_not_overlap(query, seed):
     rng = np.random.default_rng(seed)
     video = video_with_moment(rng, query, duration_s=60.0, span_s=(50.0, 60.0))
     video.vectors[20:32] += 0.5 * query.sentence.astype(np.float16)  # a second moment, from 10 to 16 s
@@ -159,14 +159,14 @@ def test_moments_lie_inside_the_video_and_share_no_time(query, seed):
     assert corpus.prepare(query).moments("0", limit=20) == moments
 
 
-def test_a_sentence_that_fits_all_of_a_video_gets_one_moment(query):
+def test_a_sentence_that_fits_the_whole_video_has_one_moment(query):
     rng = np.random.default_rng(6)
     everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))
     corpus = corpus_of([everywhere, *(video_with_moment(rng, query) for _ in range(5))])
     assert [(m.start_s, m.end_s) for m in corpus.prepare(query).moments("0", limit=5)] == [(0.0, 30.0)]
 
 
-def test_a_change_between_two_frames_is_expected_half_way(query):
+def test_a_moment_ends_half_way_between_two_frames(query):
     other = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
     times_s = np.arange(0, 10, 0.5)
     vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, other).astype(np.float16)
@@ -175,13 +175,13 @@ def test_a_change_between_two_frames_is_expected_half_way(query):
     assert moment.score == pytest.approx(1.0, abs=2e-3)
 
 
-def test_a_video_of_no_length_is_one_moment(query):
+def test_a_video_of_length_zero_has_one_moment(query):
     corpus = corpus_of([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.0)])
     assert [(m.start_s, m.end_s) for m in corpus.prepare(query).moments("0", limit=3)] == [(0.0, 0.0)]
 
 
 @pytest.mark.parametrize("num_frames", [1, 2, 3])
-def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
+def test_a_video_with_up_to_three_frames_has_one_moment(query, num_frames):
     features = FrameFeatures(
         np.tile(query.sentence, (num_frames, 1)).astype(np.float16), np.arange(num_frames) / 2.0, 1.5
     )
@@ -192,14 +192,14 @@ def test_a_video_of_hardly_any_frames_is_one_moment(query, num_frames):
     assert (best.start_s, best.end_s) == (0.0, 1.5)
 
 
-def test_a_single_short_frame_is_one_moment(query):
+def test_a_video_of_one_short_frame_has_one_moment(query):
     corpus = corpus_of([FrameFeatures(query.sentence[None].astype(np.float16), np.zeros(1), 0.04)])
     (moment,) = corpus.prepare(query).moments("0", limit=3)
     assert (moment.start_s, moment.end_s) == (0.0, 0.04)
     assert moment.score == pytest.approx(1.0, abs=2e-3)  # float16 rounding
 
 
-def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
+def test_unevenly_spaced_frames_are_weighted_by_time(query):
     other = np.roll(query.sentence, 1)
     other = unit(other - (other @ query.sentence) * query.sentence)
     times_s = np.concatenate([np.arange(0, 10, 0.1), np.arange(10, 40, 2.0)])  # dense first, sparse later
@@ -209,7 +209,7 @@ def test_uneven_times_weigh_by_time_and_not_by_number_of_frames(query):
     assert best.end_s > 34
 
 
-def test_bursts_hours_apart_stay_small_and_are_found(query):
+def test_bursts_of_frames_hours_apart_are_found(query):
     other = np.roll(query.sentence, 1)
     other = unit(other - (other @ query.sentence) * query.sentence)
     times_s = np.concatenate([hour * 3300.0 + np.arange(8) / 2 for hour in range(51)])
@@ -228,14 +228,14 @@ def test_bursts_hours_apart_stay_small_and_are_found(query):
 @pytest.mark.parametrize(
     "times_s", [[3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 5.0], [0.0, 1.0, 1.0, 1.0, 2.5], [0.0, 1e-9, 9.0]]
 )
-def test_repeated_times_are_no_error(query, times_s):
+def test_repeated_times_are_accepted(query, times_s):
     frames = np.tile(query.sentence, (len(times_s), 1)).astype(np.float16)
     corpus = corpus_of([FrameFeatures(frames, np.array(times_s), 10.0)])
     assert corpus.prepare(query).rank(limit=1)[0].score == pytest.approx(1.0, abs=2e-3)
     assert [(m.start_s, m.end_s) for m in corpus.prepare(query).moments("0", limit=3)] == [(0.0, 10.0)]
 
 
-def test_only_videos_that_a_filter_leaves_are_ranked(query):
+def test_only_requested_videos_are_ranked(query):
     rng = np.random.default_rng(5)
     corpus = corpus_of([video_with_moment(rng, query, span_s=(1.0, 9.0)) for _ in range(4)])
     prepared = corpus.prepare(query)
@@ -243,7 +243,7 @@ def test_only_videos_that_a_filter_leaves_are_ranked(query):
     assert prepared.rank(limit=4, among={"elsewhere"}) == prepared.rank(limit=4, among=()) == []
 
 
-def test_all_that_tie_with_the_last_are_given(query):
+def test_all_ties_with_the_last_video_are_returned(query):
     rng = np.random.default_rng(9)
     once, twice = (video_with_moment(rng, query, span_s=span_s) for span_s in ((1.0, 2.0), (1.0, 9.0)))
     prepared = corpus_of([once, twice, once, twice, once]).prepare(query)
@@ -252,5 +252,5 @@ def test_all_that_tie_with_the_last_are_given(query):
     assert len({video.score for video in prepared.rank(limit=5)}) == 2
 
 
-def test_an_empty_corpus_gives_nothing(query):
+def test_an_empty_corpus_ranks_no_videos(query):
     assert FrameCorpus().prepare(query).rank(limit=3) == []

@@ -1,4 +1,4 @@
-"""TF-PRVR in a library: made from stored frames, searched exactly, changed to and back without decoding."""
+"""TF-PRVR in a library: computed from stored frames, searched exactly, changed to and back without decoding."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -29,12 +29,12 @@ def scores_by_hand(lib, text):
     }
 
 
-def found(lib, text="something green"):
+def search_results(lib, text="something green"):
     return [(hit.video.name, hit.score, hit.moments) for hit in lib.search(text)]
 
 
 def long_video(rng, query, span_s, *, duration_s=300.0, fps=2.0, dim=8):
-    """Shots of some seconds; those inside `span_s` lean towards the query."""
+    """Return shots of some seconds; those inside `span_s` are closer to the query."""
     times_s = np.arange(0, duration_s, 1 / fps)
     cuts = np.unique(np.concatenate([rng.choice(times_s[1:], 20, replace=False), span_s]))
     shot = np.searchsorted(cuts, times_s, side="right")
@@ -49,13 +49,13 @@ def test_search_gives_the_score_of_the_best_moment(lib):
     lib.use("tf_prvr")
     assert lib.settings().model == "tf_prvr"
     for text in SENTENCES:
-        wanted, hits = scores_by_hand(lib, text), lib.search(text)
-        assert {str(hit.video): hit.score for hit in hits} == pytest.approx(wanted, abs=1e-3)  # kept in float16
-        assert [str(hit.video) for hit in hits] == sorted(wanted, key=wanted.__getitem__, reverse=True)
-        assert len({round(score, 3) for score in wanted.values()}) == len(CLIPS), "scores that tie would rank anyhow"
+        expected, hits = scores_by_hand(lib, text), lib.search(text)
+        assert {str(hit.video): hit.score for hit in hits} == pytest.approx(expected, abs=1e-3)  # stored in float16
+        assert [str(hit.video) for hit in hits] == sorted(expected, key=expected.__getitem__, reverse=True)
+        assert len({round(score, 3) for score in expected.values()}) == len(CLIPS), "no ties"
 
 
-def test_moments_lie_inside_their_video_apart(lib):
+def test_moments_are_inside_the_video_and_do_not_overlap(lib):
     lib.use("tf_prvr")
     for hit in lib.search("blue", moments=4):
         assert 1 <= len(hit.moments) <= 4
@@ -64,7 +64,7 @@ def test_moments_lie_inside_their_video_apart(lib):
 
 
 @pytest.mark.parametrize("span_s", [(40.0, 60.0), (0.0, 30.0), (100.0, 108.0), (270.0, 300.0)])
-def test_the_span_that_fits_is_found_and_stands_out_in_the_curve(span_s):
+def test_the_matching_span_is_found_and_has_high_relevance(span_s):
     rng, query = np.random.default_rng(0), np.eye(8)[0]
     videos = [long_video(rng, query, (0.0, 0.0)) for _ in range(3)]
     videos.append(long_video(rng, query, span_s))
@@ -79,7 +79,7 @@ def test_the_span_that_fits_is_found_and_stands_out_in_the_curve(span_s):
     assert np.median(curve[inside]) > np.median(curve[~inside]) + 0.1
 
 
-def test_relevance_is_that_of_the_moment_at_each_time(lib, videos):
+def test_the_highest_relevance_is_the_score(lib, videos):
     lib.use("tf_prvr")
     times_s, curve = lib.relevance("blue", videos / "sea # 1.mp4")
     assert len(times_s) == len(curve) > 1
@@ -88,29 +88,29 @@ def test_relevance_is_that_of_the_moment_at_each_time(lib, videos):
 
 
 @pytest.mark.parametrize("back", [None, "frames", "none"])
-def test_frames_come_back_and_nothing_is_decoded_or_encoded(back, lib, encoder):
-    before, encoded = found(lib), encoder.num_encoded
+def test_the_library_can_return_to_frames_without_decoding_or_encoding(back, lib, encoder):
+    previous, encoded = search_results(lib), encoder.num_encoded
     lib.use("tf_prvr")
-    assert found(lib) != before
+    assert search_results(lib) != previous
     lib.use(back)
-    assert found(lib) == before
+    assert search_results(lib) == previous
     assert encoder.num_encoded == encoded
     assert {VideoIndex(lib.folder).get(record.video_id).encoded for record in lib.videos()} == {b""}
 
 
-def test_a_video_indexed_later_is_searched_by_it_too(lib, tmp_path):
+def test_a_video_indexed_later_gets_moments_too(lib, tmp_path):
     lib.use("tf_prvr")
     write_clip(tmp_path / "late.mp4", ["green", "blue", "red"])
     lib.index(tmp_path / "late.mp4")
     assert len(lib.search("green")) == len(CLIPS) + 1
-    assert found(lib) == found(untrimmed.open(lib.folder))
-    wanted = scores_by_hand(lib, "green")
-    assert {str(hit.video): hit.score for hit in lib.search("green")} == pytest.approx(wanted, abs=1e-3)
+    assert search_results(lib) == search_results(untrimmed.open(lib.folder))
+    expected = scores_by_hand(lib, "green")
+    assert {str(hit.video): hit.score for hit in lib.search("green")} == pytest.approx(expected, abs=1e-3)
     assert {record.model for record in lib.videos()} == {"tf_prvr"}
 
 
-def test_an_interrupted_change_goes_on_where_it_stopped(lib):
-    before, steps = found(lib), []
+def test_an_interrupted_change_of_model_continues_where_it_stopped(lib):
+    previous, steps = search_results(lib), []
 
     def interrupt(done, total):
         steps.append((done, total))
@@ -119,12 +119,12 @@ def test_an_interrupted_change_goes_on_where_it_stopped(lib):
 
     with pytest.raises(KeyboardInterrupt):
         lib.use("tf_prvr", progress=interrupt)
-    assert found(lib) == before
+    assert search_results(lib) == previous
     lib.use("tf_prvr", progress=lambda done, total: steps.append((done, total)))
     assert steps == [(1, 4), (2, 4), (3, 4), (1, 1)]
 
 
-def test_a_stored_frame_without_a_direction_is_named_with_its_video(lib):
+def test_a_zero_frame_is_named_with_its_video(lib):
     with VideoIndex(lib.folder) as index:
         video = index.get(next(iter(index.scan())).video_id)
         vectors = video.features.vectors.copy()
@@ -134,26 +134,26 @@ def test_a_stored_frame_without_a_direction_is_named_with_its_video(lib):
         lib.use("tf_prvr")
 
 
-def test_pictures_are_compared_with_frames(lib):
+def test_a_picture_is_compared_with_frames(lib):
     picture = np.full((32, 32, 3), (0, 0, 255), dtype=np.uint8)
-    before = lib.similar(picture)
+    previous = lib.similar(picture)
     lib.use("tf_prvr")
-    assert lib.similar(picture) == before
+    assert lib.similar(picture) == previous
 
 
-def test_a_folder_of_the_name_is_a_folder(lib, tmp_path, monkeypatch):
+def test_a_folder_with_the_name_of_the_model_is_a_folder(lib, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tf_prvr").mkdir()
     with refused(CheckpointError, "tf_prvr"):
         lib.use("tf_prvr")
 
 
-def test_what_a_library_keeps_of_another_model_is_refused_in_one_line():
+def test_an_encoding_of_another_model_is_refused():
     with refused(IndexMismatchError, "tf_prvr", "untrimmed index"):
         TFPRVRModel().restore(b"something else")
 
 
-def test_a_library_knows_its_model_without_a_folder(lib):
+def test_the_model_of_the_library_needs_no_folder(lib):
     lib.use("tf_prvr")
     settings = lib.settings()
     used = load_search_model(lib.folder, settings.model, settings.model_folder)

@@ -1,4 +1,4 @@
-"""A trained model in a library: found by its own scores, encoded from stored frames, changed without a gap."""
+"""A trained model in a library: it encodes stored frames, ranks by its own scores, and can be changed meanwhile."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ COMPOSED = ["gmmformer_v2+ral", "ms_sl+matching+ral"]
 
 
 def save_run(folder, method="gmmformer_v2", *, seed=0, query_dim=WORD_DIM, video_dim=4, dim=8):
-    """A model of a few thousand weights, large enough that scores of videos differ."""
+    """Save a model of a few thousand weights, enough that the scores of videos differ."""
     torch.manual_seed(seed)
     model = create_model(
         method, query_dim=query_dim, video_dim=video_dim, dim=dim, num_heads=2, max_frames=12, max_words=3, init_std=0.3
@@ -43,7 +43,7 @@ def save_run(folder, method="gmmformer_v2", *, seed=0, query_dim=WORD_DIM, video
 
 
 def scores_by_hand(lib, run, text):
-    """The model's own score of every stored video, in one batch, encodings rounded as the index keeps them."""
+    """Return the model's score of each stored video, in one batch, from encodings rounded to float16."""
     model, index = load_model(run), VideoIndex(lib.folder)
     c = model.config
     with torch.inference_mode():
@@ -60,24 +60,24 @@ def scores_by_hand(lib, run, text):
     return dict(zip((record.path for record in index.scan()), fused.tolist(), strict=True))
 
 
-def found(lib, text="something green"):
+def search_results(lib, text="something green"):
     return [(hit.video.name, hit.score, hit.moments) for hit in lib.search(text)]
 
 
 @pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
-def test_search_gives_every_method_s_own_score_and_ranking(method, lib, tmp_path):
+def test_every_method_ranks_by_its_own_score(method, lib, tmp_path):
     run = save_run(tmp_path / "run", method)
     lib.use(run)
     for text in SENTENCES:
-        wanted = scores_by_hand(lib, run, text)
+        expected = scores_by_hand(lib, run, text)
         hits = lib.search(text)
-        assert {str(hit.video): hit.score for hit in hits} == pytest.approx(wanted, abs=1e-6)
-        assert [str(hit.video) for hit in hits] == sorted(wanted, key=wanted.__getitem__, reverse=True)
-        assert len({round(score, 6) for score in wanted.values()}) == len(CLIPS), "scores that tie would rank anyhow"
+        assert {str(hit.video): hit.score for hit in hits} == pytest.approx(expected, abs=1e-6)
+        assert [str(hit.video) for hit in hits] == sorted(expected, key=expected.__getitem__, reverse=True)
+        assert len({round(score, 6) for score in expected.values()}) == len(CLIPS), "no ties"
 
 
 @pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
-def test_moments_lie_inside_their_video_apart_and_best_first(method, lib, tmp_path):
+def test_moments_are_inside_the_video_do_not_overlap_and_are_ranked(method, lib, tmp_path):
     lib.use(save_run(tmp_path / "run", method))
     for hit in lib.search("blue", moments=4):
         assert 1 <= len(hit.moments) <= 4
@@ -89,7 +89,7 @@ def test_moments_lie_inside_their_video_apart_and_best_first(method, lib, tmp_pa
 
 
 @pytest.mark.parametrize("method", list_models())
-def test_relevance_covers_the_video_in_order_of_time(method, lib, videos, tmp_path):
+def test_relevance_covers_the_video_in_temporal_order(method, lib, videos, tmp_path):
     lib.use(save_run(tmp_path / "run", method))
     times_s, values = lib.relevance("blue", videos / "sea # 1.mp4")
     assert len(times_s) == len(values) > 1
@@ -105,46 +105,47 @@ def test_nothing_is_decoded_or_encoded_again(lib, encoder, tmp_path):
     assert encoder.num_encoded == encoded
 
 
-def test_queries_go_through_the_words_alone(lib, encoder, tmp_path, monkeypatch):
+def test_a_trained_model_reads_only_the_words_of_a_query(lib, encoder, tmp_path, monkeypatch):
     lib.use(save_run(tmp_path / "run"))
-    before = found(lib)
+    previous = search_results(lib)
     own = encoder._text
     blank = np.zeros(4, np.float32)
     monkeypatch.setattr(
         encoder, "_text", lambda text: TextFeatures(text, blank, own(text).words, own(text).tokens), raising=True
     )
-    assert found(lib) == before
+    assert search_results(lib) == previous
     other = own("blue").words
     monkeypatch.setattr(encoder, "_text", lambda text: TextFeatures(text, blank, other, ("blue",)), raising=True)
-    assert found(lib) != before
+    assert search_results(lib) != previous
 
 
 @pytest.mark.parametrize(
     "query", ["A red, red sun set", Query("A red, red sun set", without=("blue",))], ids=["one", "two"]
 )
-def test_words_have_the_weights_that_the_model_gives_them(lib, tmp_path, query):
+def test_hits_have_the_word_weights_of_the_model(lib, tmp_path, query):
     run = save_run(tmp_path / "run", "gmmformer_v2+ral")
     lib.use(run)
     hits = lib.search(query)
     rows = torch.tensor(prepare_words(WideWordEncoder()._text("A red, red sun set").words, max_words=3))[None]
     with torch.inference_mode():
         encoded = load_model(run).encode_queries(QueryBatch(words=rows, mask=torch.ones(1, 3, dtype=torch.bool)))
-    wanted = [*RALQueries.of(encoded.attached["ral"]).word_weights[0].tolist(), 0.0, 0.0]  # three words are read
+    read = RALQueries.of(encoded.attached["ral"]).word_weights[0].tolist()  # of three words
+    expected = [*read, 0.0, 0.0]
     assert [one.word for one in hits.words] == ["A", "red,", "red", "sun", "set"]
-    assert [one.weight for one in hits.words] == pytest.approx(wanted, abs=1e-4)
-    assert sum(wanted) == pytest.approx(1)
-    assert len(set(wanted)) > 2
-    assert not any("ambiguous" in line for line in hits.warnings), "nobody knows what is usual"
+    assert [one.weight for one in hits.words] == pytest.approx(expected, abs=1e-4)
+    assert sum(expected) == pytest.approx(1)
+    assert len(set(expected)) > 2
+    assert not any("ambiguous" in line for line in hits.warnings), "the run has not recorded a usual value"
 
 
-def test_models_that_weigh_no_words_show_none(lib, tmp_path):
+def test_models_without_word_weights_return_none(lib, tmp_path):
     assert lib.search("red").words == ()
     lib.use(save_run(tmp_path / "run", "gmmformer_v2"))
     assert lib.search("red").words == ()
 
 
 @pytest.mark.parametrize(("usual", "is_ambiguous"), [(1e-6, True), (1e6, False), ("no number", False)])
-def test_a_sentence_of_which_the_model_is_unusually_unsure_is_called_ambiguous(lib, tmp_path, usual, is_ambiguous):
+def test_a_sentence_with_unusual_uncertainty_is_called_ambiguous(lib, tmp_path, usual, is_ambiguous):
     run = save_run(tmp_path / "run", "gmmformer_v2+ral")
     epochs = [{"SumR": 10.0, "query_uncertainty_p90": 1e3}, {"SumR": 20.0, "query_uncertainty_p90": usual}]
     (run / "metrics.jsonl").write_text("".join(json.dumps({"val": val}) + "\n" for val in epochs))
@@ -152,42 +153,42 @@ def test_a_sentence_of_which_the_model_is_unusually_unsure_is_called_ambiguous(l
     assert any("ambiguous" in line for line in lib.search("red").warnings) == is_ambiguous
 
 
-def test_ranking_in_parts_equals_ranking_as_a_whole(lib, tmp_path, monkeypatch):
+def test_ranking_in_batches_equals_ranking_at_once(lib, tmp_path, monkeypatch):
     lib.use(save_run(tmp_path / "run"))
-    whole = found(lib)
+    whole = search_results(lib)
     monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
-    assert found(untrimmed.open(lib.folder)) == whole
+    assert search_results(untrimmed.open(lib.folder)) == whole
 
 
-def test_videos_indexed_later_are_encoded_by_the_model_too(encoder, videos, tmp_path):
+def test_videos_indexed_later_are_also_encoded_by_the_model(encoder, videos, tmp_path):
     lib, run = untrimmed.open(tmp_path / "library"), save_run(tmp_path / "run")
     lib.index(videos / "flag.mp4")
     lib.use(run)
     own = tmp_path / "more"
     shutil.copytree(videos, own)
-    lib.index(own)  # flag.mp4 is a copy of one that is known, the others are new
+    lib.index(own)  # flag.mp4 is a copy of a known file, the others are new
     assert len({record.model for record in lib.videos()}) == 1
     assert all(VideoIndex(lib.folder).get(record.video_id).encoded for record in lib.videos())
-    wanted = scores_by_hand(lib, run, "blue")
-    assert len(wanted) == 5
-    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
+    expected = scores_by_hand(lib, run, "blue")
+    assert len(expected) == 5
+    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(expected, abs=1e-6)
 
 
-def test_training_free_search_comes_back(lib, tmp_path):
-    before = found(lib)
+def test_the_library_can_return_to_training_free_search(lib, tmp_path):
+    previous = search_results(lib)
     lib.use(save_run(tmp_path / "run"))
-    assert found(lib) != before
+    assert search_results(lib) != previous
     lib.use(None)
-    assert found(lib) == before
+    assert search_results(lib) == previous
     assert {VideoIndex(lib.folder).get(record.video_id).encoded for record in lib.videos()} == {b""}
 
 
 @pytest.mark.parametrize("first_in_use", [False, True])
-def test_an_interrupted_change_leaves_the_model_before_and_goes_on(first_in_use, lib, tmp_path):
+def test_an_interrupted_change_of_model_keeps_the_previous_one_and_can_continue(first_in_use, lib, tmp_path):
     first, second = save_run(tmp_path / "first"), save_run(tmp_path / "second", "ms_sl", seed=1)
     if first_in_use:
         lib.use(first)
-    before, settings = found(lib), lib.settings()
+    previous, settings = search_results(lib), lib.settings()
     steps = []
 
     def interrupt(done, total):
@@ -198,39 +199,39 @@ def test_an_interrupted_change_leaves_the_model_before_and_goes_on(first_in_use,
     with pytest.raises(KeyboardInterrupt):
         lib.use(second, progress=interrupt)
     assert lib.settings() == settings
-    assert found(lib) == before
-    assert found(untrimmed.open(lib.folder)) == before
+    assert search_results(lib) == previous
+    assert search_results(untrimmed.open(lib.folder)) == previous
     lib.use(second, progress=lambda done, total: steps.append((done, total)))
     assert steps == [(1, 4), (2, 4), (3, 4), (1, 1)]
-    wanted = scores_by_hand(lib, second, "blue")
-    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
+    expected = scores_by_hand(lib, second, "blue")
+    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(expected, abs=1e-6)
 
 
-def test_an_interrupted_way_back_to_training_free_leaves_the_model(lib, tmp_path):
+def test_an_interrupted_return_to_training_free_search_keeps_the_model(lib, tmp_path):
     lib.use(save_run(tmp_path / "run"))
-    before = found(lib)
+    previous = search_results(lib)
 
     def interrupt(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         lib.use(None, progress=interrupt)
-    assert found(lib) == before
+    assert search_results(lib) == previous
 
 
-def test_readers_search_on_undisturbed_while_the_model_changes(lib, tmp_path):
+def test_readers_use_the_previous_model_until_the_change_is_complete(lib, tmp_path):
     lib.use(save_run(tmp_path / "first"))
     opened_before = untrimmed.open(lib.folder)
-    before = found(opened_before)
+    previous = search_results(opened_before)
     seen = []
 
     def read(done, total):
-        seen.append(found(opened_before))
-        seen.append(found(untrimmed.open(lib.folder)))
+        seen.append(search_results(opened_before))
+        seen.append(search_results(untrimmed.open(lib.folder)))
 
     lib.use(save_run(tmp_path / "second", seed=1), progress=read)
-    assert seen == [before] * 8
-    assert found(opened_before) == found(lib) != before
+    assert seen == [previous] * 8
+    assert search_results(opened_before) == search_results(lib) != previous
 
 
 def test_using_the_same_model_again_encodes_nothing(lib, tmp_path):
@@ -249,11 +250,11 @@ def test_using_the_same_model_again_encodes_nothing(lib, tmp_path):
     ],
 )
 def test_a_model_of_other_widths_is_refused_and_changes_nothing(widths, message, lib, tmp_path):
-    before, settings = found(lib), lib.settings()
+    previous, settings = search_results(lib), lib.settings()
     with refused(IndexMismatchError, *message):
         lib.use(save_run(tmp_path / "run", **widths))
     assert lib.settings() == settings
-    assert found(lib) == before
+    assert search_results(lib) == previous
 
 
 def test_a_folder_without_a_model_is_refused(lib, tmp_path):
@@ -263,10 +264,10 @@ def test_a_folder_without_a_model_is_refused(lib, tmp_path):
         untrimmed.open(tmp_path / "empty").use(save_run(tmp_path / "run"))
 
 
-def test_a_model_that_moved_away_is_one_clear_line_and_coming_back_is_enough(lib, videos, tmp_path):
+def test_a_moved_model_is_refused_in_one_line_and_can_be_named_again(lib, videos, tmp_path):
     run = save_run(tmp_path / "run")
     lib.use(run)
-    before = found(lib)
+    previous = search_results(lib)
     run.rename(tmp_path / "elsewhere")
     for action in (lambda lib: lib.search("green"), lambda lib: lib.index(videos)):
         with refused(CheckpointError, "model.safetensors") as caught:
@@ -277,10 +278,10 @@ def test_a_model_that_moved_away_is_one_clear_line_and_coming_back_is_enough(lib
     steps = []
     lib.use(tmp_path / "elsewhere", progress=lambda *step: steps.append(step))
     assert steps == []
-    assert found(untrimmed.open(lib.folder)) == before
+    assert search_results(untrimmed.open(lib.folder)) == previous
 
 
-def test_a_run_that_was_trained_anew_in_its_folder_is_noticed(lib, videos, tmp_path):
+def test_a_run_that_was_trained_again_in_its_folder_is_noticed(lib, videos, tmp_path):
     run = save_run(tmp_path / "run")
     lib.use(run)
     save_run(run, seed=1)
@@ -288,24 +289,24 @@ def test_a_run_that_was_trained_anew_in_its_folder_is_noticed(lib, videos, tmp_p
         with refused(IndexMismatchError, "untrimmed index --model", str(run)):
             action(untrimmed.open(lib.folder))
     lib.use(run)
-    wanted = scores_by_hand(lib, run, "blue")
-    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(wanted, abs=1e-6)
+    expected = scores_by_hand(lib, run, "blue")
+    assert {str(hit.video): hit.score for hit in lib.search("blue")} == pytest.approx(expected, abs=1e-6)
 
 
-def test_encodings_that_lack_what_the_model_gives_ask_for_encoding_again(lib, tmp_path):
-    """A model is known by its weights: settings of a run that were changed by hand can name more encodings."""
+def test_encodings_with_missing_tensors_are_refused_with_advice(lib, tmp_path):
+    """The identity of a model covers its weights, but not settings that were changed by hand."""
     run = save_run(tmp_path / "run")
     lib.use(run)
-    before = found(lib)
+    previous = search_results(lib)
     index = VideoIndex(lib.folder)
     for record in index.scan():
         video = index.get(record.video_id)
         tensors = load_tensors(video.encoded)
         del tensors["frames"]
         index.put(replace(video, encoded=save_tensors(tensors)))
-    shutil.rmtree(lib.folder / FOLDER)  # the first versions had none
+    shutil.rmtree(lib.folder / FOLDER)
     with refused(IndexMismatchError, "untrimmed index --model"):
         untrimmed.open(lib.folder).search("blue")
     lib.use(None)
     lib.use(run)
-    assert found(lib) == before
+    assert search_results(lib) == previous

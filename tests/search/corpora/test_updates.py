@@ -1,4 +1,4 @@
-"""A corpus in memory follows the changes of a library, and answers as one that is built from scratch."""
+"""A corpus that follows the changes of a library answers like one that is built from scratch."""
 
 import contextlib
 import tempfile
@@ -36,7 +36,7 @@ DIM, WORD_DIM = SIZES["video_dim"], SIZES["query_dim"]
 LIBRARY = Settings("toy", "toy:1", DIM, WORD_DIM, 2.0, False)
 IDS = [f"v{number}" for number in range(7)]
 QUICK = settings(deadline=None, derandomize=True, database=None, max_examples=20)
-# What becomes of a library in one step: videos with their seeds, and which are removed.
+# Steps of a library: the added videos with their seeds, and the removed videos.
 STEPS = st.lists(
     st.tuples(st.dictionaries(st.sampled_from(IDS), st.integers(0, 9), max_size=3), st.sets(st.sampled_from(IDS))),
     min_size=1,
@@ -45,7 +45,7 @@ STEPS = st.lists(
 
 
 def features_of(seed):
-    """Some seconds at one of three rates, one of them uneven; seeds 8 and 9 are alike."""
+    """Return some seconds of frames at one of three rates; seed 5 has uneven times, seeds 8 and 9 are equal."""
     rng = np.random.default_rng(min(seed, 8))
     times_s = np.arange(rng.integers(1, 12)) / (1.0, 2.0, 3.0)[seed % 3 if seed < 8 else 0]
     if seed == 5:
@@ -63,7 +63,7 @@ def sentence(seed=0):
 
 
 def answers(corpus, known, query, among=None):
-    """All that can be asked, ties in order of ids."""
+    """Return all results of a prepared query, with ties in order of ids."""
     prepared = corpus.prepare(query)
     ranked = {limit: prepared.rank(limit=limit, among=among) for limit in (1, 3, 10)}
     return (
@@ -85,7 +85,7 @@ def small_blocks():
 
 @pytest.fixture(scope="module", params=["frames", "tf_prvr", "gmmformer_v2", "ms_sl", "jsg", "dl_dkd"])
 def empty(request, small_blocks, tmp_path_factory):
-    """A corpus without videos; JSG's reads what pads the videos of a library to one length."""
+    """A corpus without videos. JSG's score reads the padding of videos."""
     if request.param == "frames":
         return FrameCorpus()
     if request.param == "tf_prvr":
@@ -101,13 +101,13 @@ def videos_of(corpus, seeds):
     for video_id, seed in seeds.items():
         features = features_of(seed)
         encoded = corpus.model.encode_video(features) if hasattr(corpus, "model") else b""
-        # every other one is left by a change of model as the other model has it
+        # Every other video is not yet encoded by this model, as after an interrupted change of model.
         model = corpus.model.identity if encoded and seed % 2 else "other"
         yield stored_video(video_id, features, encoded if seed % 2 else b"", model=model)
 
 
 @pytest.mark.check
-def test_any_updates_answer_as_a_fresh_corpus(empty):
+def test_an_updated_corpus_answers_like_a_new_one(empty):
     @QUICK
     @given(steps=STEPS, among=st.none() | st.sets(st.sampled_from(IDS)))
     def follow(steps, among):
@@ -122,46 +122,46 @@ def test_any_updates_answer_as_a_fresh_corpus(empty):
     follow()
 
 
-def test_cached_blocks_answer_as_the_blocks_that_were_written(empty, tmp_path):
-    """And as a corpus without the videos that are no longer meant, whatever is added to it later."""
+def test_a_corpus_of_cached_blocks_answers_like_a_new_one(empty, tmp_path):
+    """This also holds if some cached videos are no longer valid, and after videos are added."""
     seeds = {video_id: number for number, video_id in enumerate(IDS)}
     corpus = empty.update(videos_of(empty, seeds))
-    kept = []
+    remaining = []
     for number, part in enumerate(corpus.blocks.parts):
         write_arrays(tmp_path / f"{number}", part.block.arrays)
         mapped = MappedArrays(tmp_path / f"{number}")
-        kept.append(CachedBlock(mapped, ~np.isin(mapped["ids"], ["v1", "v4"]), CodeFiles()))
-    restored = empty.from_cache(kept)
-    left = {video_id: seed for video_id, seed in seeds.items() if video_id not in ("v1", "v4")}
-    fresh = empty.update(videos_of(empty, left))
-    assert answers(restored, left, sentence()) == answers(fresh, left, sentence())
-    later = dict(left, v1=9, v2=8)
+        remaining.append(CachedBlock(mapped, ~np.isin(mapped["ids"], ["v1", "v4"]), CodeFiles()))
+    restored = empty.from_cache(remaining)
+    remaining = {video_id: seed for video_id, seed in seeds.items() if video_id not in ("v1", "v4")}
+    fresh = empty.update(videos_of(empty, remaining))
+    assert answers(restored, remaining, sentence()) == answers(fresh, remaining, sentence())
+    later = dict(remaining, v1=9, v2=8)
     restored, fresh = (some.update(videos_of(empty, {"v1": 9, "v2": 8})) for some in (restored, fresh))
     assert answers(restored, later, sentence()) == answers(fresh, later, sentence())
 
 
-def test_a_search_goes_on_with_what_it_began_with(empty):
+def test_a_prepared_query_is_not_affected_by_updates(empty):
     first = {"v0": 1, "v1": 2, "v2": 3}
     corpus = empty.update(videos_of(empty, first))
     prepared = corpus.prepare(sentence())
-    before = answers(corpus, first, sentence())
+    previous = answers(corpus, first, sentence())
     later = corpus.update(videos_of(empty, {"v1": 7, "v3": 4}), ["v0"])
     assert len(later) == 3
-    assert answers(corpus, first, sentence()) == before
+    assert answers(corpus, first, sentence()) == previous
     assert {video.video_id for video in prepared.rank(limit=9)} == set(first)
 
 
 def best_frame_by_hand(features, query):
-    """The cosine of the best frame."""
+    """Return the cosine of the best frame."""
     return float((features.vectors.astype(np.float64) @ query.sentence.astype(np.float64)).max())
 
 
 class _KilledError(Exception):
-    """In the place of a signal."""
+    """Raised instead of a signal."""
 
 
 class LibraryAndModel:
-    """A library on disk that an engine follows, and what should be in it."""
+    """A library on disk with an engine, and a dictionary of the videos that should be in it."""
 
     def __init__(self, folder):
         self.index = VideoIndex(folder, create=True)
@@ -172,8 +172,8 @@ class LibraryAndModel:
 
     def put(self, video_id, seed):
         self.commits += 1
-        before = self.known.get(video_id)
-        path = before.record.path if before else f"/v/{self.commits % 3}/{video_id}.mp4"
+        previous = self.known.get(video_id)
+        path = previous.record.path if previous else f"/v/{self.commits % 3}/{video_id}.mp4"
         self.known[video_id] = stored_video(video_id, features_of(seed), path=path, indexed_at=float(self.commits))
         self.index.put(self.known[video_id])
 
@@ -193,27 +193,27 @@ class LibraryAndModel:
     def compact(self, *_):
         self.index.compact()
 
-    def keep(self, *_):
+    def cache(self, *_):
         cache_library(self.index.folder)
 
     def kill(self, _, number):
-        """Of a process that lays out: some files are there, one is half done, none is cleared away."""
+        """Kill a process that writes the cache: some files are written, one is incomplete, no old file is removed."""
         files, real = iter(range(number % 3)), block_cache_module.write_arrays
 
-        def some(path, arrays):
+        def write_some(path, arrays):
             if next(files, None) is None:
                 path.with_name(f".{path.name}.0a1b2c3d").write_bytes(b"half")
                 raise _KilledError
             real(path, arrays)
 
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_KilledError):
-            patch.setattr(block_cache_module, "write_arrays", some)
+            patch.setattr(block_cache_module, "write_arrays", write_some)
             cache_library(self.index.folder)
         self.index = VideoIndex(self.index.folder)
         self.reopen()
 
     def damage(self, video_id, number):
-        """A byte of the cache."""
+        """Change a byte of the cache."""
         files = [file for file in sorted(self.index.folder.glob("cache/*/*")) if file.stat().st_size]
         if files:
             file = files[number % len(files)]
@@ -222,7 +222,7 @@ class LibraryAndModel:
             file.unlink()
             file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
 
-    def found(self, query, within=None, limit=4):
+    def search_results(self, query, within=None, limit=4):
         def ask(view):
             among = None if within is None else view.below(within)
             return find(view, view.corpus().prepare(query), Cutoff(limit=limit, moments=1), among=among)
@@ -230,18 +230,18 @@ class LibraryAndModel:
         return [(str(hit.video), hit.score) for hit in self.engine.answer(ask)]
 
     def expected(self, query, within=None):
-        """By plain Python; equal scores by path."""
+        """Return the hits computed in plain Python; ties are broken by path."""
         scored = [
             (video.record.path, best_frame_by_hand(video.features, query))
             for video in self.known.values()
             if within is None or Path(video.record.path).is_relative_to(within)
         ]
-        return sorted(scored, key=lambda found: (-round(found[1], 6), found[0]))[:4]
+        return sorted(scored, key=lambda actual: (-round(actual[1], 6), actual[0]))[:4]
 
 
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(["put"] * 4 + ["keep"] * 2 + ["remove", "move", "reopen", "compact", "kill", "damage"]),
+        st.sampled_from(["put"] * 4 + ["cache"] * 2 + ["remove", "move", "reopen", "compact", "kill", "damage"]),
         st.sampled_from(IDS),
         st.integers(0, 9),
     ),
@@ -259,42 +259,42 @@ def follow_a_library(operations):
                 continue
             places = [None, *(place for place in ("/v/1", "/moved/2") if world.expected(query, place))]
             for place in places:
-                found, expected = world.found(query, place), world.expected(query, place)
-                assert world.found(query, place, limit=1) == found[:1], "by codes, where there are some"
-                assert [path for path, _ in found] == [path for path, _ in expected]
-                assert [score for _, score in found] == pytest.approx([score for _, score in expected], abs=2e-6)
+                actual, expected = world.search_results(query, place), world.expected(query, place)
+                assert world.search_results(query, place, limit=1) == actual[:1], "a limit of 1 can use codes"
+                assert [path for path, _ in actual] == [path for path, _ in expected]
+                assert [score for _, score in actual] == pytest.approx([score for _, score in expected], abs=2e-6)
 
 
 @pytest.mark.check
 @settings(QUICK, max_examples=30)
 @given(operations=OPERATIONS)
-def test_a_library_in_any_of_three_hundred_states_is_searched_as_plain_python_does(small_blocks, operations):
+def test_three_hundred_states_of_a_library_are_searched_like_in_plain_python(small_blocks, operations):
     follow_a_library(operations)
 
 
 @pytest.mark.slow
 @settings(deadline=None, derandomize=True, database=None, max_examples=500)
 @given(operations=OPERATIONS)
-def test_a_library_in_any_of_five_thousand_states_is_searched_as_plain_python_does(small_blocks, operations):
+def test_five_thousand_states_of_a_library_are_searched_like_in_plain_python(small_blocks, operations):
     follow_a_library(operations)
 
 
 @pytest.fixture
 def read(monkeypatch):
-    """Which videos were read with their vectors."""
+    """The ids of videos that were read with their vectors."""
     ids, real = [], VideoIndex.read
-    monkeypatch.setattr(VideoIndex, "read", lambda index, wanted: ids.extend(wanted) or real(index, wanted))
+    monkeypatch.setattr(VideoIndex, "read", lambda index, expected: ids.extend(expected) or real(index, expected))
     return ids
 
 
-def test_only_what_has_changed_is_read(tmp_path, read):
+def test_only_changed_videos_are_read(tmp_path, read):
     world = LibraryAndModel(tmp_path)
     for number, video_id in enumerate(IDS):
         world.put(video_id, number)
-    world.found(sentence())
+    world.search_results(sentence())
     assert sorted(read) == IDS
-    for change, wanted in (
-        (lambda: world.move("v2", 5), []),  # another place, the same content
+    for change, expected in (
+        (lambda: world.move("v2", 5), []),  # another path, the same content
         (lambda: world.remove("v0", 0), []),
         (lambda: world.put("v3", 9), ["v3"]),
         (lambda: world.put("v0", 9), ["v0"]),
@@ -303,13 +303,13 @@ def test_only_what_has_changed_is_read(tmp_path, read):
     ):
         read.clear()
         change()
-        world.found(sentence())
-        assert read == wanted
+        world.search_results(sentence())
+        assert read == expected
 
 
-def test_changes_of_records_are_those_of_vectors():
-    before = [stored_video(video_id, features_of(1)).record for video_id in "abcdef"]
-    a, b, c, d, e, _ = before
+def test_only_changes_of_vectors_count_as_changes():
+    previous = [stored_video(video_id, features_of(1)).record for video_id in "abcdef"]
+    a, b, c, d, e, _ = previous
     after = [
         replace(a, path="/elsewhere.mp4", size=7, mtime_ns=8),
         replace(b, model="ms_sl:1234"),
@@ -318,8 +318,8 @@ def test_changes_of_records_are_those_of_vectors():
         replace(e, indexed_at=2.0),
         stored_video("g", features_of(2)).record,
     ]
-    changes = Records(after).changes_since(Records(before))
+    changes = Records(after).changes_since(Records(previous))
     assert (sorted(changes.added), changes.removed) == (["c", "d", "e", "g"], ["f"])
-    back = Records(before).changes_since(Records(after))
+    back = Records(previous).changes_since(Records(after))
     assert (sorted(back.added), back.removed) == (["c", "d", "e", "f"], ["g"])
     assert Records(after).changes_since(Records(after)) == ([], [])

@@ -1,4 +1,4 @@
-"""A library as a data set: what training reads is what search stores, in both layouts, and nothing is half-written."""
+"""A library as a data set: training reads the vectors that search stores, in both layouts, and exports are complete."""
 
 import json
 import re
@@ -10,6 +10,7 @@ import pytest
 
 import untrimmed
 from tests.refusals import refused
+from tests.search.conftest import use_encoder
 from tests.toy import WideWordEncoder
 from untrimmed.data.check import check_dataset
 from untrimmed.data.dataset import load_dataset
@@ -17,9 +18,7 @@ from untrimmed.data.labelled import assign_splits
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.resampling import prepare_video, prepare_words
-from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError, UnknownNameError
-from untrimmed.search import library as library_module
 from untrimmed.search.store.table import VideoIndex
 
 LABELS = [
@@ -35,7 +34,7 @@ LAYOUTS = ("plain", "field")
 
 @pytest.fixture
 def captions(tmp_path):
-    """Writes labels to a file and gives its path; a text is written as it stands."""
+    """A function that writes labels (or lines of text) to a file and returns its path."""
 
     def write(labels=LABELS):
         lines = (label if isinstance(label, str) else json.dumps(label) for label in labels)
@@ -46,7 +45,7 @@ def captions(tmp_path):
 
 
 def stored_frames(lib):
-    """Name without suffix -> vectors as the library keeps them."""
+    """Return the stored vectors by name without suffix."""
     index = VideoIndex(lib.folder)
     return {record.path.rpartition("/")[2][:-4]: index.get(record.video_id).features.vectors for record in index.scan()}
 
@@ -60,19 +59,19 @@ def without_split(labels):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_frames_on_disk_are_the_stored_vectors_to_the_bit(layout, lib, encoder, captions, tmp_path):
+def test_exported_frames_are_bit_equal_to_stored_vectors(layout, lib, encoder, captions, tmp_path):
     encoded = encoder.num_encoded
     written = lib.export_features(tmp_path / "out", layout=layout, captions=captions())
     assert encoder.num_encoded == encoded, "nothing is decoded again"
-    frames, wanted = open_frames(Layout.at(tmp_path / "out", "mine")), stored_frames(lib)
-    assert written.num_videos == len(wanted) == 4
-    for video, vectors in wanted.items():
+    frames, expected = open_frames(Layout.at(tmp_path / "out", "mine")), stored_frames(lib)
+    assert written.num_videos == len(expected) == 4
+    for video, vectors in expected.items():
         assert vectors.dtype == np.float16
         np.testing.assert_array_equal(frames.read(id_in(layout, video)), vectors)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_words_on_disk_are_the_encoder_s(layout, lib, encoder, captions, tmp_path):
+def test_exported_words_are_those_of_the_encoder(layout, lib, encoder, captions, tmp_path):
     lib.export_features(tmp_path / "out", layout=layout, captions=captions())
     words = open_words(Layout.at(tmp_path / "out", "mine"))
     for split in ("train", "val", "test"):
@@ -82,7 +81,7 @@ def test_words_on_disk_are_the_encoder_s(layout, lib, encoder, captions, tmp_pat
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_data_set_loads_as_written_with_its_splits_moments_and_lengths(layout, lib, encoder, captions, tmp_path):
+def test_the_exported_data_set_loads_with_splits_moments_and_lengths(layout, lib, encoder, captions, tmp_path):
     written = lib.export_features(tmp_path / "out", layout=layout, captions=captions())
     assert written.captions == {"train": 3, "val": 1, "test": 1}
     assert (written.frame_dim, written.word_dim, written.left_out) == (4, 5, ())
@@ -96,8 +95,8 @@ def test_the_data_set_loads_as_written_with_its_splits_moments_and_lengths(layou
     assert train.moments[2] == ()
     np.testing.assert_allclose(val.durations_s, [4.0], atol=0.11)
     assert (train.video_dim, train.query_dim) == (4, 5)
-    wanted = stored_frames(lib)["flag"].astype(np.float32)
-    clips, frames = prepare_video(wanted, num_clips=32, max_frames=128)
+    expected = stored_frames(lib)["flag"].astype(np.float32)
+    clips, frames = prepare_video(expected, num_clips=32, max_frames=128)
     got = train.features.videos(np.array([0]))
     np.testing.assert_array_equal(got.clips[0], clips)
     np.testing.assert_array_equal(got.frames[0][got.frame_mask[0]], frames)
@@ -106,12 +105,12 @@ def test_the_data_set_loads_as_written_with_its_splits_moments_and_lengths(layou
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_was_written_passes_the_check(layout, lib, captions, tmp_path):
+def test_an_exported_data_set_passes_the_check(layout, lib, captions, tmp_path):
     lib.export_features(tmp_path / "out", layout=layout, captions=captions())
     assert check_dataset("mine", tmp_path / "out") == []
 
 
-def test_without_splits_every_video_goes_to_one_and_none_is_empty(lib, captions, tmp_path):
+def test_without_splits_each_video_is_in_one_split_and_no_split_is_empty(lib, captions, tmp_path):
     written = lib.export_features(tmp_path / "out", captions=captions(without_split(LABELS)))
     assert sum(written.captions.values()) == len(LABELS)
     assert min(written.captions.values()) >= 1
@@ -119,24 +118,24 @@ def test_without_splits_every_video_goes_to_one_and_none_is_empty(lib, captions,
     assert sorted(video for ids in places.values() for video in ids) == sorted(stored_frames(lib))
 
 
-def test_dealing_follows_the_names_alone():
+def test_the_split_of_a_video_depends_only_on_the_names():
     names = [f"video {number}" for number in range(40)]
     dealt = assign_splits(names)
     assert dealt == assign_splits(reversed(names))
     assert [list(dealt.values()).count(split) for split in ("train", "val", "test")] == [32, 4, 4]
-    for count, wanted in {12: [6, 3, 3], 7: [3, 2, 2], 3: [1, 1, 1]}.items():
+    for count, expected in {12: [6, 3, 3], 7: [3, 2, 2], 3: [1, 1, 1]}.items():
         dealt = list(assign_splits(names[:count]).values())
-        assert [dealt.count(split) for split in ("train", "val", "test")] == wanted
+        assert [dealt.count(split) for split in ("train", "val", "test")] == expected
     with refused(FeatureError, "lake.jsonl", "2", "3"):
         assign_splits(names[:2], "lake.jsonl")
 
 
-def test_frames_alone_need_no_captions(lib, tmp_path):
+def test_frames_can_be_exported_without_captions(lib, tmp_path):
     written = lib.export_features(tmp_path / "out")
     assert sum(written.captions.values()) == 0
     assert sorted(path.stem for path in (written.folder / "frames").iterdir()) == sorted(stored_frames(lib))
     assert not (written.folder / "words.h5").exists()
-    problems = check_dataset("mine", tmp_path / "out")  # what lacks is captions and words, and frames are seen
+    problems = check_dataset("mine", tmp_path / "out")  # captions and words are missing, frames are not
     assert [problem.partition(":")[0] for problem in problems] == [
         str(written.folder / "captions.jsonl"),
         str(written.folder),
@@ -145,7 +144,7 @@ def test_frames_alone_need_no_captions(lib, tmp_path):
     assert "words.h5" in problems[1]
 
 
-def test_captions_that_cannot_be_dealt_are_named_by_their_file(lib, captions, tmp_path):
+def test_too_few_videos_with_captions_are_refused(lib, captions, tmp_path):
     file = captions(without_split(LABELS)[:1])
     with pytest.raises(FeatureError, match=f"^{re.escape(str(file))}: 1 videos, expected at least 3"):
         lib.export_features(tmp_path / "out", captions=file)
@@ -159,7 +158,7 @@ def test_only_videos_within_a_folder_or_file_are_exported(lib, videos, tmp_path)
         lib.export_features(tmp_path / "none", within=[tmp_path])
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(encoder, videos, tmp_path):
+def test_files_with_the_same_name_are_distinguished_by_their_folders(encoder, videos, tmp_path):
     for folder, source in (("a", "sun.mp4"), ("b", "flag.mp4")):
         (tmp_path / "videos" / folder).mkdir(parents=True)
         shutil.copy(videos / source, tmp_path / "videos" / folder / "one.mp4")
@@ -175,7 +174,7 @@ def test_files_of_one_name_are_told_apart_by_their_folders(encoder, videos, tmp_
         lib.export_features(tmp_path / "more", captions=tmp_path / "c.jsonl")
 
 
-def test_captions_of_unknown_videos_are_left_out_and_told(lib, captions, tmp_path):
+def test_captions_of_unknown_videos_are_left_out_and_listed(lib, captions, tmp_path):
     unknown = {"video": "gone", "caption": "red", "split": "train"}
     written = lib.export_features(tmp_path / "out", captions=captions([*LABELS, unknown]))
     assert [(label.video, label.place) for label in written.left_out] == [
@@ -201,7 +200,7 @@ def test_captions_of_unknown_videos_are_left_out_and_told(lib, captions, tmp_pat
         (without_split(LABELS[:3]), ("captions.jsonl", "2", "3")),
     ],
 )
-def test_wrong_captions_are_one_line_and_nothing_is_written(labels, message, lib, captions, tmp_path):
+def test_invalid_captions_are_refused_in_one_line_and_nothing_is_written(labels, message, lib, captions, tmp_path):
     with refused(FeatureError, *message) as caught:
         lib.export_features(tmp_path / "out", captions=captions(labels))
     assert "\n" not in str(caught.value)
@@ -209,7 +208,7 @@ def test_wrong_captions_are_one_line_and_nothing_is_written(labels, message, lib
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_error_on_the_way_leaves_nothing(layout, lib, encoder, captions, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files(layout, lib, encoder, captions, tmp_path, monkeypatch):
     def full(self, *_, **__):
         raise OSError(28, "No space left on device")
 
@@ -219,12 +218,12 @@ def test_an_error_on_the_way_leaves_nothing(layout, lib, encoder, captions, tmp_
     assert not (tmp_path / "out").exists()
 
 
-# -- a run remembers whose features it learned on
+# -- a run records the encoder of its features
 
 
 @pytest.fixture
 def train_on(lib, captions, tmp_path):
-    """Exports the library and trains on it for one epoch; gives the run's folder."""
+    """A function that exports the library and trains on it for one epoch; it returns the run."""
 
     def train():
         lib.export_features(tmp_path / "out", captions=captions())
@@ -234,19 +233,19 @@ def train_on(lib, captions, tmp_path):
     return train
 
 
-def test_a_run_serves_the_library_whose_features_it_learned_on(train_on, lib, encoder):
+def test_a_run_works_for_the_library_whose_features_it_was_trained_on(train_on, lib, encoder):
     run = train_on()
     assert run.config.data.encoder_identity == encoder.identity
     lib.use(run.folder)
     assert lib.settings().model.startswith("ms_sl:")
 
 
-def test_a_run_on_another_encoder_s_features_is_refused_although_widths_fit(
+def test_a_run_on_features_of_another_encoder_is_refused_even_if_widths_match(
     train_on, videos, encoder, tmp_path, monkeypatch
 ):
     run = train_on()
     other = WideWordEncoder("toy:2")
-    monkeypatch.setattr(library_module, "load_encoder", lambda name=None, **_: LoadedEncoder(other, None))
+    use_encoder(monkeypatch, other)
     theirs = untrimmed.open(tmp_path / "theirs")
     theirs.index(videos / "sun.mp4")
     settings = theirs.settings()
@@ -256,7 +255,7 @@ def test_a_run_on_another_encoder_s_features_is_refused_although_widths_fit(
     assert theirs.settings() == settings
 
 
-def test_features_without_the_note_are_judged_by_their_widths_alone(train_on, lib, tmp_path, monkeypatch):
+def test_features_without_an_origin_note_are_checked_by_width_only(train_on, lib, tmp_path, monkeypatch):
     folder = train_on().folder
     (tmp_path / "out" / "mine" / "features.json").unlink()
     settings = {"model.dim": 8, "model.max_frames": 12, "train.epochs": 1, "train.batch_size": 2}
@@ -266,7 +265,7 @@ def test_features_without_the_note_are_judged_by_their_widths_alone(train_on, li
     assert lib.settings().model_folder == str(run.folder)
 
 
-def test_a_damaged_note_is_one_line(train_on, tmp_path):
+def test_a_damaged_origin_note_is_refused(train_on, tmp_path):
     train_on()
     (tmp_path / "out" / "mine" / "features.json").write_text("{")
     with refused(FeatureError, "features.json", "JSON"):

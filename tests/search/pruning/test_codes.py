@@ -1,4 +1,4 @@
-"""Codes: what they say of a video's best row, and that no row is better than they allow."""
+"""Quantized codes: their bounds hold, are close, and give the same ranking as exact scores."""
 
 import dataclasses
 import os
@@ -36,8 +36,8 @@ def unit(x):
     return (x / np.linalg.norm(x, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def some_rows(dim, counts, seed=0):
-    """Rows that vary more in some directions than in others, as learned ones do."""
+def random_rows(dim, counts, seed=0):
+    """Return rows, and a query, that vary more in some directions than in others, like learned vectors."""
     rng = np.random.default_rng(seed)
     spectrum = (1.0 + np.arange(dim)) ** -0.5
     return unit(rng.standard_normal((sum(counts), dim)) * spectrum), unit(rng.standard_normal(dim) * spectrum)
@@ -48,101 +48,101 @@ def best_rows(rows, counts, query):
     return np.array([(rows[end - count : end] @ query).max() for end, count in zip(ends, counts, strict=True)])
 
 
-def asked(videos):
-    """Videos of one block."""
+def selected(videos):
+    """Select videos of one block."""
     return Selection.of([(SimpleNamespace(ids=(), sizes=np.empty(0)), videos)])
 
 
 def by_codes(coded, probe, videos):
-    return CodedBlocks([coded]).bounds_by_codes(probe, asked(videos), 0, len(videos))
+    return CodedBlocks([coded]).bounds_by_codes(probe, selected(videos), 0, len(videos))
 
 
 def by_rows(coded, probe, videos, needed=-np.inf):
-    return CodedBlocks([coded]).bounds_by_rows(probe, asked(videos), np.full(len(videos), needed))
+    return CodedBlocks([coded]).bounds_by_rows(probe, selected(videos), np.full(len(videos), needed))
 
 
-def opened(coded, *probes_and_counts):
-    """Which rows may be the best of their video, one video after the other."""
+def may_be_best(coded, *probes_and_counts):
+    """Return a mask of the rows that may be the best of their video, for all videos in order."""
     *probes, counts = probes_and_counts
-    is_open = CodedBlocks([coded]).possible_best_rows(probes, asked(np.arange(len(counts))))
-    return is_open[np.arange(is_open.shape[1]) < counts[:, None]]
+    mask = CodedBlocks([coded]).possible_best_rows(probes, selected(np.arange(len(counts))))
+    return mask[np.arange(mask.shape[1]) < counts[:, None]]
 
 
-def test_loops_know_the_length_of_codes():
+def test_compiled_loops_have_the_length_of_codes():
     assert 2 * kernels.HALF == CODED
 
 
 @pytest.mark.parametrize("dim", [4, 33, 128, 320, 384])
-def test_a_product_of_codes_is_that_of_their_numbers(dim):
-    """The two halves of each byte, unpacked by NumPy."""
-    rows, query = some_rows(dim, [48])
+def test_a_product_by_codes_is_the_product_of_the_unpacked_numbers(dim):
+    """NumPy unpacks the two halves of each byte."""
+    rows, query = random_rows(dim, [48])
     axes = Axes.of(rows)
     coded = CodedVideos.of(axes, rows, np.ones(48, int))
     numbers = np.concatenate([coded.codes & 15, coded.codes >> 4], axis=1).astype(int) - 8
     probe = axes.probe(query)
     query_numbers, query_unit = probe.numbers
-    wanted = np.float64(query_unit) * coded.code_unit * (numbers @ query_numbers[:CODED].astype(int))
-    assert by_codes(coded, probe, np.arange(48))[0] == pytest.approx(wanted, abs=1e-6)
+    expected = np.float64(query_unit) * coded.code_unit * (numbers @ query_numbers[:CODED].astype(int))
+    assert by_codes(coded, probe, np.arange(48))[0] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("dim", [4, 33, 128, 320, 384])
-def test_no_row_is_better_than_codes_and_rows_allow(dim):
+def test_bounds_by_codes_and_rows_hold_and_are_close(dim):
     counts = np.array([1, 3, 16, 17, 40, 128] * 20)
-    rows, query = some_rows(dim, counts)
+    rows, query = random_rows(dim, counts)
     codes, probe = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query)
     assert axes.probe(query).length == pytest.approx(1.0, abs=1e-5)
-    wanted, videos = best_rows(rows, counts, query), np.arange(len(counts))
+    expected, videos = best_rows(rows, counts, query), np.arange(len(counts))
     best, most = by_codes(codes, probe, videos)
-    assert (most >= wanted).all()
-    assert np.abs(best - wanted).max() < 0.08
-    assert (most - best).max() < 0.35, "a bound that allows everything says nothing"
+    assert (most >= expected).all()
+    assert np.abs(best - expected).max() < 0.08
+    assert (most - best).max() < 0.35, "the bound is close"
     read = by_rows(codes, probe, videos)
-    assert (read >= wanted).all()
-    assert (read - wanted).max() < (rounding := 0.15 / dim**0.5)
+    assert (read >= expected).all()
+    assert (read - expected).max() < (rounding := 0.15 / dim**0.5)
     some = np.array([5, 0, 77])
     assert np.array_equal(by_codes(codes, probe, some), by_codes(codes, probe, videos)[:, some])
     assert np.array_equal(by_rows(codes, probe, some), read[some])
-    needed = float(np.median(wanted))
-    found = by_rows(codes, probe, videos, needed)
-    assert np.array_equal(found[wanted >= needed], read[wanted >= needed])
-    assert (found[wanted < needed] < needed + rounding).all()
-    assert np.isneginf(found).any(), "rows that cannot be good enough were read"
+    needed = float(np.median(expected))
+    actual = by_rows(codes, probe, videos, needed)
+    assert np.array_equal(actual[expected >= needed], read[expected >= needed])
+    assert (actual[expected < needed] < needed + rounding).all()
+    assert np.isneginf(actual).any(), "rows below the needed score are not read"
 
 
-def test_few_rows_may_be_the_best_of_their_video():
+def test_few_rows_of_a_video_may_be_the_best():
     counts = np.array([1, 40, 128] * 20)
-    rows, query = some_rows(384, counts)
+    rows, query = random_rows(384, counts)
     codes, one, other = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query), axes.probe(-query)
     best = np.repeat(best_rows(rows, counts, query), counts) == rows @ query
-    is_open = opened(codes, one, counts)
-    assert is_open[best].all()
-    assert is_open.sum() < 3 * len(counts)
-    assert np.array_equal(opened(codes, one, other, counts), is_open | opened(codes, other, counts))
+    mask = may_be_best(codes, one, counts)
+    assert mask[best].all()
+    assert mask.sum() < 3 * len(counts)
+    assert np.array_equal(may_be_best(codes, one, other, counts), mask | may_be_best(codes, other, counts))
     unfinished = dataclasses.replace(codes, unbounded=np.arange(len(counts)) == 2)
-    assert opened(unfinished, one, counts)[41:169].all(), "nothing is known of it"
+    assert may_be_best(unfinished, one, counts)[41:169].all(), "all rows of an unbounded video may be the best"
 
 
-def test_bounds_of_several_vectors_hold_and_leave_few_videos():
+def test_bounds_for_several_query_vectors_hold_and_leave_few_candidates():
     counts = np.full(4000, 2)
-    rows, _ = some_rows(160, counts)
-    vectors = [some_rows(160, [1], seed)[1] for seed in range(1, 7)]
+    rows, _ = random_rows(160, counts)
+    vectors = [random_rows(160, [1], seed)[1] for seed in range(1, 7)]
     axes = Axes.of(rows)
     blocks = {"clip": CodedBlocks([CodedVideos.of(axes, rows, counts)])}
     probes = [("clip", axes.probe(vector)) for vector in vectors]
     by_codes, by_rows = BoundStages(blocks, probes, margin=0.0).stages
     places = np.arange(len(counts))
-    selection = asked(places)
-    found, bound = by_codes(selection, places, -np.inf)
-    wanted = sum(best_rows(rows, counts, vector) for vector in vectors)
-    assert (wanted <= bound + 1e-5).all()
-    assert (bound >= found).all()
+    selection = selected(places)
+    actual, bound = by_codes(selection, places, -np.inf)
+    expected = sum(best_rows(rows, counts, vector) for vector in vectors)
+    assert (expected <= bound + 1e-5).all()
+    assert (bound >= actual).all()
     read, most = by_rows(selection, places, -np.inf)
-    assert (read >= wanted - 1e-5).all()
-    assert (read - wanted).max() < len(vectors) * 0.15 / 160**0.5, "what rows of 8 bits round off"
-    assert (most >= wanted).all()
-    needed = float(np.sort(wanted)[-9])
+    assert (read >= expected - 1e-5).all()
+    assert (read - expected).max() < len(vectors) * 0.15 / 160**0.5, "the rounding error of 8-bit rows"
+    assert (most >= expected).all()
+    needed = float(np.sort(expected)[-9])
     few = by_rows(selection, places, needed)[1]
-    assert (few[wanted >= needed] >= wanted[wanted >= needed]).all()
+    assert (few[expected >= needed] >= expected[expected >= needed]).all()
     assert (few >= needed).sum() < 20
 
 
@@ -152,24 +152,24 @@ def test_bounds_of_several_vectors_hold_and_leave_few_videos():
     cut=st.floats(0, 1),
     seed=st.integers(0, 9),
 )
-def test_whatever_the_rows_no_bound_is_passed(rows, cut, seed):
-    """Zeros, single numbers, repeated rows: rows that no random direction hides."""
+def test_bounds_hold_for_any_rows(rows, cut, seed):
+    """Rows include zeros, single numbers and repetitions, which are not like random directions."""
     first = min(len(rows) - 1, int(cut * len(rows)))
     counts = np.array([first, len(rows) - first] if first else [len(rows)])
     query = unit(np.random.default_rng(seed).standard_normal(rows.shape[1]))
     for vector in (query, rows[-1], np.zeros_like(query)):
         axes = Axes.of(rows)
         codes, probe = CodedVideos.of(axes, rows, counts), axes.probe(vector)
-        videos, wanted = np.arange(len(counts)), best_rows(rows, counts, vector)
-        assert (by_codes(codes, probe, videos)[1] >= wanted - 1e-5).all()
-        assert (by_rows(codes, probe, videos) >= wanted - 1e-5).all()
-        assert (CodedBlocks([codes]).bounds_of_many([probe, probe]) >= wanted - 1e-5).all()
-        assert not (rows @ vector >= np.repeat(wanted, counts))[~opened(codes, probe, counts)].any()
+        videos, expected = np.arange(len(counts)), best_rows(rows, counts, vector)
+        assert (by_codes(codes, probe, videos)[1] >= expected - 1e-5).all()
+        assert (by_rows(codes, probe, videos) >= expected - 1e-5).all()
+        assert (CodedBlocks([codes]).bounds_of_many([probe, probe]) >= expected - 1e-5).all()
+        assert not (rows @ vector >= np.repeat(expected, counts))[~may_be_best(codes, probe, counts)].any()
 
 
 @pytest.fixture
 def small_pieces(monkeypatch):
-    """Work on a few videos is shared out, too."""
+    """Small pieces, so that threads share work on a few videos, too."""
     for module, sizes in (
         (codes_module, {"_SCANNED_AT_A_TIME": 64, "_READ_AT_A_TIME": 3, "_MULTIPLIED_AT_A_TIME": 40}),
         (exact_scores, {"_VIDEOS_PER_PIECE": 5, "_PIECES_TOGETHER": 2, "_UNITS_AT_A_TIME": 12}),
@@ -178,31 +178,31 @@ def small_pieces(monkeypatch):
             monkeypatch.setattr(module, name, size)
 
 
-def test_answers_are_the_same_however_many_threads_share_the_work(monkeypatch, small_pieces):
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, small_pieces):
     counts = np.full(700, 5)
-    rows, query = some_rows(48, counts)
+    rows, query = random_rows(48, counts)
     codes = CodedVideos.of(axes := Axes.of(rows), rows, counts)
     probe, videos = axes.probe(query), np.arange(700)
 
     def everything():
         coded = {"only": CodedBlocks([codes])}
         bounds = BoundStages(coded, [("only", probe)], margin=0).stages
-        values = [number for bound in bounds for number in bound(asked(videos), videos, -np.inf)]
+        values = [number for bound in bounds for number in bound(selected(videos), videos, -np.inf)]
         together = coded["only"].bounds_of_many([probe, probe])
-        return [*values, coded["only"].possible_best_rows([probe], asked(videos)), together]
+        return [*values, coded["only"].possible_best_rows([probe], selected(videos)), together]
 
     answers = []
     for cores in (1, 2, 7):
         monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
         answers.append(everything())
-    monkeypatch.undo()  # all of them in one piece
+    monkeypatch.undo()  # now all rows are one piece
     answers.append(everything())
     assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
 
 
 @pytest.fixture
-def many(tmp_path, monkeypatch, small_pieces):
-    """A trained model and more stored videos than it is given at a time."""
+def new_video(tmp_path, monkeypatch, small_pieces):
+    """A function that creates stored videos for a trained model; codes are built for 20 videos or more."""
     monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 20)
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 1)
 
@@ -226,11 +226,11 @@ def query_of(text):
 
 @pytest.mark.check
 @pytest.mark.parametrize("method", [*list_models(), *COMPOSED])
-def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, monkeypatch):
+def test_every_method_ranks_with_codes_as_without(method, new_video, tmp_path, monkeypatch):
     model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6, dim=96))
-    corpus = model.corpus().update([many(model, number) for number in range(60)])
+    corpus = model.corpus().update([new_video(model, number) for number in range(60)])
     changed = corpus.update(
-        [many(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
+        [new_video(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
     used, scored = [], []
     by_codes, exact = CodedBlocks.bounds_by_codes, trained_query.score_exactly
@@ -248,35 +248,35 @@ def test_codes_rank_every_method_as_its_own_score_does(method, many, tmp_path, m
             for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
                 prepared = now.prepare(query_of(text))
                 monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 1000)
-                wanted, without = prepared.rank(limit=5, among=among), len(used)
+                expected, without = prepared.rank(limit=5, among=among), len(used)
                 monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 20)
                 scored.clear()
-                assert prepared.rank(limit=5, among=among) == wanted
+                assert prepared.rank(limit=5, among=among) == expected
                 assert len(used) > without
                 assert len(scored) <= len(among or now)
         some = {f"{number:016x}" for number in range(4, 59)}
         alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
         of_some = [now.prepare(query_of(text)).rank(limit=5, among=some) for text in SENTENCES]
-        monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *_: pytest.fail("each by itself"))
+        monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *_: pytest.fail("one query at a time"))
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == alone
         assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some)[0] == of_some
         monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
 
-def test_queries_that_say_nothing_leave_those_asked_beside_them_as_they_are(many, tmp_path):
+def test_queries_without_finite_vectors_do_not_affect_others_in_the_batch(new_video, tmp_path):
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6, dim=96))
-    corpus = model.corpus().update([many(model, number) for number in range(60)])
+    corpus = model.corpus().update([new_video(model, number) for number in range(60)])
     for _ in range(2):
         corpus.prepare(query_of("first")).rank(limit=1)
         corpus.coder.wait()
     queries = [corpus.prepare(query_of(text)) for text in [*SENTENCES, *SENTENCES]]
-    wanted = [query.rank(limit=5) for query in queries]
+    expected = [query.rank(limit=5) for query in queries]
     for number, value in ((1, 0.0), (2, np.nan)):
         vectors = queries[number].vectors
         queries[number].vectors = {some: rows[:0] if not value else rows * value for some, rows in vectors.items()}
-    found = rank_together(queries, limit=5)
-    assert [found[number] for number in (0, 3)] == [wanted[number] for number in (0, 3)]
+    actual = rank_together(queries, limit=5)
+    assert [actual[number] for number in (0, 3)] == [expected[number] for number in (0, 3)]
     assert all(query.shared_bounds is None for query in queries)
     assert rank_together([], limit=5) == []
     nothing = model.corpus()
@@ -284,10 +284,10 @@ def test_queries_that_say_nothing_leave_those_asked_beside_them_as_they_are(many
     assert nothing.prepare(query_of("first")).rank(limit=5, among={str(number) for number in range(30)}) == []
 
 
-def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp_path, monkeypatch):
+def test_codes_are_built_once_by_another_thread_after_some_searches(new_video, tmp_path, monkeypatch):
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 2)
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
-    corpus = model.corpus().update([many(model, number) for number in range(30)])
+    corpus = model.corpus().update([new_video(model, number) for number in range(30)])
     made = []
     of = CodedVideos.of
     monkeypatch.setattr(CodedVideos, "of", lambda *args: made.append(threading.current_thread()) or of(*args))
@@ -296,63 +296,63 @@ def test_codes_are_made_after_some_searches_by_another_thread_and_kept(many, tmp
         corpus.prepare(query_of(text)).rank(limit=3)
         corpus.coder.wait()
         counts.append(len(made))
-    assert counts == [0, 0, 2, 2, 2, 2], "for both branches, once"
+    assert counts == [0, 0, 2, 2, 2, 2], "once for each of two branches"
     assert threading.current_thread() not in made
-    updated = corpus.update([many(model, 99)])
+    updated = corpus.update([new_video(model, 99)])
     updated.prepare(query_of("x")).rank(limit=3)
     updated.coder.wait()
-    assert len(made) == 4, "of the block that was made anew"
+    assert len(made) == 4, "for the new block"
 
 
 @pytest.mark.parametrize("method", ["ms_sl", "gmmformer_v2", "jsg"])
-def test_a_corpus_on_disk_is_ranked_by_codes_from_the_first_search_on(method, many, tmp_path, monkeypatch):
-    """As long as its longest video is as long as it was: there are scores that read padding."""
+def test_a_cached_corpus_uses_codes_from_the_first_search_on(method, new_video, tmp_path, monkeypatch):
+    """The codes stay valid while the longest video is as long as before, because some scores read padding."""
     model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
-    videos = [many(model, number) for number in range(30)]
+    videos = [new_video(model, number) for number in range(30)]
     library, records = tmp_path / "library", Records(video.record for video in videos)
     update_cache(
         library, model.corpus(), records, lambda ids: [v for v in videos if v.record.video_id in ids], codes=True
     )
     cache = BlockCache(library, model.corpus().block_format)
     assert (len(cache.paths()), len(cache.paths(".codes"))) == (1, 1)
-    wanted, used, by_codes = model.corpus().update(videos), [], CodedBlocks.bounds_by_codes
+    expected, used, by_codes = model.corpus().update(videos), [], CodedBlocks.bounds_by_codes
     monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
-    monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("made"))
+    monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("codes were built"))
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 99)
     monkeypatch.setattr(TrainedCorpus, "min_size_for_codes_at_once", 1)
     corpus = model.corpus().from_cache(cache.read(records))
     for text in SENTENCES:
-        assert corpus.prepare(query_of(text)).rank(limit=3) == wanted.prepare(query_of(text)).rank(limit=3)
+        assert corpus.prepare(query_of(text)).rank(limit=3) == expected.prepare(query_of(text)).rank(limit=3)
     assert used
     used.clear()
     longest = corpus.shard_summary().tolist()
     shorter = [video for video in videos if len(video.features.times_s) < 8]
     monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", len(shorter))
     corpus = model.corpus().from_cache(cache.read(Records(video.record for video in shorter)))
-    wanted = model.corpus().update(shorter)
+    expected = model.corpus().update(shorter)
     for text in SENTENCES:
-        assert corpus.prepare(query_of(text)).rank(limit=1) == wanted.prepare(query_of(text)).rank(limit=1)
-    assert bool(used) == (corpus.shard_summary().tolist() == longest), "JSG's videos are all of one length"
+        assert corpus.prepare(query_of(text)).rank(limit=1) == expected.prepare(query_of(text)).rank(limit=1)
+    assert bool(used) == (corpus.shard_summary().tolist() == longest), "JSG encodes all videos to one length"
 
 
-def test_a_video_that_is_not_finite_hides_no_other(many, tmp_path):
+def test_a_video_that_is_not_finite_does_not_hide_others(new_video, tmp_path):
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
-    corpus = model.corpus().update([many(model, number) for number in range(40)])
+    corpus = model.corpus().update([new_video(model, number) for number in range(40)])
     broken = corpus.blocks.parts[0].block
     with torch.inference_mode():
         broken.arrays["videos.clips"][7] = np.nan
-    wanted = corpus.prepare(query_of("green")).rank(limit=4)
-    assert f"{7:016x}" not in {video.video_id for video in wanted}
+    expected = corpus.prepare(query_of("green")).rank(limit=4)
+    assert f"{7:016x}" not in {video.video_id for video in expected}
     for _ in range(3):
         corpus.prepare(query_of("green")).rank(limit=4)
         corpus.coder.wait()
     assert corpus.coder.request([broken], lambda block: ())
-    assert corpus.prepare(query_of("green")).rank(limit=4) == wanted
+    assert corpus.prepare(query_of("green")).rank(limit=4) == expected
 
 
-def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
+def test_codes_built_in_batches_equal_codes_built_at_once(monkeypatch):
     counts = np.array([2, 17, 1, 5, 40])
-    rows, query = some_rows(130, counts)
+    rows, query = random_rows(130, counts)
     axes, ends = Axes.of(rows), np.cumsum(counts)
     whole = CodedVideos.of(axes, rows, counts)
     parts = [CodedVideos.of(axes, rows[: ends[1]], counts[:2]), CodedVideos.of(axes, rows[ends[1] :], counts[2:])]
@@ -363,7 +363,7 @@ def test_codes_of_some_videos_at_a_time_are_those_of_all(monkeypatch):
     assert by_rows(one, probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=0.15 / 130**0.5)
 
 
-def test_a_process_ends_in_peace_while_codes_are_made():
+def test_a_process_can_end_while_codes_are_built():
     script = """
 import time, numpy as np, torch
 from untrimmed.search.pruning import coder as coders
@@ -385,7 +385,7 @@ time.sleep(0.3)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_process_that_was_forked_searches_with_threads_of_its_own():
+def test_a_forked_process_searches_with_its_own_threads():
     script = """
 import os, numpy as np
 from untrimmed.search.cache import blocks
@@ -408,7 +408,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=120)
 
 
-def test_loops_are_compiled_where_nothing_can_be_written(monkeypatch):
+def test_loops_are_compiled_without_a_writable_cache(monkeypatch):
     def refuse(function, **options):
         if options.pop("cache", False):
             raise RuntimeError("cannot cache function: no locator available")
@@ -419,8 +419,8 @@ def test_loops_are_compiled_where_nothing_can_be_written(monkeypatch):
     assert kernels.compiled()(lambda x: x + 1)(2) == 3
 
 
-def test_loops_find_the_same_on_processors_that_lack_what_this_one_has(tmp_path):
-    rows, query = some_rows(96, counts := np.full(300, 20))
+def test_loops_give_the_same_results_on_a_generic_processor(tmp_path):
+    rows, query = random_rows(96, counts := np.full(300, 20))
     np.savez(tmp_path / "given.npz", rows=rows, counts=counts, query=query)
     script = f"""
 import numpy as np
@@ -439,17 +439,17 @@ np.save({str(tmp_path / "found.npy")!r}, coded.bounds_by_codes(axes.probe(given[
     np.testing.assert_allclose(np.load(tmp_path / "found.npy"), expected, atol=1e-6)
 
 
-def test_of_rows_that_are_alike_at_the_end_one_has_a_code():
+def test_equal_rows_at_the_end_of_a_video_get_one_code():
     rows = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0]], [[5.0, 6.0]] * 4])
     flat, counts = rows_by_branch({"clip": rows})["clip"]
     assert (flat.tolist(), counts.tolist()) == ([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [5.0, 6.0]], [3, 1])
 
 
 @pytest.mark.parametrize("method", ["gmmformer_v2", "gmmformer_v2+ral", "dl_dkd", "hlformer"])
-def test_padding_of_frames_has_no_codes(method, many, tmp_path):
-    """Beside a video's own frames there may be one row of padding, and the one that holds scores at zero."""
+def test_padding_of_frames_has_no_codes(method, new_video, tmp_path):
+    """In addition to its frames, a video may have one row of padding, and one that keeps scores at zero."""
     model = TrainedModel(save_run(tmp_path / "run", method, query_dim=6))
-    videos = [many(model, number) for number in range(30)]
+    videos = [new_video(model, number) for number in range(30)]
     corpus = model.corpus().update(videos)
     for _ in range(2):
         corpus.prepare(query_of("first")).rank(limit=1)

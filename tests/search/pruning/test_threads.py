@@ -1,4 +1,4 @@
-"""Several threads and processes at one library: everyone sees one version at a time, and what is needed loads once."""
+"""Several threads and processes use one library: each search sees one version, and models and videos load once."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ NUM_THREADS = 4
 
 
 class CountedEncoder(ToyEncoder):
-    """Says when two sentences are encoded at once, which not all encoders bear."""
+    """Fails if two threads encode at once, because not all encoders are thread-safe."""
 
     at_once = 0
 
@@ -38,15 +38,15 @@ class CountedEncoder(ToyEncoder):
         return super().encode_texts(texts)
 
 
-def test_work_that_is_broken_off_leaves_no_thread_at_it(monkeypatch):
-    """Loops read by address what may be gone when the caller is."""
-    begun, ended, other_works = [], [], threading.Event()
+def test_an_interrupted_share_waits_for_its_threads(monkeypatch):
+    """Compiled loops read arrays that the caller may free when it returns."""
+    started, ended, other_works = [], [], threading.Event()
 
     def work(start, stop):
         if threading.current_thread() is threading.main_thread():
             assert other_works.wait(60)
             raise KeyboardInterrupt
-        begun.append(start)
+        started.append(start)
         other_works.set()
         time.sleep(0.2)
         ended.append(start)
@@ -54,13 +54,13 @@ def test_work_that_is_broken_off_leaves_no_thread_at_it(monkeypatch):
     monkeypatch.setattr(threads, "cores", lambda: 2)
     with pytest.raises(KeyboardInterrupt):
         threads.share(1000, 1, work)
-    assert len(begun) == 1
-    assert ended == begun
+    assert len(started) == 1
+    assert ended == started
 
 
 @pytest.fixture
 def loads(monkeypatch):
-    """How often an encoder was loaded, and which videos were read with their vectors."""
+    """A list with an entry per loaded encoder, and the ids of videos that were read with their vectors."""
     calls, real = [], VideoIndex.read
 
     def load(name=None, **_):
@@ -69,7 +69,7 @@ def loads(monkeypatch):
         return LoadedEncoder(CountedEncoder(), None)
 
     monkeypatch.setattr(library_module, "load_encoder", load)
-    monkeypatch.setattr(VideoIndex, "read", lambda index, wanted: calls.extend(wanted) or real(index, wanted))
+    monkeypatch.setattr(VideoIndex, "read", lambda index, expected: calls.extend(expected) or real(index, expected))
     return calls
 
 
@@ -81,12 +81,12 @@ def video(video_id, seed, indexed_at=1.0):
     return stored_video(video_id, features, indexed_at=indexed_at)
 
 
-def found(lib):
+def search_results(lib):
     return tuple((hit.video_id, hit.score) for hit in lib.search("green", limit=100))
 
 
 def steps_of_a_library(index):
-    """Videos come, change and go, one commit each."""
+    """Add, change and remove videos, one commit each."""
     for number in range(14):
         index.put(video(f"v{number % 5}", number, indexed_at=float(number)))
         yield
@@ -96,18 +96,18 @@ def steps_of_a_library(index):
 
 
 @pytest.mark.check
-def test_each_search_sees_one_version_while_others_are_committed(tmp_path, loads):
+def test_each_search_sees_one_version_while_another_thread_commits(tmp_path, loads):
     index, lib = VideoIndex(tmp_path, create=True), untrimmed.open(tmp_path)
     index.write_settings(SETTINGS)
     index.put(video("stays", 99))
-    versions = [found(untrimmed.open(tmp_path))]  # each committed version as a search by itself sees it
+    versions = [search_results(untrimmed.open(tmp_path))]  # the hits of each committed version
     ended, failed = threading.Event(), []
 
     def search():
         seen = []
         try:
             while not ended.is_set() or len(seen) < 3:
-                seen.append(found(lib))
+                seen.append(search_results(lib))
                 times_s, values = lib.relevance("green", "/v/stays.mp4")
                 assert len(times_s) == len(values) > 1
         except BaseException as error:
@@ -118,19 +118,19 @@ def test_each_search_sees_one_version_while_others_are_committed(tmp_path, loads
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         searches = [pool.submit(search) for _ in range(NUM_THREADS)]
         for _ in steps_of_a_library(index):
-            versions.append(found(untrimmed.open(tmp_path)))
+            versions.append(search_results(untrimmed.open(tmp_path)))
             if failed:
                 break
         ended.set()
         results = [search.result() for search in searches]
-    assert len(set(versions)) == len(versions), "versions that differ in nothing would not tell"
+    assert len(set(versions)) == len(versions), "all versions have different hits"
     for seen in results:
         places = [versions.index(answer) for answer in seen]
         assert places == sorted(places), "a later search saw an earlier version"
-    assert found(lib) == versions[-1]
+    assert search_results(lib) == versions[-1]
 
 
-def test_what_is_needed_is_loaded_once(tmp_path, loads):
+def test_concurrent_searches_load_encoder_and_videos_once(tmp_path, loads):
     index, lib = VideoIndex(tmp_path, create=True), untrimmed.open(tmp_path)
     index.write_settings(SETTINGS)
     for number in range(8):
@@ -139,7 +139,7 @@ def test_what_is_needed_is_loaded_once(tmp_path, loads):
 
     def search():
         together.wait()
-        return found(lib)
+        return search_results(lib)
 
     with ThreadPoolExecutor(NUM_THREADS) as pool:
         searches = [pool.submit(search) for _ in range(NUM_THREADS)]
@@ -172,7 +172,7 @@ def test_threads_search_while_another_process_indexes_and_this_one_removes(tmp_p
             results = [search.result() for search in searches]
     for seen in results:
         assert all(first in names for names in seen)
-        assert all(one <= other for one, other in pairwise(seen)), "what was there is lost"
+        assert all(one <= other for one, other in pairwise(seen)), "a video is missing"
     assert len(lib.search("green", limit=100)) == 6
     lib.remove([clips / first])
     assert first not in {hit.video.name for hit in lib.search("green", limit=100)}

@@ -1,4 +1,4 @@
-"""Queries of several parts against their definitions, written out in plain Python."""
+"""Combined queries, compared with their definitions in plain Python."""
 
 import itertools
 import math
@@ -16,22 +16,21 @@ STEP_S = 2.0
 
 
 class Curves:
-    """A prepared query by its curves; scores of videos are not the best of them where `lift` says so."""
+    """A prepared query with given curves. With `lift`, the score of a video is above the maximum of its curve."""
 
     def __init__(self, curves, lift=0.0):
-        self.curves, self.lift, self.asked = curves, lift, 0
+        self.curves, self.lift = curves, lift
 
     def score(self, video_id):
         return float(self.curves[video_id].max()) + self.lift * len(video_id)
 
     def rank(self, *, limit, among=None):
-        self.asked += 1
         ids = [v for v in self.curves if among is None or v in set(among)]
         ranked = sorted((RankedVideo(v, self.score(v)) for v in ids), key=lambda video: -video.score)
         return [video for video in ranked if video.score >= ranked[min(limit, len(ranked)) - 1].score]
 
     def moments(self, video_id, *, limit):
-        raise AssertionError("curves say where")
+        raise AssertionError("moments follow from the curves")
 
     def relevance(self, video_id):
         curve = self.curves[video_id]
@@ -50,27 +49,27 @@ numbers = st.integers(-50, 50).map(lambda n: n / 10)
 
 @st.composite
 def worlds(draw, parts):
-    """The curves of some parts over the same videos."""
+    """Draw the curves of several parts for the same videos."""
     lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=60))
     ids = ["v" * (1 + n % 3) + str(n) for n in range(len(lengths))]
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    made = [{v: rng.integers(-9, 9, n) / 8 for v, n in zip(ids, lengths, strict=True)} for _ in range(parts)]
-    return [Curves(curves, lift=draw(st.sampled_from([0.0, 0.0625]))) for curves in made]
+    drawn = [{v: rng.integers(-9, 9, n) / 8 for v, n in zip(ids, lengths, strict=True)} for _ in range(parts)]
+    return [Curves(curves, lift=draw(st.sampled_from([0.0, 0.0625]))) for curves in drawn]
 
 
 def check_ranking(combined, expected, limit, among=None):
-    """`expected`: the score of every video that has one."""
+    """`expected` has the score of each video that has one."""
     chosen = {v: s for v, s in expected.items() if among is None or v in among}
     least = sorted(chosen.values(), reverse=True)[:limit][-1:] or [math.inf]
     ranked = combined.rank(limit=limit, among=among)
-    assert {v.video_id for v in ranked} == {v for v, s in chosen.items() if s >= least[0]}  # exact: all are eighths
+    assert {v.video_id for v in ranked} == {v for v, s in chosen.items() if s >= least[0]}  # exact: multiples of 1/8
     assert all(video.score == pytest.approx(chosen[video.video_id], abs=1e-9) for video in ranked)
     assert [v.score for v in ranked] == sorted((v.score for v in ranked), reverse=True)
 
 
 @settings(deadline=None)
 @given(worlds(2), st.sampled_from([2.0, 3.0, 6.0]), st.sampled_from([0.25, 0.5]), st.integers(1, 5))
-def test_a_pair_is_the_best_two_times_in_order_and_not_too_far_apart(world, within_s, share, limit):
+def test_the_best_pair_is_in_order_and_within_the_maximum_distance(world, within_s, share, limit):
     first, then = world
     expected = {}
     for v in first.curves:
@@ -98,7 +97,7 @@ def test_a_pair_is_the_best_two_times_in_order_and_not_too_far_apart(world, with
 
 @settings(deadline=None)
 @given(worlds(3), st.sampled_from([0.5, 2.0]), st.sampled_from([-0.5, 0.0, 0.25]), st.integers(1, 5))
-def test_what_is_unwanted_counts_by_how_far_it_is_above_the_usual(world, without, usual, limit):
+def test_an_exclusion_subtracts_its_excess_over_the_usual_score(world, without, usual, limit):
     wanted, *unwanted = world
     expected = {
         v: max(
@@ -127,24 +126,24 @@ def test_terms_are_averaged_by_their_weights(world, weight, limit):
 
 @settings(deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=40), st.integers(1, 9))
-def test_the_best_before_is_what_looking_at_each_finds(values, within):
+def test_best_earlier_times_equals_a_search_through_all_times(values, within):
     place, value = best_earlier_times(np.array(values), np.arange(len(values), dtype=float), float(within))
     for j in range(len(values)):
-        before = values[max(0, j - within) : j]
-        assert value[j] == (max(before) if before else -math.inf)
-        assert not before or place[j] == max(0, j - within) + before.index(max(before))
+        previous = values[max(0, j - within) : j]
+        assert value[j] == (max(previous) if previous else -math.inf)
+        assert not previous or place[j] == max(0, j - within) + previous.index(max(previous))
 
 
-def test_a_moment_reaches_half_way_down_and_the_next_one_is_elsewhere():
-    #                              mean 2.5: half way from 8 is 5.25, from 6 it is 4.25
+def test_a_moment_extends_to_half_of_its_peak_and_slopes_are_not_moments():
+    # The mean is 2.5, so the threshold is 5.25 for the peak 8 and 4.25 for the value 6.
     curves = Curves({"v": np.array([0.0, 6.0, 8.0, 0.0, 0.0, 5.0, 1.0, 0.0])})
-    found = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=2)
-    assert found == [Moment(1.0, 5.0, 8.0), Moment(9.0, 11.0, 5.0)]
+    actual = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=2)
+    assert actual == [Moment(1.0, 5.0, 8.0), Moment(9.0, 11.0, 5.0)]
     more = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=9)
-    assert more[2:] == [], "the slopes of a moment are no moments"
+    assert more[2:] == [], "the slopes of a moment are not moments"
 
 
-def test_few_videos_are_asked_for_where_others_cannot_be_among_the_best():
+def test_few_videos_are_combined_if_others_cannot_be_among_the_best():
     ids = [str(n) for n in range(1000)]
     one = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
     other = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})

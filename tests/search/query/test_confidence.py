@@ -1,4 +1,4 @@
-"""What scores mean: the chance by a background, through the library and in plain numbers."""
+"""Confidence: computed from a background, in the library and in plain numbers."""
 
 import math
 
@@ -11,7 +11,7 @@ from tests.refusals import refused
 from tests.toy import COLOURS, ToyEncoder
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError
-from untrimmed.search.query import answer as asking_module
+from untrimmed.search.query import answer as answer_module
 from untrimmed.search.query.confidence import (
     Background,
     Calibration,
@@ -26,11 +26,11 @@ CALIBRATION = Calibration(9.0, -1.0)
 
 @pytest.fixture
 def background(monkeypatch):
-    """Six clips of 8 s for the toy encoder: each one colour, the last one blue and then red."""
+    """Six clips of 8 s for the toy encoder: five of one colour each, the last one blue and then red."""
     colours = [*COLOURS, "blue red"]
-    clips = [np.stack([vector_of(one.split()[i * len(one.split()) // 8]) for i in range(8)]) for one in colours]
+    clips = [np.stack([vector_of(c.split()[i * len(c.split()) // 8]) for i in range(8)]) for c in colours]
     calibrated = Background.of(clips, 1.0, CALIBRATION)
-    monkeypatch.setattr(asking_module, "background_of", {"toy:1": calibrated}.get)
+    monkeypatch.setattr(answer_module, "background_of", {"toy:1": calibrated}.get)
     return calibrated
 
 
@@ -39,7 +39,7 @@ def vector_of(colour):
 
 
 @given(st.floats(-1, 1), st.floats(-0.5, 0.5), st.floats(0.01, 0.99))
-def test_the_chance_grows_with_the_score_and_the_least_score_has_it(score, usual, chance):
+def test_confidence_is_logistic_and_least_score_is_its_inverse(score, usual, chance):
     confidence = Confidence(CALIBRATION, usual)
     assert confidence.of(score) == pytest.approx(1 / (1 + math.exp(-(9.0 * (score - usual) - 1.0))))
     assert confidence.of(score) < confidence.of(score + 0.01)
@@ -47,12 +47,12 @@ def test_the_chance_grows_with_the_score_and_the_least_score_has_it(score, usual
 
 
 @given(st.lists(st.floats(-1, 1), max_size=30))
-def test_the_best_fifth_is_at_least_one(scores):
-    kept = sorted(scores, reverse=True)[: math.ceil(len(scores) / 5)]
-    assert mean_of_best_fifth(np.array(scores)) == pytest.approx(sum(kept) / len(kept) if kept else -math.inf)
+def test_the_best_fifth_contains_at_least_one_score(scores):
+    best = sorted(scores, reverse=True)[: math.ceil(len(scores) / 5)]
+    assert mean_of_best_fifth(np.array(scores)) == pytest.approx(sum(best) / len(best) if best else -math.inf)
 
 
-def test_a_chance_is_that_of_the_score_beside_the_background(background, lib):
+def test_confidence_compares_a_score_with_those_of_the_background(background, lib):
     text = ToyEncoder()._text("blue")
     scores = [video.score for video in background.corpus.prepare(text).rank(limit=6)]
     assert len(scores) == 6
@@ -63,7 +63,7 @@ def test_a_chance_is_that_of_the_score_beside_the_background(background, lib):
     assert [hit.confidence for hit in hits] == sorted((hit.confidence for hit in hits), reverse=True)
 
 
-def test_nothing_found_is_an_answer(background, lib):
+def test_min_confidence_can_hide_all_hits(background, lib):
     hits = lib.search("blue", limit=4)
     middle = (hits[0].confidence + hits[1].confidence) / 2
     assert lib.search("blue", limit=4, min_confidence=middle) == hits[:1]
@@ -76,15 +76,15 @@ def test_nothing_found_is_an_answer(background, lib):
 
 
 def test_pairs_are_compared_with_pairs_of_the_background(background, lib):
-    there = lib.search(Query("blue", then="red"), limit=1)[0]
+    in_background = lib.search(Query("blue", then="red"), limit=1)[0]
     other = lib.search(Query("green", then="yellow"), limit=1)[0]
-    # the background has blue before red, and so a pair of the first query scores as high in it as can be
-    assert there.confidence < 0.3
-    assert other.confidence != there.confidence
+    # The background has a clip with blue before red, which matches the first query perfectly.
+    assert in_background.confidence < 0.3
+    assert other.confidence != in_background.confidence
 
 
-def test_pairs_that_no_clip_of_the_background_can_hold_have_no_chance(background, lib):
-    near = Query("red", then="white", within_s=0.6)  # the clips have a frame a second, the library two
+def test_pairs_closer_than_background_frames_have_no_confidence(background, lib):
+    near = Query("red", then="white", within_s=0.6)  # the clips have one frame per second, the library has two
     hits = lib.search(near)
     assert hits
     assert {hit.confidence for hit in hits} == {None}
@@ -93,11 +93,11 @@ def test_pairs_that_no_clip_of_the_background_can_hold_have_no_chance(background
 
 
 @pytest.mark.parametrize("score", [-81.0, -1e9, 1e9])
-def test_scores_far_from_what_is_usual_have_a_chance(score):
+def test_extreme_scores_have_a_confidence_of_zero_or_one(score):
     assert Confidence(CALIBRATION, 0.2).of(score) == pytest.approx(float(score > 0))
 
 
-def test_where_chances_were_not_measured_nothing_is_made_up(background, lib):
+def test_queries_and_models_without_measured_confidence_have_none(background, lib):
     place = Place(lib.search("blue")[0].video, 0.5)
     assert lib.search(Query("blue", like=(place,)))[0].confidence is None
     with pytest.raises(ConfigError):
@@ -108,7 +108,7 @@ def test_where_chances_were_not_measured_nothing_is_made_up(background, lib):
         lib.search("blue", min_confidence=0.5)
 
 
-def test_an_encoder_without_a_background_has_no_chances(lib):
+def test_an_encoder_without_a_background_has_no_confidence(lib):
     assert lib.search("blue")[0].confidence is None
     with refused(ConfigError, "'toy'"):
         lib.search("blue", min_confidence=0.5)
@@ -117,12 +117,12 @@ def test_an_encoder_without_a_background_has_no_chances(lib):
 
 
 @pytest.mark.parametrize("identity", ["toy:1", "builtin-2:0000", "../builtin-2:0000", "", "hub-org/name:1"])
-def test_a_background_is_that_of_exactly_these_weights(identity):
+def test_an_encoder_with_other_weights_has_no_background(identity):
     assert background_of(identity) is None
 
 
-def test_the_background_of_the_package_is_that_of_its_encoder():
+def test_the_packaged_background_fits_the_builtin_encoder():
     background = background_of(load_encoder("builtin").encoder.identity)
-    assert background is not None, "run benchmarks/confidence.py FOLDER --write for the encoder as it is now"
+    assert background is not None, "run benchmarks/confidence.py FOLDER --write for the current encoder"
     assert len(background.corpus) == len(background.durations_s) >= 10
     assert background.calibration.slope > 0

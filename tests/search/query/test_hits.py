@@ -1,4 +1,4 @@
-"""Hits have one JSON form, which says all of them."""
+"""The JSON form of hits."""
 
 import json
 from pathlib import Path
@@ -14,21 +14,21 @@ PAIR = Hit(
 )
 
 
-def test_hits_are_the_same_after_json():
+def test_hits_are_unchanged_after_a_round_trip_through_json():
     hits = Hits([PLAIN, PAIR], ["no such word"], partial=True, words=[WeighedWord("dog", 0.5)])
     read = Hits.from_json(json.loads(json.dumps(hits.to_json())))
     assert list(read) == list(hits)
     assert (read.warnings, read.partial, read.words) == (hits.warnings, hits.partial, hits.words)
 
 
-def test_what_was_not_asked_for_is_absent_and_an_unknown_confidence_is_null():
+def test_json_omits_empty_then_and_folded_and_has_null_for_unknown_confidence():
     plain, pair = Hits([PLAIN, PAIR]).to_json()["hits"]
     assert {"then", "folded"} & plain.keys() == set()
     assert {"then", "folded"} < pair.keys()
     assert [plain["rank"], pair["rank"], plain["confidence"]] == [1, 2, None]
 
 
-@pytest.mark.parametrize("found", [{}, {"video": "a"}, {"hits": [1]}, []])
-def test_another_form_is_no_hit(found):
+@pytest.mark.parametrize("data", [{}, {"video": "a"}, {"hits": [1]}, []])
+def test_other_json_is_not_read_as_a_hit(data):
     with pytest.raises((AttributeError, KeyError, TypeError)):
-        Hit.from_json(found)
+        Hit.from_json(data)

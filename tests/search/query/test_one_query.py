@@ -1,4 +1,4 @@
-"""A new filter is one line in the dataclass: all interfaces have it, and it leaves out videos."""
+"""A new filter is one line in the dataclass: all interfaces then have it, and it filters videos."""
 
 import json
 import subprocess
@@ -49,10 +49,10 @@ service.close()
 
 def test_one_line_adds_a_filter_to_all_interfaces():
     command = [sys.executable, "-c", CODE, query_module.__file__, FIELD, ROOT / "web" / "service.py"]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert "--max-width" in found["help"]
-    assert "max_width?: number | null" in found["typescript"]
-    assert "Widest picture" in found["typescript"]
-    assert found["openapi"] == found["tool"] == {"type": "integer", "minimum": 0, "maximum": 100_000}
-    assert found["admits"] == [True, False]
-    assert found["words"] == "widest picture: 640"
+    actual = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert "--max-width" in actual["help"]
+    assert "max_width?: number | null" in actual["typescript"]
+    assert "Widest picture" in actual["typescript"]
+    assert actual["openapi"] == actual["tool"] == {"type": "integer", "minimum": 0, "maximum": 100_000}
+    assert actual["admits"] == [True, False]
+    assert actual["words"] == "widest picture: 640"

@@ -1,4 +1,4 @@
-"""Queries of several parts through a library, against their definitions in plain NumPy."""
+"""Queries of several parts in a library, compared with their definitions in plain NumPy."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ import pytest
 
 import untrimmed
 from tests.refusals import refused, require_named
-from tests.search.cluster.test_sharded import sharded, shards_apart
+from tests.search.cluster.test_sharded import sharded, shards_that_separate
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.cluster.sharded import shard_of
 from untrimmed.search.query.find import span_vector
@@ -28,19 +28,19 @@ def names(hits):
 
 
 def scores_by_hand(lib, vector):
-    """Each video's best frame for a vector: that of the corpus, which has tests of its own."""
+    """Return each video's score for a vector from the corpus of frames, which has its own tests."""
     view = lib.engine.view()
     text = untrimmed.search.query.answer._as_text(vector.astype(np.float32))
     ranked = view.frames().prepare(text).rank(limit=99)
     return {os.path.basename(view.records.of(video.video_id).path): video.score for video in ranked}
 
 
-def test_a_plain_sentence_and_a_query_of_it_are_the_same(lib):
+def test_a_query_of_one_sentence_equals_the_plain_sentence(lib):
     assert lib.search(Query("green")) == lib.search("green")
     assert lib.search("green")[0].then == ()
 
 
-def test_first_this_then_that_finds_both_moments_in_order(lib):
+def test_then_finds_both_moments_in_order(lib):
     best = lib.search(Query("red", then="green"))[0]
     assert best.video.name == "flag.mp4"
     (first, *_), (second, *_) = best.moments, best.then
@@ -50,19 +50,19 @@ def test_first_this_then_that_finds_both_moments_in_order(lib):
     assert best.score == pytest.approx((first.score + second.score) / 2)
     assert lib.search(Query("green", then="red"))[0].score < best.score
     near = lib.search(Query("red", then="green", within_s=1.0))[0]
-    assert near.score < best.score, "two seconds of white lie between them"
+    assert near.score < best.score, "two seconds of white are between them"
 
 
-def test_what_must_not_be_seen_is_left_behind(lib):
+def test_without_lowers_the_score_of_excluded_content(lib):
     assert set(names(lib.search("white", limit=2))) == {"flag.mp4", "sea # 1.mp4"}
     without = lib.search(Query("blue", without=("white",)), limit=4)
     assert without[0].video.name == "sea # 1.mp4"
-    assert without[0].start_s != pytest.approx(4.0, abs=0.5), "white there"
+    assert without[0].start_s != pytest.approx(4.0, abs=0.5), "the video is white there"
     heavy = lib.search(Query("white", without=("white",), weights=Weights(without=3.0)))[0]
     assert heavy.score < lib.search("white")[0].score
 
 
-def test_examples_are_added_as_rocchio_has_it(lib):
+def test_examples_are_combined_by_rocchios_formula(lib):
     view = lib.engine.view()
     records = {os.path.basename(record.path): record.video_id for record in view.records}
     place, other = Place(lib.search("yellow")[0].video, 0.0, 1.5), Place(records["wood.mp4"], 0.5)
@@ -71,17 +71,17 @@ def test_examples_are_added_as_rocchio_has_it(lib):
     image = lib._ready_encoder(view.encoder).encode_frames(RED[None])[0]
     weights = Weights(text=2.0, image=1.0, like=0.5, unlike=0.25)
     alone = image + 0.5 * yellow - 0.25 * green
-    found = lib.search(Query(image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
+    actual = lib.search(Query(image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
     expected = scores_by_hand(lib, unit(alone))
-    assert {hit.video.name: hit.score for hit in found} == pytest.approx(expected, abs=1e-4)
+    assert {hit.video.name: hit.score for hit in actual} == pytest.approx(expected, abs=1e-4)
     text = lib._ready_encoder(view.encoder).encode_texts(["blue"])[0].sentence
     spreads = [np.std(list(scores_by_hand(lib, unit(vector)).values())) for vector in (text, alone)]
     both = 2.0 * unit(text) / spreads[0] + alone / spreads[1]
-    found = lib.search(Query("blue", image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
-    assert {hit.video.name: hit.score for hit in found} == pytest.approx(scores_by_hand(lib, unit(both)), abs=1e-3)
+    actual = lib.search(Query("blue", image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
+    assert {hit.video.name: hit.score for hit in actual} == pytest.approx(scores_by_hand(lib, unit(both)), abs=1e-3)
 
 
-def test_a_picture_alone_is_what_similar_looks_for(lib):
+def test_similar_equals_a_query_with_an_image_alone(lib):
     assert lib.search(Query(image=WHITE)) == lib.similar(WHITE)
 
 
@@ -97,7 +97,7 @@ def test_a_picture_alone_is_what_similar_looks_for(lib):
         ({"min_height": 48, "within": "sun.mp4"}, {"sun.mp4"}),
     ],
 )
-def test_filters_bind_the_search_itself(encoder, videos, tmp_path, filters, admitted):
+def test_filters_apply_before_the_limit(encoder, videos, tmp_path, filters, admitted):
     folder = tmp_path / "copies"
     shutil.copytree(videos, folder)
     changed = {"wood.mp4": datetime(2001, 9, 8), "sun.mp4": datetime(2001, 9, 9), "flag.mp4": datetime(2001, 9, 9, 18)}
@@ -116,7 +116,7 @@ def test_filters_bind_the_search_itself(encoder, videos, tmp_path, filters, admi
         require_named(*hits.warnings, "47")
 
 
-def test_filters_by_bytes_count_those_of_the_file(lib):
+def test_byte_filters_use_the_size_of_the_file(lib):
     sizes = {os.path.basename(record.path): record.size for record in lib.videos()}
     middle = sorted(sizes.values())[1]
     small = lib.search(Query("red", filters=Filters(max_bytes=middle)), limit=4)
@@ -125,53 +125,53 @@ def test_filters_by_bytes_count_those_of_the_file(lib):
     assert set(names(large)) == {name for name, size in sizes.items() if size >= middle}
 
 
-def test_moments_of_all_videos_make_one_list(lib):
+def test_grouping_by_moment_returns_one_ranked_list(lib):
     flat = lib.search(Query("white", group_by="moment"), limit=5, moments=9)
     assert all(len(hit.moments) == 1 for hit in flat)
     assert [hit.score for hit in flat] == sorted((hit.score for hit in flat), reverse=True)
     everything = lib.search(Query("white", group_by="moment"), limit=99, moments=9)
-    assert flat == everything[:5], "as many as were asked for are the best of all"
+    assert flat == everything[:5], "the limit keeps the best of all moments"
     assert len({(hit.video, hit.start_s) for hit in everything}) == len(everything)
     pairs = lib.search(Query("red", then="green", group_by="moment"), limit=3)
     assert all(len(hit.then) == 1 for hit in pairs)
 
 
-def test_what_looks_the_same_is_shown_once(encoder, videos, tmp_path):
+def test_fold_hides_near_duplicates(encoder, videos, tmp_path):
     folder = tmp_path / "doubled"
     shutil.copytree(videos, folder)
     shutil.copyfile(folder / "wood.mp4", folder / "wood again.mp4")
-    (folder / "flag.mp4").unlink()  # its green is as green
+    (folder / "flag.mp4").unlink()  # its green frames would be near-duplicates
     lib = untrimmed.open(tmp_path / "folded")
     lib.index(folder)
     assert names(lib.search("green", limit=3)) == ["wood again.mp4", "wood.mp4", "sun.mp4"]
     copies = lib.search(Query("green", fold=1.0), limit=2)
-    assert names(copies) == ["wood again.mp4", "sun.mp4"], "others move up"
+    assert names(copies) == ["wood again.mp4", "sun.mp4"], "the next video moves up"
     assert copies[0].folded == (folder / "wood.mp4",)
     alike = lib.search(Query("green", fold=0.95), limit=9)
-    kept = [
+    remaining = [
         span_vector(lib.engine.view().index.get(hit.video_id).features, m.start_s, m.end_s)
         for hit in alike
         for m in hit.moments
     ]
-    assert max(float(a @ b) for i, a in enumerate(kept) for b in kept[:i]) < 0.95
+    assert max(float(a @ b) for i, a in enumerate(remaining) for b in remaining[:i]) < 0.95
 
 
-def test_words_that_are_not_known_are_named_part_by_part(encoder, lib, monkeypatch):
+def test_warnings_name_the_unknown_words_of_each_part(encoder, lib, monkeypatch):
     read = type(encoder)._text
 
     def reading(self, text):
-        found = read(self, text)
-        unknown = tuple(word for word in found.tokens if word.startswith("x"))
-        known = Reading(unknown, is_understood=len(unknown) < len(found.tokens))
-        return untrimmed.types.TextFeatures(text, found.sentence, found.words, found.tokens, known)
+        actual = read(self, text)
+        unknown = tuple(word for word in actual.tokens if word.startswith("x"))
+        known = Reading(unknown, is_understood=len(unknown) < len(actual.tokens))
+        return untrimmed.types.TextFeatures(text, actual.sentence, actual.words, actual.tokens, known)
 
     monkeypatch.setattr(type(encoder), "_text", reading)
     hits = lib.search(Query("red xa", then="xb green", without=("xc", "xd blue")))
     assert hits
-    named = [("'xa'",), ("then", "'xb'"), ("without", "'toy'"), ("without", "'xd'")]  # of "xc" alone no word is known
+    named = [("'xa'",), ("then", "'xb'"), ("without", "'toy'"), ("without", "'xd'")]  # "xc" has no known word
     for line, words in zip(hits.warnings, named, strict=True):
         require_named(line, *words)
-    assert lib.search(Query("red", without=("xc",))) == lib.search("red"), "what is not known cannot be left out"
+    assert lib.search(Query("red", without=("xc",))) == lib.search("red"), "an unknown sentence excludes nothing"
     nothing = lib.search(Query("red", then="xb"))
     assert nothing == []
     require_named(nothing.warnings[0], "then", "'toy'")
@@ -180,13 +180,13 @@ def test_words_that_are_not_known_are_named_part_by_part(encoder, lib, monkeypat
         lib.relevance(Query("red", then="xb"), hits[0].video)
 
 
-def test_the_curve_of_a_video_is_that_of_the_whole_query(lib, videos):
+def test_relevance_combines_all_parts_of_the_query(lib, videos):
     flag = videos / "flag.mp4"
     for query in (Query("red", without=("green",)), Query("red", like=(Place(flag, 5.0),)), Query(image=RED)):
         (hit,) = (hit for hit in lib.search(query) if hit.video == flag)
         assert lib.relevance(query, flag)[1].max() == pytest.approx(hit.score, abs=1e-6)
     times_s, like = lib.relevance(Query(like=(Place(flag, 5.0),)), flag)
-    assert times_s[like.argmax()] > 4.0, "green is last"
+    assert times_s[like.argmax()] > 4.0, "green is at the end"
     first = lib.relevance(Query("red", then="green"), flag)[1]
     assert np.allclose(first, lib.relevance("red", flag)[1], atol=1e-6)
 
@@ -199,10 +199,10 @@ PARTS = [
 
 
 @pytest.mark.parametrize("parts", PARTS)
-def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
+def test_shards_answer_queries_of_several_parts_like_one_process(lib, parts):
     query = Query("red", **parts, like=(Place(lib.search("yellow")[0].video, 0.5),))
     expected = lib.search(query, limit=9)
-    count = shards_apart(expected)
+    count = shards_that_separate(expected)
     shards = sharded(lib, count)
     assert shards.search(query, limit=9) == expected
     dead = shard_of(expected[0].video_id, count)
@@ -233,7 +233,7 @@ def test_shards_answer_queries_of_several_parts_as_one_corpus(lib, parts):
         (lambda: Query("red", weights={"text": 1}), ("weights",)),
     ],
 )
-def test_what_makes_no_sense_is_told_in_one_line(make, message):
+def test_invalid_queries_are_refused_in_one_line(make, message):
     with refused(ConfigError, *message) as caught:
         make()
     assert "\n" not in str(caught.value)
@@ -247,9 +247,9 @@ def test_what_makes_no_sense_is_told_in_one_line(make, message):
         ("unlike", Place("a", 1.0), ("unlike", "tuple")),
     ],
 )
-def test_one_where_several_are_taken_is_told_in_one_line(name, value, message):
+def test_a_single_value_instead_of_a_tuple_is_refused_in_one_line(name, value, message):
     query = Query("dog")
-    object.__setattr__(query, name, value)  # tests check the types of all arguments before
+    object.__setattr__(query, name, value)  # the type checks of tests would refuse it in the constructor
     with refused(ConfigError, *message):
         query.__post_init__()
 
@@ -265,12 +265,12 @@ def test_places_outside_the_library_are_refused(lib):
         lib.search(Query(like=same, unlike=same, weights=Weights(like=1.0, unlike=1.0)))
 
 
-def test_a_folder_of_nobody_is_refused(lib):
+def test_a_folder_of_an_unknown_user_is_refused(lib):
     with refused(ConfigError, "~nouser", "./~NAME"):
         lib.search(Query("red", filters=Filters(within="~nouser")))
 
 
 @pytest.mark.parametrize("image", [np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3)), np.zeros((3, 4, 4), np.uint8), "a"])
-def test_what_is_no_picture_is_refused_before_it_is_searched_for(image):
+def test_an_array_that_is_not_a_picture_is_refused(image):
     with pytest.raises(ConfigError):
         Query(image=image)

@@ -1,4 +1,4 @@
-"""Queries of several parts in libraries that a model searches, from the scores and curves that the model gives."""
+"""Queries of several parts in libraries with a model, computed from the scores and curves of the model."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ METHODS = ["tf_prvr", "gmmformer_v2", "jsg", "ms_sl"]
 
 @pytest.fixture(params=METHODS)
 def searched(request, lib, tmp_path):
-    """A library that is searched by one of the methods."""
+    """A library that uses one of the methods."""
     lib.use(request.param if request.param == "tf_prvr" else save_run(tmp_path / "run", request.param))
     lib.method = request.param
     return lib
@@ -31,16 +31,16 @@ def scores(query):
 
 
 def curve(query, video_id):
-    """Times, and relevance with its best at the score of the video."""
+    """Return times, and relevance shifted so that its maximum is the score of the video."""
     times_s, values = query.relevance(video_id)
     return times_s, values - values.max() + scores(query)[video_id]
 
 
-def found(lib, query):
+def search_results(lib, query):
     return {hit.video_id: hit.score for hit in lib.search(query, limit=99)}
 
 
-def test_pairs_are_those_of_the_model_s_own_curves(searched):
+def test_pairs_follow_from_the_model_s_curves(searched):
     red, green = prepared(searched, "red"), prepared(searched, "green")
     expected = {}
     for video_id in scores(red):
@@ -54,35 +54,36 @@ def test_pairs_are_those_of_the_model_s_own_curves(searched):
         if pairs:
             expected[video_id] = max(pairs)
     query = Query("red", then="green", within_s=3.0, weights=Weights(text=2.0))
-    assert found(searched, query) == pytest.approx(expected, abs=1e-5)
+    assert search_results(searched, query) == pytest.approx(expected, abs=1e-5)
     for hit in searched.search(query, limit=99):
         assert all(a.end_s <= b.start_s for a, b in zip(hit.moments, hit.then, strict=True))
 
 
-def test_what_is_unwanted_is_compared_with_the_median_video(searched):
+def test_an_exclusion_is_compared_with_the_median_video(searched):
     red, white = prepared(searched, "red"), prepared(searched, "white")
     usual = np.median(list(scores(white).values()))
     expected = {
         video_id: (curve(red, video_id)[1] - np.maximum(0, curve(white, video_id)[1] - usual)).max()
         for video_id in scores(red)
     }
-    assert found(searched, Query("red", without=("white",))) == pytest.approx(expected, abs=1e-5)
+    assert search_results(searched, Query("red", without=("white",))) == pytest.approx(expected, abs=1e-5)
 
 
-def test_examples_are_compared_by_frames_and_the_curves_averaged(searched):
+def test_examples_are_compared_with_frames_and_curves_are_averaged(searched):
     place = Place(searched.search("blue", limit=1)[0].video, 0.5, 2.0)
     view = searched.engine.view()
     features = view.index.get(view.records.at(place.video).video_id).features
     vector = span_vector(features, 0.5, 2.0)
-    assert found(searched, Query(like=(place,))) == pytest.approx(scores(prepared(searched, vector, by_frames=True)))
+    expected = scores(prepared(searched, vector, by_frames=True))
+    assert search_results(searched, Query(like=(place,))) == pytest.approx(expected)
     if searched.method == "tf_prvr":
-        return  # takes a vector for both, as frames do: tests/search/query/test_query.py
+        return  # adds both to one vector, as for frames: tests/search/query/test_query.py
     text, like = prepared(searched, "red"), prepared(searched, vector, by_frames=True)
     of_text, of_like = (w / np.std(list(scores(q).values())) for q, w in ((text, 1.0), (like, 0.75)))
     expected = {}
     for video_id in scores(text):
-        (times_s, own), (frames_s, seen) = curve(text, video_id), curve(like, video_id)
-        both = of_text * own + of_like * np.interp(times_s, frames_s, seen)
+        (times_s, by_text), (frames_s, by_like) = curve(text, video_id), curve(like, video_id)
+        both = of_text * by_text + of_like * np.interp(times_s, frames_s, by_like)
         expected[video_id] = both.max() / (of_text + of_like)
-    assert found(searched, Query("red", like=(place,))) == pytest.approx(expected, abs=1e-4)
+    assert search_results(searched, Query("red", like=(place,))) == pytest.approx(expected, abs=1e-4)
     assert untrimmed.Query is Query

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from untrimmed.search.store import listing as gone
+from untrimmed.search.store import listing
 from untrimmed.search.store.records import VideoRecord
 
 UNUSED = {
@@ -38,16 +38,16 @@ UNUSED = {
         ("/home/me/Videos/trip/a.mp4", None),
     ],
 )
-def test_places_of_drives_are_known_even_beside_other_drives(monkeypatch, path, root):
-    """Each folder that is there is not empty, and all but one hold another video that is there."""
+def test_a_missing_drive_is_recognised_by_its_path(monkeypatch, path, root):
+    """No existing folder is empty, and all but one contain another video that exists."""
     folders = {"/", "/mnt", "/mnt/lived in", "/media", "/media/me", "/Volumes", "/home", "/home/me", "/home/me/Videos"}
     folders |= {"/net", "/net/B", "/misc", "/run/user/7/gvfs"}
-    there = {f"{folder.rstrip('/')}/other.mp4" for folder in folders}
+    existing = {f"{folder.rstrip('/')}/other.mp4" for folder in folders}
     folders.add("/mnt/bare")
-    monkeypatch.setattr(gone, "is_deleted", lambda path: path not in there)
-    monkeypatch.setattr(gone, "_is_empty", lambda _: False)
+    monkeypatch.setattr(listing, "is_deleted", lambda path: path not in existing)
+    monkeypatch.setattr(listing, "_is_empty", lambda _: False)
     monkeypatch.setattr(Path, "is_dir", lambda self: str(self) in folders)
-    records = [VideoRecord(path=path, **UNUSED) for path in (path, *there)]
-    found, missing = gone.find_deleted(records)
-    assert [record.path for record in found] == ([] if root else [path])
+    records = [VideoRecord(path=path, **UNUSED) for path in (path, *existing)]
+    deleted, missing = listing.find_deleted(records)
+    assert [record.path for record in deleted] == ([] if root else [path])
     assert {str(folder) for folder in missing} == ({root} if root else set())

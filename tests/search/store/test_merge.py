@@ -1,4 +1,4 @@
-"""Indexing in parts and merging them gives the library that indexing at once gives."""
+"""Indexing in parts and merging them gives the same library as indexing at once."""
 
 import shutil
 import subprocess
@@ -11,12 +11,11 @@ import pytest
 
 import untrimmed
 from tests.refusals import refused
+from tests.search.conftest import use_encoder
 from tests.search.same_hits import SENTENCES
 from tests.search.store.test_table import SETTINGS, stored
 from tests.toy import ToyEncoder
-from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, IndexBusyError, IndexMismatchError, UntrimmedError
-from untrimmed.search import library as library_module
 from untrimmed.search.store import merge as merging
 from untrimmed.search.store.merge import LibraryPart, missing_parts
 from untrimmed.search.store.table import VideoIndex
@@ -25,14 +24,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def contents(folder):
-    """What a library holds by path: all of a record but its id and the time of its making, and the vectors."""
+    """Return the content of a library by path: vectors, and records without id and time of indexing."""
     index = VideoIndex(folder)
-    found = {}
-    for video in index.read([record.video_id for record in index.scan()]):
-        record = replace(video.record, video_id="", indexed_at=0.0)
-        found[record.path] = (record, video.features.vectors.tobytes(), video.features.times_s.tobytes(), video.encoded)
-    assert len(found) == len(index)
-    return found
+    videos = index.read([record.video_id for record in index.scan()])
+    content = {video.record.path: contents_of(video) for video in videos}
+    assert len(content) == len(index)
+    return content
 
 
 def answers(folder):
@@ -45,52 +42,52 @@ def answers(folder):
 
 @pytest.fixture
 def parts(videos, encoder, tmp_path):
-    """The clips, with a copy of one, indexed as three parts."""
+    """The clips, one of them twice, indexed as three parts."""
     shutil.copytree(videos, tmp_path / "clips" / "deep")
     shutil.copy(videos / "flag.mp4", tmp_path / "clips" / "copy.mp4")
     lib = untrimmed.open(tmp_path / "films")
     reports = [lib.index(tmp_path / "clips", part=f"{number}/3") for number in (1, 2, 3)]
     done = [path for report in reports for path in (*report.done, *report.skipped)]
-    assert len(done) == len(set(done)) == 5, "parts are disjoint, and together everything"
+    assert len(done) == len(set(done)) == 5, "the parts are disjoint and complete"
     return [tmp_path / f"films.part-{number}-of-3" for number in (1, 2, 3)]
 
 
-def test_merged_parts_are_the_library_that_is_indexed_at_once(parts, tmp_path, encoder):
+def test_merged_parts_equal_a_library_that_is_indexed_at_once(parts, tmp_path, encoder):
     untrimmed.open(tmp_path / "once").index(tmp_path / "clips")
-    before = encoder.num_encoded
+    previous = encoder.num_encoded
     report = untrimmed.open(tmp_path / "films").merge(parts)
     assert (report.videos, report.copied, report.duplicates) == (5, 5, 0)
-    assert encoder.num_encoded == before
+    assert encoder.num_encoded == previous
     assert contents(tmp_path / "films") == contents(tmp_path / "once")
     assert answers(tmp_path / "films") == answers(tmp_path / "once")
     assert untrimmed.open(tmp_path / "films").settings() == untrimmed.open(tmp_path / "once").settings()
 
 
-def test_a_merged_library_goes_on_like_any_other(parts, tmp_path, encoder):
+def test_a_merged_library_can_be_indexed_and_merged_again(parts, tmp_path, encoder):
     lib = untrimmed.open(tmp_path / "films")
     lib.merge(parts)
-    before = encoder.num_encoded
+    previous = encoder.num_encoded
     assert len(lib.index(tmp_path / "clips").skipped) == 5
-    assert encoder.num_encoded == before
+    assert encoder.num_encoded == previous
     ids = {record.path: record.video_id for record in lib.videos()}
     shutil.copy(tmp_path / "clips" / "deep" / "wood.mp4", tmp_path / "clips" / "deep" / "sun.mp4")
     for number in (1, 2, 3):
         lib.index(tmp_path / "clips", part=f"{number}/3")
     report = lib.merge(parts)
-    assert (report.videos, report.copied) == (5, 1), "what is there is not copied again"
+    assert (report.videos, report.copied) == (5, 1), "known videos are not copied again"
     assert {record.path: record.video_id for record in lib.videos()} == ids
     sun, wood = (lib.relevance("green", tmp_path / "clips" / "deep" / name)[1] for name in ("sun.mp4", "wood.mp4"))
     assert sun.tolist() == wood.tolist()
 
 
-def test_which_files_are_a_parts_does_not_depend_on_where_their_folder_is_mounted():
+def test_the_files_of_a_part_do_not_depend_on_the_mount_point():
     names = [f"{number % 7}/{number}.mp4" for number in range(1000)]
     part = LibraryPart(3, 16)
-    here, there = (
+    first, second = (
         part.choose([Path(root, name) for name in names], [Path(root)]) for root in ("/mnt/a", "/data/films")
     )
-    assert [path.relative_to("/mnt/a") for path in here] == [path.relative_to("/data/films") for path in there]
-    assert 40 <= len(here) <= 90
+    assert [path.relative_to("/mnt/a") for path in first] == [path.relative_to("/data/films") for path in second]
+    assert 40 <= len(first) <= 90
     whole = [name for number in range(1, 17) for name in names if LibraryPart(number, 16).contains(name)]
     assert sorted(whole) == sorted(names)
 
@@ -107,7 +104,7 @@ def at(video, **fields):
     return replace(video, record=replace(video.record, **fields))
 
 
-def test_of_one_path_the_newest_content_is_kept_under_the_first_id(tmp_path):
+def test_a_repeated_path_keeps_the_newest_content_under_the_first_id(tmp_path):
     old, new = at(stored("/v/a.mp4", seed=1), indexed_at=1.0), at(stored("/v/a.mp4", seed=2), indexed_at=2.0)
     for number, order in enumerate([(old, new), (new, old)]):
         folders = [library(tmp_path / f"{number}-{i}", video) for i, video in enumerate(order)]
@@ -119,7 +116,7 @@ def test_of_one_path_the_newest_content_is_kept_under_the_first_id(tmp_path):
         assert index.get(record.video_id).features.vectors.tobytes() == new.features.vectors.tobytes()
 
 
-def test_a_file_that_moved_from_part_to_part_is_one_video_and_copies_are_two(tmp_path):
+def test_a_file_that_moved_between_parts_is_one_video_and_copies_are_two(tmp_path):
     (tmp_path / "new.mp4").touch()
     gone = at(stored(tmp_path / "old.mp4"), indexed_at=1.0, content_hash="same")
     moved = at(stored(tmp_path / "new.mp4"), indexed_at=2.0, content_hash="same")
@@ -144,7 +141,7 @@ def test_two_videos_that_share_an_id_are_both_kept(tmp_path):
     assert merging.merge(tmp_path / "out", folders).copied == 0
 
 
-def test_libraries_that_do_not_fit_are_refused_and_leave_none(tmp_path):
+def test_incompatible_libraries_are_refused_and_nothing_is_created(tmp_path):
     here = library(tmp_path / "a", stored("/v/a.mp4"))
     other = library(tmp_path / "b", stored("/v/b.mp4"), encoder_identity="toy:2")
     with refused(IndexMismatchError, "toy:2", "toy:1"):
@@ -164,7 +161,7 @@ def test_libraries_that_do_not_fit_are_refused_and_leave_none(tmp_path):
     assert not (tmp_path / "out" / "library.json").exists()
 
 
-def test_what_is_no_part_is_refused(lib, videos):
+def test_invalid_parts_are_refused(lib, videos):
     for part in ("3", "0/3", "4/3", "3/16/2", ""):
         with pytest.raises(ConfigError):
             lib.index(videos, part=part)
@@ -182,10 +179,10 @@ print("end", flush=True)
 
 
 @pytest.mark.check
-def test_a_killed_merge_is_no_library_and_goes_on(tmp_path, monkeypatch):
+def test_a_killed_merge_cannot_be_opened_and_can_be_continued(tmp_path, monkeypatch):
     videos = [at(stored(f"/v/{number:02d}.mp4", seed=number), content_hash=str(number)) for number in range(60)]
     folders = [library(tmp_path / f"{number}", *videos[number::3]) for number in range(3)]
-    out, kills, before = tmp_path / "out", 0, set()
+    out, kills, previous = tmp_path / "out", 0, set()
     for wait_s in (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, None):
         child = subprocess.Popen(
             [sys.executable, "-c", MERGE, out, *folders], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -196,16 +193,16 @@ def test_a_killed_merge_is_no_library_and_goes_on(tmp_path, monkeypatch):
                 time.sleep(wait_s)
                 child.kill()
             ended = child.stdout.read() == "end\n"
-        found = {record.video_id for record in VideoIndex(out, create=True).scan()}
-        assert before <= found, "what was copied is kept"
-        before = found
+        actual = {record.video_id for record in VideoIndex(out, create=True).scan()}
+        assert previous <= actual, "copied videos are kept"
+        previous = actual
         kills += not ended
         if not ended and not (out / "library.json").exists():
             with pytest.raises(UntrimmedError):
                 VideoIndex(out)
-    assert kills, "no merge was killed: wait less"
+    assert kills, "no merge was killed; use shorter waits"
     assert contents(out) == {video.record.path: contents_of(video) for video in videos}
-    monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
+    use_encoder(monkeypatch, ToyEncoder())
     (out / "library.json").unlink()
     with refused(UntrimmedError, "untrimmed merge"):
         untrimmed.open(out).index(folders[0])

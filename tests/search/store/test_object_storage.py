@@ -1,4 +1,4 @@
-"""A library in a bucket: everything that is done with one in a folder, against a server of moto's in this process."""
+"""A library in a bucket does what one in a folder does. A moto server in this process has the bucket."""
 
 import itertools
 import shutil
@@ -46,11 +46,11 @@ def bucket(endpoint, monkeypatch, tmp_path):
     return name
 
 
-def found(lib, sentence="something green"):
+def search_results(lib, sentence="something green"):
     return [(hit.video.name, round(hit.score, 5), len(hit.moments)) for hit in lib.search(sentence, limit=9, moments=2)]
 
 
-def test_a_library_in_a_bucket_does_all_that_one_in_a_folder_does(bucket, lib, videos, tmp_path, monkeypatch):
+def test_a_library_in_a_bucket_works_like_one_in_a_folder(bucket, lib, videos, tmp_path, monkeypatch):
     address = f"s3://{bucket}/archive/films"
     there = untrimmed.open(address)
     own = tmp_path / "own"
@@ -59,23 +59,23 @@ def test_a_library_in_a_bucket_does_all_that_one_in_a_folder_does(bucket, lib, v
     there.index(own)
     names = {f"{name}.mp4" for name in ("flag", "sun", "wood", "sea # 1")}
     assert {record.path.rpartition("/")[2] for record in there.videos()} == names
-    wanted = found(lib)
-    assert found(there) == wanted
-    assert found(untrimmed.open(address)) == wanted, "from the local cache"
+    expected = search_results(lib)
+    assert search_results(there) == expected
+    assert search_results(untrimmed.open(address)) == expected, "from the local cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     elsewhere = untrimmed.open(address)
-    assert found(elsewhere) == wanted, "from the bucket"
+    assert search_results(elsewhere) == expected, "from the bucket"
     there.remove([own / "wood.mp4"])
-    assert {name for name, *_ in found(elsewhere)} == names - {"wood.mp4"}, "a commit of another machine is seen"
+    assert {name for name, *_ in search_results(elsewhere)} == names - {"wood.mp4"}, "the commit is seen"
     assert not (elsewhere.folder / "videos.lance").exists()
 
 
-def test_a_page_of_pictures_looks_for_commits_once_and_sees_what_a_search_has_found(
+def test_the_service_checks_a_bucket_for_commits_once_per_interval_and_after_searches(
     bucket, encoder, videos, monkeypatch
 ):
     monkeypatch.setattr(service_module, "_BUCKET_CHECK_S", 3600.0)
-    looks, look = [], service_module.newest_commit
-    monkeypatch.setattr(service_module, "newest_commit", lambda folder: looks.append(folder) or look(folder))
+    checks, check = [], service_module.newest_commit
+    monkeypatch.setattr(service_module, "newest_commit", lambda folder: checks.append(folder) or check(folder))
     address = f"s3://{bucket}/films"
     untrimmed.open(address).index(videos / "flag.mp4")
     app = create_app(untrimmed.open(address))
@@ -83,28 +83,28 @@ def test_a_page_of_pictures_looks_for_commits_once_and_sees_what_a_search_has_fo
         service = app.state.service
         (flag,) = service.records()
         assert {service.record(flag.video_id) for _ in range(20)} == {flag}
-        assert len(looks) == 1
+        assert len(checks) == 1
         untrimmed.open(address).index(videos / "sun.mp4")
-        assert len(service.records()) == 1, "nobody has looked since"
+        assert len(service.records()) == 1, "no check since then"
         (sun,) = client.post("/api/search", json={"text": "yellow", "limit": 1}).json()["hits"]
         assert client.get(f"/api/videos/{sun['video_id']}").json()["video"] == str(videos / "sun.mp4")
-        assert len(looks) == 2
+        assert len(checks) == 2
 
 
-def test_a_library_that_is_made_anew_in_a_bucket_is_seen(bucket, encoder, videos, endpoint):
+def test_a_library_that_is_created_again_in_a_bucket_is_noticed(bucket, encoder, videos, endpoint):
     address = f"s3://{bucket}/films"
     reader = untrimmed.open(address)
     untrimmed.open(address).index(videos / "flag.mp4")
-    assert [name for name, *_ in found(reader)] == ["flag.mp4"]
+    assert [name for name, *_ in search_results(reader)] == ["flag.mp4"]
     objects = boto3.resource("s3", endpoint_url=endpoint, region_name="us-east-1").Bucket(bucket).objects
     objects.all().delete()
     with refused(UntrimmedError, address, "untrimmed index"):
         untrimmed.open(address).videos()
     untrimmed.open(address).index(videos / "sun.mp4")
-    assert [name for name, *_ in found(reader)] == ["sun.mp4"], "of the same version as the one before"
+    assert [name for name, *_ in search_results(reader)] == ["sun.mp4"], "the new library has the same version number"
 
 
-def test_commands_take_the_address(bucket, encoder, videos, typed, tmp_path):  # noqa: F811
+def test_commands_accept_an_address(bucket, encoder, videos, typed, tmp_path):  # noqa: F811
     place = ["--library", f"s3://{bucket}/films"]
     assert typed("index", videos, *place)[0] == 0
     code, out, _ = typed("search", "green", *place)
@@ -135,12 +135,12 @@ def test_commands_take_the_address(bucket, encoder, videos, typed, tmp_path):  #
     ],
 )
 @pytest.mark.parametrize("what", ["index", "search"])
-def test_what_is_wrong_with_a_bucket_is_one_line(bucket, encoder, videos, monkeypatch, change, message, what):
+def test_problems_with_a_bucket_are_reported_in_one_line(bucket, encoder, videos, monkeypatch, change, message, what):
     bucket = change.get("bucket", bucket)
     for name, value in change.items():
         if name.startswith("AWS"):
             monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
-    if "AWS_ACCESS_KEY_ID" in change:  # nor anywhere else
+    if "AWS_ACCESS_KEY_ID" in change:  # no other source of credentials either
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     lib = untrimmed.open(f"s3://{bucket}/films")
@@ -150,21 +150,21 @@ def test_what_is_wrong_with_a_bucket_is_one_line(bucket, encoder, videos, monkey
 
 
 @pytest.mark.parametrize("address", ["s3://films", "s3://", "s3:///x"])
-def test_an_address_names_bucket_and_library(address, tmp_path, monkeypatch):
+def test_an_address_without_bucket_or_name_is_refused(address, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with refused(ConfigError, "s3://BUCKET/NAME"):
         library_folder(address)
 
 
-def test_parts_are_folders(bucket, encoder, videos):
+def test_a_part_of_a_library_in_a_bucket_is_refused(bucket, encoder, videos):
     with pytest.raises(ConfigError):
         untrimmed.open(f"s3://{bucket}/films").index(videos, part="1/2")
 
 
-def test_a_second_writer_on_this_machine_is_refused_and_searches_go_on(bucket, encoder, videos):
+def test_a_second_writer_on_this_machine_is_refused_and_searches_continue(bucket, encoder, videos):
     lib = untrimmed.open(f"s3://{bucket}/films")
     lib.index(videos)
-    before = found(lib)
+    previous = search_results(lib)
     with VideoIndex(lib.folder):
         refusals = []
 
@@ -177,13 +177,13 @@ def test_a_second_writer_on_this_machine_is_refused_and_searches_go_on(bucket, e
         thread = threading.Thread(target=write)
         thread.start()
         thread.join()
-        assert found(untrimmed.open(f"s3://{bucket}/films")) == before
+        assert search_results(untrimmed.open(f"s3://{bucket}/films")) == previous
     assert refusals[0].startswith(f"s3://{bucket}/films: ")
 
 
 @pytest.fixture
 def machines(bucket, monkeypatch, tmp_path):
-    """Two that write to one library; of the second, what the first does once it has read what there is."""
+    """Two machines that write to one library, and a list of what the first does after the second has read the table."""
     folders = []
     for name in ("one", "two"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
@@ -204,7 +204,7 @@ def machines(bucket, monkeypatch, tmp_path):
     return one, two, meanwhile
 
 
-def test_two_machines_may_make_a_library_at_once(machines, monkeypatch):
+def test_two_machines_can_create_a_library_at_once(machines, monkeypatch):
     one, two, meanwhile = machines
     meanwhile.append(lambda: one.put(stored_video("of one", features_of(0))))
     two.put(stored_video("of two", features_of(1)))
@@ -213,7 +213,7 @@ def test_two_machines_may_make_a_library_at_once(machines, monkeypatch):
         assert {record.video_id for record in index.scan()} == {"of one", "of two", "later"}
 
 
-def test_a_first_commit_that_fails_says_why(machines, monkeypatch):
+def test_a_failed_first_commit_reports_the_reason(machines, monkeypatch):
     def full(*_, **__):
         raise OSError("no room")
 
@@ -234,27 +234,27 @@ STEPS = {
 
 
 @pytest.mark.check
-def test_nothing_is_lost_where_two_machines_write_at_once(machines):
-    """The second has read the library when the first commits, and then commits what it has begun."""
+def test_two_machines_that_write_at_once_lose_nothing(machines):
+    """The second machine has read the library when the first commits, and then commits its own change."""
     one, two, meanwhile = machines
-    wanted = set()
+    expected = set()
     for number, (first, second) in enumerate(itertools.product(STEPS, STEPS)):
         places = {own: f"{own} {number}" for own in ("one", "two")}
         for own in places.values():
             two.put_all([stored_video(f"{own} {place}", features_of(place)) for place in range(4)])
         meanwhile.append(lambda first=first, own=places["one"]: STEPS[first](one, own))
         STEPS[second](two, places["two"])
-        found = {record.video_id: record for record in one.scan()}
+        actual = {record.video_id: record for record in one.scan()}
         for own, step in zip(places.values(), (first, second), strict=True):
-            wanted |= {f"{own} {place}" for place in range(4) if (place, step) != (1, "removes")}
-            wanted |= {f"{own} new"} if step == "adds" else set()
-            assert found[f"{own} 0"].indexed_at == (2.0 if step == "replaces" else 1.0), (first, second)
-            assert (found[f"{own} 2"].path == f"/moved/{own}") == (step == "moves"), (first, second)
-        assert found.keys() == wanted, (first, second)
-    assert len(list(two.read(sorted(wanted)))) == len(wanted)
+            expected |= {f"{own} {place}" for place in range(4) if (place, step) != (1, "removes")}
+            expected |= {f"{own} new"} if step == "adds" else set()
+            assert actual[f"{own} 0"].indexed_at == (2.0 if step == "replaces" else 1.0), (first, second)
+            assert (actual[f"{own} 2"].path == f"/moved/{own}") == (step == "moves"), (first, second)
+        assert actual.keys() == expected, (first, second)
+    assert len(list(two.read(sorted(expected)))) == len(expected)
 
 
-def test_a_commit_that_others_always_come_before_is_one_line(machines, monkeypatch):
+def test_a_commit_that_always_conflicts_is_refused(machines, monkeypatch):
     one, _, _ = machines
     one.put(stored_video("v", features_of(0)))
 

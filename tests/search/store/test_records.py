@@ -1,4 +1,4 @@
-"""The copy of the records that listing reads: the same as the table's, or not used."""
+"""The copy of the records that listing reads equals those of the table, or is not used."""
 
 import json
 import os
@@ -29,23 +29,23 @@ def folder(tmp_path):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """How often the table was opened."""
+    """A list with an entry per opening of the table."""
     calls = []
     real = lance.dataset
-    monkeypatch.setattr(lance, "dataset", lambda *args, **named: calls.append(args) or real(*args, **named))
+    monkeypatch.setattr(lance, "dataset", lambda *args, **options: calls.append(args) or real(*args, **options))
     return calls
 
 
-def test_a_writer_leaves_a_copy_that_saves_opening_the_table(folder, opened):
+def test_a_writer_leaves_a_copy_so_that_readers_need_not_open_the_table(folder, opened):
     records = read_records(folder)
     assert opened == []
     assert records == VideoIndex(folder).scan()
     assert [record.path for record in records] == ["/v/0.mp4", "/v/1.mp4", "/v/2.mp4"]
 
 
-def test_after_a_commit_the_copy_does_not_count_and_the_first_reader_leaves_another(folder, opened):
+def test_after_a_commit_the_first_reader_writes_a_new_copy(folder, opened):
     index = VideoIndex(folder)
-    index.put(stored("/v/3.mp4"))  # no context: as if its process was killed before it left a copy
+    index.put(stored("/v/3.mp4"))  # without `with`, so it leaves no copy, like a killed process
     opened.clear()
     assert len(read_records(folder)) == 4
     assert len(opened) == 1
@@ -53,14 +53,14 @@ def test_after_a_commit_the_copy_does_not_count_and_the_first_reader_leaves_anot
     assert len(opened) == 1
 
 
-def test_reading_what_the_copy_says_already_leaves_it_alone(folder):
-    before = (folder / COPY).stat()
+def test_an_identical_copy_is_not_written_again(folder):
+    previous = (folder / COPY).stat()
     assert len(VideoIndex(folder).scan()) == 3
     after = (folder / COPY).stat()
-    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (after.st_ino, after.st_mtime_ns) == (previous.st_ino, previous.st_mtime_ns)
 
 
-def test_the_next_writer_clears_away_what_killed_readers_left(folder):
+def test_the_next_writer_removes_incomplete_copies_of_killed_readers(folder):
     for name in (".records.json.0a1b2c3d", ".last_search.json.0a1b2c3d"):
         (folder / name).write_text("[")
     VideoIndex(folder).scan()
@@ -78,12 +78,12 @@ def test_settings_of_an_earlier_version_are_refused(folder):
         _ = VideoIndex(folder).settings
 
 
-def test_a_copy_is_of_the_version_whose_rows_were_read(folder, monkeypatch):
-    """Another thread of the same reader may move its table on while the rows are read."""
+def test_a_copy_belongs_to_the_version_whose_rows_were_read(folder, monkeypatch):
+    """Another thread can switch the reader's table to a newer version while rows are read."""
     reader = VideoIndex(folder)
     table = reader._open_table()
 
-    class MovesOn:
+    class SwitchingTable:
         version, schema = property(lambda self: table.version), table.schema
 
         def to_table(self, **columns):
@@ -92,13 +92,13 @@ def test_a_copy_is_of_the_version_whose_rows_were_read(folder, monkeypatch):
             table.checkout_latest()
             return rows
 
-    monkeypatch.setattr(reader, "_open_table", MovesOn)
+    monkeypatch.setattr(reader, "_open_table", SwitchingTable)
     assert len(reader.scan()) == 3
     monkeypatch.undo()
     assert len(read_records(folder)) == 4
 
 
-def test_a_reader_of_an_older_version_leaves_no_copy(folder):
+def test_a_reader_of_an_older_version_writes_no_copy(folder):
     reader = VideoIndex(folder, follow=False)
     assert len(reader) == 3
     VideoIndex(folder).put(stored("/v/3.mp4"))
@@ -107,13 +107,13 @@ def test_a_reader_of_an_older_version_leaves_no_copy(folder):
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"records": []}', "null"])
-def test_a_damaged_copy_is_made_anew(folder, damage):
+def test_a_damaged_copy_is_written_again(folder, damage):
     (folder / COPY).write_text(damage)
     assert len(read_records(folder)) == 3
     assert len(json.loads((folder / COPY).read_text().partition("\n")[2])["records"]) == 3
 
 
-def test_a_copy_of_which_a_bit_has_changed_does_not_count(folder):
+def test_a_copy_with_a_flipped_bit_is_not_used(folder):
     records, content = read_records(folder), (folder / COPY).read_bytes()
     commit = newest_commit(folder)
     assert read_records_copy(folder, commit) == records
@@ -122,12 +122,12 @@ def test_a_copy_of_which_a_bit_has_changed_does_not_count(folder):
         assert read_records_copy(folder, commit) is None
 
 
-def test_a_copied_library_lists_the_same(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "other", copy_function=shutil.copyfile)  # the manifest gets another time
+def test_a_copied_library_lists_the_same_records(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "other", copy_function=shutil.copyfile)  # other times
     assert read_records(tmp_path / "other") == read_records(folder)
 
 
-def test_a_library_that_cannot_be_written_to_is_listed_without_a_copy(folder, monkeypatch):
+def test_a_read_only_library_is_listed_without_a_copy(folder, monkeypatch):
     (folder / COPY).unlink()
 
     def refuse(*_, **__):
@@ -138,7 +138,7 @@ def test_a_library_that_cannot_be_written_to_is_listed_without_a_copy(folder, mo
     assert not (folder / COPY).exists()
 
 
-def test_a_folder_without_a_library_is_refused_even_if_a_copy_lies_there(folder):
+def test_a_folder_with_only_a_copy_of_records_is_refused(folder):
     os.remove(folder / "library.json")
     with refused(UntrimmedError, "library.json"):
         read_records(folder)

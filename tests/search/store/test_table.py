@@ -35,23 +35,23 @@ def index(tmp_path):
         yield index
 
 
-def test_what_is_put_comes_back_the_same_to_another_reader(index):
+def test_another_reader_gets_the_videos_that_were_put(index):
     videos = [stored(f"/v/{i}.mp4", num_frames=i + 1, seed=i, encoded=bytes([i])) for i in range(20)]
     for video in videos:
         index.put(video)
-    found = {
+    actual = {
         video.record.video_id: video for video in VideoIndex(index.folder).read([v.record.video_id for v in videos])
     }
-    assert len(found) == 20
+    assert len(actual) == 20
     for video in videos:
-        other = found[video.record.video_id]
+        other = actual[video.record.video_id]
         assert other.record == video.record
         assert other.encoded == video.encoded
         assert np.array_equal(other.features.vectors, video.features.vectors)
         assert np.array_equal(other.features.times_s, video.features.times_s)
 
 
-def test_putting_a_known_id_replaces_the_row(index):
+def test_putting_a_known_id_replaces_its_row(index):
     first, second = stored("/v/a.mp4", seed=1), stored("/v/a.mp4", seed=2, num_frames=9)
     index.put(first)
     replaced = StoredVideo(VideoRecord(**{**vars(second.record), "video_id": first.record.video_id}), second.features)
@@ -64,12 +64,12 @@ def test_a_relocated_video_keeps_its_id_and_vectors(index, tmp_path):
     video = stored("/v/a.mp4")
     index.put(video)
     index.relocate(video.record, path=tmp_path / "it's here.mp4", size=11, mtime_ns=21)
-    found = index.get(video.record.video_id)
-    assert (found.record.path, found.record.size, found.record.mtime_ns) == (str(tmp_path / "it's here.mp4"), 11, 21)
-    assert np.array_equal(found.features.vectors, video.features.vectors)
+    actual = index.get(video.record.video_id)
+    assert (actual.record.path, actual.record.size, actual.record.mtime_ns) == (str(tmp_path / "it's here.mp4"), 11, 21)
+    assert np.array_equal(actual.features.vectors, video.features.vectors)
 
 
-def test_removing_gives_how_many_there_were(index):
+def test_remove_returns_the_number_of_removed_videos(index):
     videos = [stored(f"/v/{i}.mp4") for i in range(3)]
     for video in videos:
         index.put(video)
@@ -77,17 +77,17 @@ def test_removing_gives_how_many_there_were(index):
     assert [record.path for record in index.scan()] == ["/v/1.mp4", "/v/2.mp4"]
 
 
-def test_compacting_changes_nothing_that_is_read(index):
+def test_compacting_does_not_change_the_content(index):
     videos = [stored(f"/v/{i}.mp4", seed=i) for i in range(12)]
     for video in videos:
         index.put(video)
-    before = index.scan()
+    previous = index.scan()
     index.compact()
-    assert index.scan() == before
+    assert index.scan() == previous
     assert np.array_equal(index.get(videos[7].record.video_id).features.vectors, videos[7].features.vectors)
 
 
-def test_a_reader_sees_commits_of_the_writer_and_is_not_blocked_by_its_lock(index):
+def test_a_reader_sees_commits_and_does_not_wait_for_the_writer(index):
     reader = VideoIndex(index.folder)
     assert (len(reader), reader.version()) == (0, 0)
     index.put(stored("/v/a.mp4"))
@@ -97,7 +97,7 @@ def test_a_reader_sees_commits_of_the_writer_and_is_not_blocked_by_its_lock(inde
     assert reader.version() > first
 
 
-def test_a_reader_may_hold_the_version_that_it_met(index):
+def test_a_reader_can_stay_at_its_first_version(index):
     videos = [stored(f"/v/{i}.mp4", seed=i) for i in range(2)]
     index.put(videos[0])
     reader = VideoIndex(index.folder, follow=False)
@@ -105,11 +105,11 @@ def test_a_reader_may_hold_the_version_that_it_met(index):
     index.put(videos[1])
     index.remove([videos[0].record.video_id])
     assert [record.path for record in reader.scan()] == ["/v/0.mp4"]
-    found = reader.get(videos[0].record.video_id)
-    assert np.array_equal(found.features.vectors, videos[0].features.vectors)
+    actual = reader.get(videos[0].record.video_id)
+    assert np.array_equal(actual.features.vectors, videos[0].features.vectors)
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(index, monkeypatch):
+def test_a_folder_that_is_not_writable_is_refused_with_the_reason(index, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(index, monkeypatch):
         VideoIndex(index.folder).__enter__()
 
 
-def test_a_second_writer_is_told_so_in_one_line(index):
+def test_a_second_writer_is_refused_in_one_line(index):
     code = "import sys; from untrimmed.search.store.table import VideoIndex; VideoIndex(sys.argv[1]).__enter__()"
     other = subprocess.run([sys.executable, "-c", code, index.folder], capture_output=True, text=True, check=False)
     assert other.returncode == 1
@@ -128,7 +128,7 @@ def test_a_second_writer_is_told_so_in_one_line(index):
 
 
 @pytest.mark.parametrize("name", ["with blank # and %20?", "wörter: ein & 'mehr'", "ü" * 100])
-def test_odd_names_of_folders_are_just_names(tmp_path, name):
+def test_a_folder_can_have_an_odd_name(tmp_path, name):
     with VideoIndex(tmp_path / name, create=True) as index:
         index.write_settings(SETTINGS)
         index.put(stored("/v/a.mp4"))
@@ -136,13 +136,13 @@ def test_odd_names_of_folders_are_just_names(tmp_path, name):
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
-def test_a_folder_whose_name_is_no_text_is_refused_in_one_line(tmp_path):
+def test_a_folder_whose_name_is_not_utf8_is_refused(tmp_path):
     with refused(UntrimmedError, "UTF-8"):
         VideoIndex(tmp_path / "caf\udce9", create=True)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_table_is_one_line(tmp_path):
+def test_a_damaged_manifest_is_refused(tmp_path):
     with VideoIndex(tmp_path, create=True) as index:
         index.write_settings(SETTINGS)
         index.put(stored("/v/a.mp4"))
@@ -153,7 +153,7 @@ def test_a_damaged_table_is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:50])])
-def test_data_that_is_gone_or_damaged_is_one_line(tmp_path, damage):
+def test_missing_or_damaged_data_is_refused(tmp_path, damage):
     video = stored("/v/a.mp4")
     with VideoIndex(tmp_path, create=True) as index:
         index.write_settings(SETTINGS)
@@ -166,7 +166,7 @@ def test_data_that_is_gone_or_damaged_is_one_line(tmp_path, damage):
         assert ".rs:" not in str(met.value)
 
 
-def test_a_version_that_was_cleared_away_is_read_anew(index):
+def test_a_search_of_a_deleted_version_is_repeated_with_the_next(index):
     index.put(stored("/v/a.mp4"))
     asked = []
 
@@ -182,7 +182,7 @@ def test_a_version_that_was_cleared_away_is_read_anew(index):
     assert asked == [["/v/a.mp4"], ["/v/a.mp4", "/v/b.mp4"]]
 
 
-def test_a_library_that_was_made_anew_with_as_many_commits_is_read_anew(tmp_path):
+def test_a_library_that_is_created_again_with_the_same_version_number_is_noticed(tmp_path):
     def make(path):
         shutil.rmtree(tmp_path, ignore_errors=True)
         index = VideoIndex(tmp_path, create=True)
@@ -199,7 +199,7 @@ def test_a_library_that_was_made_anew_with_as_many_commits_is_read_anew(tmp_path
 
 
 @pytest.mark.parametrize("options", [{"within": "/nowhere"}, {"limit": 0}])
-def test_what_no_version_answers_is_asked_once_however_often_others_commit(index, options):
+def test_errors_that_no_version_would_avoid_are_raised_at_once(index, options):
     index.put(stored("/v/a.mp4"))
     query = TextFeatures("red", np.ones(DIM, np.float32), np.ones((1, DIM), np.float32), ("red",))
     asked = []
@@ -217,7 +217,7 @@ def test_what_no_version_answers_is_asked_once_however_often_others_commit(index
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_a_stored_vector_that_is_not_finite_is_named(index, wrong):
+def test_a_video_with_a_stored_vector_that_is_not_finite_is_named(index, wrong):
     good, bad = stored("/v/good.mp4"), stored("/v/bad.mp4")
     bad.features.vectors[2, 1] = wrong
     for video in (good, bad):
@@ -227,11 +227,11 @@ def test_a_stored_vector_that_is_not_finite_is_named(index, wrong):
         index.get(bad.record.video_id)
 
 
-def test_settings_of_another_format_or_damaged_ones_are_refused(index):
+def test_damaged_settings_and_other_formats_are_refused(index):
     file = index.folder / "library.json"
-    found = json.loads(file.read_text())
+    actual = json.loads(file.read_text())
     assert index.settings == SETTINGS
-    file.write_text(json.dumps({**found, "format": 99}))
+    file.write_text(json.dumps({**actual, "format": 99}))
     with refused(IndexMismatchError, "library.json"):
         _ = index.settings
     file.write_bytes(b"\xff\xfe")
