@@ -88,7 +88,7 @@ def test_chances_are_shown_and_nothing_is_found_below_the_least(indexed, monkeyp
     assert found(indexed, "blue")["hits"][0]["confidence"] is None
     code, _, err = indexed("search", "blue", "--min-confidence", "0.5")
     assert (code, "'toy'" in err) == (2, True)
-    chances = Confidence(Calibration(20.0, 0.0), usual_best=0.9)
+    chances = Confidence(Calibration(20.0, 0.0), background_score=0.9)
     monkeypatch.setattr(asking_module, "_confidence", lambda *_: chances)
     first, second = found(indexed, "blue")["hits"]
     assert first["confidence"] == pytest.approx(chances.of(first["score"]), abs=1e-3)

@@ -115,7 +115,7 @@ def visit(browser, address, monkeypatch):
 @pytest.fixture
 def chances(monkeypatch):
     """The toy encoder has been calibrated, so that hits have chances."""
-    chance = Confidence(Calibration(10.0, 0.0), usual_best=0.8)
+    chance = Confidence(Calibration(10.0, 0.0), background_score=0.8)
     background = SimpleNamespace(corpus=FrameCorpus(), durations_s={}, confidence=lambda _: chance)
     monkeypatch.setattr(asking, "background_of", lambda _: background)
 

@@ -12,7 +12,7 @@ from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query, specs
 from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # an open library, or the address of a service
-_MOST_MOMENTS = int(specs(Cutoff)["moments"][1].served or 0)  # per video
+_MOST_MOMENTS = int(specs(Cutoff)["moments"][1].service_maximum or 0)  # per video
 _METADATA = ("video_id", "start_s", "end_s", "score", "confidence", "duration_s")
 
 

@@ -42,11 +42,11 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
     fields = {}
     for name, (kind, spec) in specs(owner).items():
         if spec.is_json:
-            upper_bound = spec.served if spec.most is None else spec.most
+            upper_bound = spec.service_maximum if spec.maximum is None else spec.maximum
             default, maximum = changes.get(name, (getattr(owner, name), upper_bound))
             has_length = kind is str or str in get_args(kind) or get_origin(kind) is tuple
             bounds: dict[str, Any] = (
-                {"min_length": spec.least, "max_length": maximum} if has_length else {"ge": spec.least, "le": maximum}
+                {"min_length": spec.minimum, "max_length": maximum} if has_length else {"ge": spec.minimum, "le": maximum}
             )
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
             if kind in _LISTS:

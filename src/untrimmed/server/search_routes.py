@@ -25,7 +25,7 @@ from untrimmed.server.service import Service
 
 MOST_PICTURE_BYTES = 32 << 20
 _LONGEST_QUERY = 4000  # characters; each takes up to 12 bytes in an address, which servers limit to 64 kB
-_MOST = {name: spec.served for name, (_, spec) in specs(Cutoff).items()}
+_MOST = {name: spec.service_maximum for name, (_, spec) in specs(Cutoff).items()}
 
 router = APIRouter(prefix="/api", tags=["search"])
 

@@ -9,7 +9,7 @@ from untrimmed.search.query import query as query_module
 
 ROOT = Path(__file__).resolve().parents[3]
 FIELD = """
-    max_width: Annotated[_Whole, _most("width", "Widest picture.", "PIXELS", 10**5)] = None
+    max_width: Annotated[_Whole, _at_most("width", "Widest picture.", "PIXELS", 10**5)] = None
 """
 CODE = """
 import json, runpy, sys, types

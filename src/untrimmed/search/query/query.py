@@ -37,9 +37,9 @@ class Spec:
     help: str
     option: str = ""  # on the command line: flags, unless they follow from the name, and the metavar, e.g. "-k N"
     above: float | None = None
-    least: float | None = None
-    most: float | None = None
-    served: float | None = None  # upper bound in the service only
+    minimum: float | None = None
+    maximum: float | None = None
+    service_maximum: float | None = None  # upper bound in the service only
     at_least: str = ""  # attribute of `VideoRecord` that must be at least the value of this field
     at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
     is_json: bool = True
@@ -81,16 +81,16 @@ def _check(part: object, prefix: str = "") -> None:
         value = getattr(part, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
             raise ConfigError(f"{name} is {value!r}, must be {' or '.join(map(repr, get_args(kind)))}")
-        if isinstance(value, tuple | list) and spec.most is not None and len(value) > spec.most:
-            raise ConfigError(f"{name} has {len(value)} parts, expected at most {spec.most:g}")
-        if spec.least and value == "":
+        if isinstance(value, tuple | list) and spec.maximum is not None and len(value) > spec.maximum:
+            raise ConfigError(f"{name} has {len(value)} parts, expected at most {spec.maximum:g}")
+        if spec.minimum and value == "":
             raise ConfigError(f"{name} is empty; omit it, or name a folder or file")
         kinds = get_args(kind) or (kind,)
         if (int in kinds or float in kinds) and value is not None:
             is_number = isinstance(value, Integral if int in kinds else Real) and not isinstance(value, bool)
             above = -math.inf if spec.above is None else spec.above
-            least = -math.inf if spec.least is None else spec.least
-            most = math.inf if spec.most is None else spec.most
+            least = -math.inf if spec.minimum is None else spec.minimum
+            most = math.inf if spec.maximum is None else spec.maximum
             number: Any = value if is_number else math.nan
             if not (-math.inf < number < math.inf and above < number and least <= number <= most):
                 raise ConfigError(f"{prefix}{name} is {value!r}, must be {_bounds(spec)}")
@@ -99,9 +99,9 @@ def _check(part: object, prefix: str = "") -> None:
 def _bounds(spec: Spec) -> str:
     if spec.above is not None:
         return f"a number above {spec.above:g}"
-    if spec.least is None:
+    if spec.minimum is None:
         return "a finite number"
-    return f"at least {spec.least:g}" if spec.most is None else f"from {spec.least:g} to {spec.most:g}"
+    return f"at least {spec.minimum:g}" if spec.maximum is None else f"from {spec.minimum:g} to {spec.maximum:g}"
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
@@ -133,7 +133,7 @@ class Place:
             )
 
 
-Weight: TypeAlias = Annotated[float, Spec("How much this part counts.", above=0, served=1e6)]
+Weight: TypeAlias = Annotated[float, Spec("How much this part counts.", above=0, service_maximum=1e6)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,12 +151,12 @@ class Weights:
         _check(self, "the weight of ")
 
 
-def _least(attribute: str, help: str, option: str, served: float) -> Spec:
-    return Spec(help, option, least=0, served=served, at_least=attribute)
+def _at_least(attribute: str, help: str, option: str, service_maximum: float) -> Spec:
+    return Spec(help, option, minimum=0, service_maximum=service_maximum, at_least=attribute)
 
 
-def _most(attribute: str, help: str, option: str, served: float) -> Spec:
-    return Spec(help, option, least=0, served=served, at_most=attribute)
+def _at_most(attribute: str, help: str, option: str, service_maximum: float) -> Spec:
+    return Spec(help, option, minimum=0, service_maximum=service_maximum, at_most=attribute)
 
 
 _Path: TypeAlias = str | os.PathLike[str] | None
@@ -171,19 +171,19 @@ class Filters:
     A day is a `date`, a `datetime` (local time, unless it has a zone) or text (`2026-05-01`, `2026-05-01T12:30`).
     """
 
-    within: Annotated[_Path, Spec("Only this folder or file.", "--in FOLDER", least=1, served=4096)] = None
-    since: Annotated[Day | None, _least("changed_s", "Changed since this day.", "DATE", 40)] = None
-    until: Annotated[Day | None, _most("changed_s", "Changed until this day.", "DATE", 40)] = None
+    within: Annotated[_Path, Spec("Only this folder or file.", "--in FOLDER", minimum=1, service_maximum=4096)] = None
+    since: Annotated[Day | None, _at_least("changed_s", "Changed since this day.", "DATE", 40)] = None
+    until: Annotated[Day | None, _at_most("changed_s", "Changed until this day.", "DATE", 40)] = None
     min_duration_s: Annotated[
-        _Seconds, _least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S)
+        _Seconds, _at_least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S)
     ] = None
     max_duration_s: Annotated[
-        _Seconds, _most("duration_s", "Longest video to include.", "--max-duration TIME", _MAX_S)
+        _Seconds, _at_most("duration_s", "Longest video to include.", "--max-duration TIME", _MAX_S)
     ] = None
-    min_bytes: Annotated[_Whole, _least("size", "Smallest file to include.", "--min-size BYTES", 10**18)] = None
-    max_bytes: Annotated[_Whole, _most("size", "Largest file to include.", "--max-size BYTES", 10**18)] = None
-    min_height: Annotated[_Whole, _least("height", "Smallest picture height, in pixels.", "PIXELS", 10**5)] = None
-    max_height: Annotated[_Whole, _most("height", "Largest picture height, in pixels.", "PIXELS", 10**5)] = None
+    min_bytes: Annotated[_Whole, _at_least("size", "Smallest file to include.", "--min-size BYTES", 10**18)] = None
+    max_bytes: Annotated[_Whole, _at_most("size", "Largest file to include.", "--max-size BYTES", 10**18)] = None
+    min_height: Annotated[_Whole, _at_least("height", "Smallest picture height, in pixels.", "PIXELS", 10**5)] = None
+    max_height: Annotated[_Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5)] = None
     # The conditions of `admit`: attribute of a record, lowest and highest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
@@ -222,22 +222,22 @@ class Query:
     'the dog shakes itself'
     """
 
-    text: Annotated[str, Spec("Describe what the moment shows.", "TEXT", served=LONGEST_TEXT)] = ""
+    text: Annotated[str, Spec("Describe what the moment shows.", "TEXT", service_maximum=LONGEST_TEXT)] = ""
     _: KW_ONLY
-    then: Annotated[str, Spec("What happens next in the same video.", "TEXT", served=LONGEST_TEXT)] = ""
+    then: Annotated[str, Spec("What happens next in the same video.", "TEXT", service_maximum=LONGEST_TEXT)] = ""
     within_s: Annotated[
-        float, Spec("Maximum number of seconds until then.", "--within-s S", above=0, served=_MAX_S)
+        float, Spec("Maximum number of seconds until then.", "--within-s S", above=0, service_maximum=_MAX_S)
     ] = 60.0
-    without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", most=_MAX_PARTS)] = ()
+    without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
-    like: Annotated[tuple[Place, ...], Spec("Similar to this frame or moment.", "PLACE", most=_MAX_PARTS)] = ()
-    unlike: Annotated[tuple[Place, ...], Spec("Unlike this frame or moment.", "PLACE", most=_MAX_PARTS)] = ()
+    like: Annotated[tuple[Place, ...], Spec("Similar to this frame or moment.", "PLACE", maximum=_MAX_PARTS)] = ()
+    unlike: Annotated[tuple[Place, ...], Spec("Unlike this frame or moment.", "PLACE", maximum=_MAX_PARTS)] = ()
     weights: Annotated[Weights, Spec("Weight of a part.", "--weight PART=X")] = Weights()
     filters: Annotated[Filters, Spec("Which videos are searched at all.")] = Filters()
     group_by: Annotated[GroupBy, Spec("List moments instead of videos.", "--flat")] = "video"
     fold: Annotated[
         float | None,
-        Spec("Hide near-duplicates: moments with at least this cosine.", "COSINE", least=-1, most=1),
+        Spec("Hide near-duplicates: moments with at least this cosine.", "COSINE", minimum=-1, maximum=1),
     ] = None
 
     def __post_init__(self) -> None:
@@ -267,8 +267,8 @@ class Query:
 class Cutoff:
     """Limits on the number of hits and moments, and on their score."""
 
-    limit: Annotated[int, Spec("Maximum number of hits.", "-k --limit N", least=1, served=500)] = 10
-    moments: Annotated[int, Spec("Maximum number of moments per video.", "N", least=1, served=50)] = 3
+    limit: Annotated[int, Spec("Maximum number of hits.", "-k --limit N", minimum=1, service_maximum=500)] = 10
+    moments: Annotated[int, Spec("Maximum number of moments per video.", "N", minimum=1, service_maximum=50)] = 3
     min_score: Annotated[
         float | None,
         Spec(
@@ -283,8 +283,8 @@ class Cutoff:
             "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no "
             "model have one.",
             "X",
-            least=0,
-            most=1,
+            minimum=0,
+            maximum=1,
         ),
     ] = None
 
