@@ -1,4 +1,4 @@
-"""Score a library on labelled sentences: does it find the video, and the moment in it?"""
+"""Score a library on labelled sentences: does a search find the video, and the moment in it?"""
 
 import os
 from collections import Counter
@@ -17,18 +17,18 @@ from untrimmed.types import Moment
 
 _DEPTH = 100  # a video with a higher rank counts as not found
 _BATCH_SIZE = 256  # sentences
-_NUM_NAMED = 10  # videos in one message
+_NUM_NAMED = 10  # videos that one message names
 _IOUS = (0.3, 0.5, 0.7)
 
 
 @dataclass(frozen=True)
 class LabelledQuery:
-    """A sentence, its video (a path, file name or file name without suffix), and its moments."""
+    """A sentence with its video (a path, file name or file name without suffix) and its moments in that video."""
 
     text: str
     video: str
     moments: tuple[Moment, ...]  # empty if only the video is known
-    place: str = ""  # file and line, for messages
+    place: str = ""  # the file and line that it comes from, for messages
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class QueryOutcome:
     """The result for one labelled sentence."""
 
     query: LabelledQuery
-    rank: int | None  # of the true video, from 1; None: not among the first 100
-    moment: Moment  # the best moment in the true video
+    rank: int | None  # of the true video, from 1; None if it is not among the first 100
+    moment: Moment  # the best one that a search finds in the true video
     warnings: tuple[str, ...] = ()  # about words that the encoder does not know or did not read
 
     @property
@@ -48,19 +48,19 @@ class QueryOutcome:
 
 @dataclass(frozen=True)
 class LibraryQuality:
-    """Figures in percent, keyed as printed in papers, and the outcome of every query."""
+    """Metrics in percent, with the names that papers print, and the outcome of every query."""
 
     figures: dict[str, float]
     outcomes: tuple[QueryOutcome, ...]
     num_videos: int
-    skipped: tuple[LabelledQuery, ...] = ()  # the library has no video of that name, or several
+    skipped: tuple[LabelledQuery, ...] = ()  # the library has no video with their video's name, or several
 
 
 def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
     """Read labelled sentences from JSON lines.
 
-    A line is one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several,
-    `{"file", "queries": [{"query", "start", "end"}]}`. Lines with the same sentence and video add moments.
+    A line has one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several,
+    `{"file", "queries": [{"query", "start", "end"}]}`. A line that repeats a sentence and video adds a moment.
 
     Raises: FeatureError if the file cannot be read, or a line lacks a field; the message names the line.
     """
@@ -80,26 +80,21 @@ def evaluate_library(
     skip_unknown: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LibraryQuality:
-    """Compute R@K of the true videos, and the quality of their moments.
+    """Compute how well searches rank the true videos and find their moments.
 
-    `R@K` ranks all videos. `mean IoU` and `R1@IoU` score the best moment inside the true video (grounding). `event R@K,
-    IoU` counts sentences for which the true video is among the first K and its best moment reaches that IoU.
+    `R@K` ranks all videos. `mean IoU` and `R1@IoU` score the best moment in the true video (grounding). `event R@K,IoU`
+    counts sentences whose true video is among the first K and whose best moment in it has at least that IoU.
 
-    With `skip_unknown`, queries whose video is not in the library, or fits several, are skipped and listed.
+    With `skip_unknown`, queries whose video is not in the library, or matches several, are skipped and listed.
 
     Raises:
-        UnknownNameError: There are such queries, or only such queries; the message names their videos.
+        UnknownNameError: There are such queries; with `skip_unknown`, only such. The message names their videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
-    unknown: list[tuple[LabelledQuery, int]] = []
-    known: list[tuple[LabelledQuery, str]] = []
-    for query in queries:  # check all before the first search
-        videos = records.named(query.video)
-        if len(videos) == 1:
-            known.append((_inside(query, videos[0].duration_s), videos[0].path))
-        else:
-            unknown.append((query, len(videos)))
+    matches = [(query, records.named(query.video)) for query in queries]  # check all before the first search
+    known = [(_inside(query, videos[0].duration_s), videos[0].path) for query, videos in matches if len(videos) == 1]
+    unknown = [(query, len(videos)) for query, videos in matches if len(videos) != 1]
     if unknown and not (skip_unknown and known):
         raise UnknownNameError(_name_unknown(unknown, library))
     outcomes = []
@@ -117,7 +112,7 @@ def evaluate_library(
 
 
 def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
-    """Return percentages by name; figures of moments only if a query's moment is known."""
+    """Return metrics in percent by name. Those of moments require a query with a known moment."""
     ranks = np.array([outcome.rank or np.inf for outcome in outcomes])
     figures = {f"R@{k}": 100.0 * float((ranks <= k).mean()) for k in (1, 5, 10, 100)}
     figures["SumR"] = sum(figures.values())
@@ -137,16 +132,16 @@ def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
 
 
 def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
-    """Return the query with its moments cut at the end of the video, as `untrimmed features` cuts them."""
+    """Return the query with moments cut at the end of the video, as in `untrimmed features`."""
     spans = ((moment.start_s, moment.end_s) for moment in query.moments)
     cut = (Moment(*cut_to_video(span, duration_s, video=query.video, place=query.place)) for span in spans)
     return replace(query, moments=tuple(cut))
 
 
 def _name_unknown(unknown: Sequence[tuple[LabelledQuery, int]], library: Library) -> str:
-    """Return a message that names each video once: its first line and its number of sentences."""
+    """Return a message that names each unknown video once, with its first line and its number of sentences."""
     counts = Counter(query.video for query, _ in unknown)
-    first = {query.video: (query.place, f"fits {matches} files" if matches else "") for query, matches in unknown[::-1]}
+    first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}
     videos = (
         f"{video!r} ({', '.join(filter(None, (*first[video], _count(count, 'sentence'))))})"
         for video, count in counts.items()

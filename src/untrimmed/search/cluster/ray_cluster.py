@@ -164,5 +164,5 @@ class RayShards:
 
 
 def _cause(error: Any) -> BaseException:
-    """Return the error of our code on the cluster if it is one for users, or else Ray's error."""
+    """Return the UntrimmedError that caused an error of Ray, or that error if another one did."""
     return error.cause if isinstance(error.cause, UntrimmedError) else error

@@ -60,7 +60,7 @@ class PreparedQuery(ABC):
         """Return times of one video in seconds, and the relevance at each."""
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return the weights of the first N words of the sentence; None if the model does not weight words."""
+        """Return the weights of the first N encoded words; None if the model does not weight words."""
         return None
 
     def uncertainty(self) -> Uncertainty | None:

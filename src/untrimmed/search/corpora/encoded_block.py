@@ -19,7 +19,7 @@ from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-Units = Mapping[str, Int[np.ndarray, "V _"]]  # by tensor: indices of the units (frames, clips) to read of each video
+Units = Mapping[str, Int[np.ndarray, "_ _"]]  # by tensor: indices of the units (frames, clips) to read of each video
 
 
 class EncodedBlock(Block):
@@ -57,7 +57,7 @@ class EncodedBlock(Block):
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video. A view of the block could give other results, because its alignment differs."""
+        """Return a copy of one video. Results from a view of the block could depend on its position in memory."""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:

@@ -223,45 +223,48 @@ class Indexer:
             self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
 
     def _commit(self, video: EncodedFile) -> None:
-        file = video.file
-        features = video.features
+        path = video.file.path
         timings = self._report.timings
         timings.decode_s += video.decode_s
         timings.encode_s += video.encode_s
-        if not np.isfinite(features.vectors).all():
-            self._fail(file.path, f"{shown(file.path)}: the encoder returned numbers that are not finite")
+        if not np.isfinite(video.features.vectors).all():
+            self._fail(path, f"{shown(path)}: the encoder returned numbers that are not finite")
             return
         started = time.perf_counter()
+        record = self._new_record(video)
+        stored = StoredVideo(record, video.features)
+        try:
+            self._index.put(replace(stored, encoded=encode_with(self._model, stored)))
+        except FeatureError as error:
+            self._fail(path, str(error))
+            return
+        self._update_record(record)
+        timings.write_s += time.perf_counter() - started
+        timings.video_s += record.duration_s
+        self._report.done.append(path)
+        if record.warnings:
+            self._report.warnings.append(Failure(path, record.warnings))
+        self._notify(path, "done", done_s=record.duration_s, duration_s=record.duration_s)
+
+    def _new_record(self, video: EncodedFile) -> VideoRecord:
+        file = video.file
         replaced = self._by_path.get(str(file.path))
-        record = VideoRecord(
+        return VideoRecord(
             video_id=replaced.video_id if replaced else new_video_id(),
             path=str(file.path),
             content_hash=file.digest,
             size=file.size,
             mtime_ns=file.mtime_ns,
-            duration_s=features.duration_s,
+            duration_s=video.features.duration_s,
             width=video.width,
             height=video.height,
-            num_frames=len(features.vectors),
+            num_frames=len(video.features.vectors),
             sampling=self._sampling,
             encoder_identity=self._encoder.identity,
             model=self._model.identity,
             indexed_at=time.time(),
             warnings="; ".join(video.warnings),
         )
-        stored = StoredVideo(record, features)
-        try:
-            self._index.put(replace(stored, encoded=encode_with(self._model, stored)))
-        except FeatureError as error:
-            self._fail(file.path, str(error))
-            return
-        self._update_record(record)
-        timings.write_s += time.perf_counter() - started
-        timings.video_s += record.duration_s
-        self._report.done.append(file.path)
-        if record.warnings:
-            self._report.warnings.append(Failure(file.path, record.warnings))
-        self._notify(file.path, "done", done_s=record.duration_s, duration_s=record.duration_s)
 
     def _record_known(self, file: HashedFile) -> None:
         """Record a file with known content: it is unchanged, touched, moved, or a copy."""

@@ -58,8 +58,8 @@ def index_files(
             report = indexer.run(files, progress, workers(settings) if workers is not None else None)
     notice = loaded.notice
     if not notice and previous is not None and previous.sampling != settings.sampling:
-        has_new_sampling = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
-        videos = "1 video is" if sum(has_new_sampling) == 1 else f"{sum(has_new_sampling)} videos are"
+        changed = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
+        videos = "1 video is" if sum(changed) == 1 else f"{sum(changed)} videos are"
         notice = f"sampling changed from {previous.sampling} to {settings.sampling}: {videos} encoded again"
     return loaded, replace(report, notice=notice or None)
 

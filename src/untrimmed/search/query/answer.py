@@ -56,7 +56,7 @@ class LockedEncoder:
 
 @dataclass(frozen=True, eq=False)
 class _EncodedQuery:
-    """The parts of a query as vectors. A part is None if it is empty, or if the encoder knows no word of it."""
+    """The parts of a query as vectors. Empty parts, and those without a known word, are None or not in `without`."""
 
     query: Query
     text: TextFeatures | None
@@ -76,8 +76,8 @@ class _EncodedQuery:
         ]
         known = {sentence: text for sentence, text in encoded.items() if text.reading.is_understood}
         without = tuple(known[sentence] for sentence in query.without if sentence in known)
-        examples = _example_vector(query, view, encoder)
-        return cls(query, known.get(query.text), known.get(query.then), without, examples, tuple(warnings))
+        example = _example_vector(query, view, encoder)
+        return cls(query, known.get(query.text), known.get(query.then), without, example, tuple(warnings))
 
     @property
     def is_searchable(self) -> bool:
@@ -97,7 +97,7 @@ def answer(
 ) -> Hits:
     """Return the best videos or moments of a version of a library; `on_hit` is called as in `find`.
 
-    Parts without a known word are ignored. If nothing remains to search for, there are no hits.
+    Parts without a known word are ignored. There are no hits if nothing remains to search for, or `then` is ignored.
 
     Raises:
         ConfigError: An option is invalid, or `min_confidence` is set but confidence was not measured.
@@ -124,8 +124,8 @@ def answer(
 
     callback = (lambda hit: on_hit(with_confidence(hit))) if on_hit else None
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=callback)
-    words, doubts = _word_weights_and_doubts(view, prepared, encoded.text)
-    return Hits(map(with_confidence, hits), [*hits.warnings, *warnings, *doubts], partial=hits.partial, words=words)
+    words, ambiguity = _word_weights_and_warnings(view, prepared, encoded.text)
+    return Hits(map(with_confidence, hits), [*hits.warnings, *warnings, *ambiguity], partial=hits.partial, words=words)
 
 
 def rank_all(
@@ -180,7 +180,7 @@ def relevance(
     return _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
 
 
-def _word_weights_and_doubts(
+def _word_weights_and_warnings(
     view: View, prepared: PreparedQuery, text: TextFeatures | None
 ) -> tuple[tuple[WeighedWord, ...], tuple[str, ...]]:
     """Return the weights that a trained model gives the words, and a warning if it finds the sentence ambiguous."""

@@ -18,7 +18,7 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.types import FrameFeatures, Moment
 
-_SAME_SPAN = 0.5  # IoU from which moments of two copies of a file are the same
+_SAME_SPAN = 0.5  # moments of two copies of a file with at least this IoU are near-duplicates
 _GROWTH = 4  # if there are too few hits, this many times as many videos are ranked
 
 
@@ -43,7 +43,6 @@ def find(
     hits_of: dict[str, list[Hit]] = {}
     while True:
         ranked = in_order(prepared.rank(limit=take, among=among), view)[:take]
-        is_all = len(ranked) < take
         videos = [video for video in ranked if video.score >= least]
         for video in videos:
             if video.video_id not in hits_of:
@@ -55,10 +54,11 @@ def find(
         if group_by == "moment":
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
         hits = fold_hits(view, hits, fold) if fold is not None else hits
-        is_final = group_by == "video" or (
-            len(hits) >= cutoff.limit and hits[cutoff.limit - 1].score >= ranked[-1].score
-        )
-        if is_all or len(videos) < len(ranked) or (is_final and (fold is None or len(hits) >= cutoff.limit)):
+        is_last = len(ranked) < take or len(videos) < len(ranked)  # no further video can be a hit
+        has_enough = (group_by == "video" and fold is None) or len(hits) >= cutoff.limit
+        # A moment scores at most as much as its video, so further videos have no moment above `ranked[-1]`.
+        is_in_order = group_by == "video" or (has_enough and hits[cutoff.limit - 1].score >= ranked[-1].score)
+        if is_last or (has_enough and is_in_order):
             break
         take *= _GROWTH
     missing = [prepared.missing] if prepared.missing else []

@@ -118,7 +118,7 @@ def _session(address: str) -> Iterator[LanceFileSession]:
     """Open a library in a bucket; errors become UntrimmedErrors."""
     from lance.file import LanceFileSession
 
-    from untrimmed.search.store.lance import lance  # noqa: F401  # imports lance fast, see there
+    from untrimmed.search.store.lance import lance  # noqa: F401  # makes the next import fast
 
     try:
         yield LanceFileSession(address, storage_options=options())

@@ -62,7 +62,7 @@ def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> la
 
 @contextlib.contextmanager
 def ignored_conflicts() -> Iterator[None]:
-    """Ignore a conflict with another machine in the block, whose work can be done later."""
+    """Ignore conflicts with other machines in a block whose work can be done later."""
     try:
         yield
     except OSError as error:

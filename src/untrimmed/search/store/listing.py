@@ -64,7 +64,7 @@ def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dic
 
 
 def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
-    """Return the root of the missing drive of a missing file; None if the file was deleted. `in_use` contain videos."""
+    """Return the root of the drive of a missing file; None if the file was deleted. `in_use`: folders of videos."""
     top = path
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
