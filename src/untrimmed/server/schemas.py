@@ -46,7 +46,9 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
             default, maximum = changes.get(name, (getattr(owner, name), upper_bound))
             has_length = kind is str or str in get_args(kind) or get_origin(kind) is tuple
             bounds: dict[str, Any] = (
-                {"min_length": spec.minimum, "max_length": maximum} if has_length else {"ge": spec.minimum, "le": maximum}
+                {"min_length": spec.minimum, "max_length": maximum}
+                if has_length
+                else {"ge": spec.minimum, "le": maximum}
             )
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
             if kind in _LISTS:
