@@ -37,6 +37,7 @@ STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
+ADVICE_PICTURE = "name a PNG, JPEG, WebP, BMP or GIF file"
 HEAD_BYTES = 256
 # Common files that are not videos, by their first bytes or by words near the start. Playlists are never followed.
 FIRST_BYTES = {
@@ -178,7 +179,8 @@ def open_video(
         try:
             container = av.open("fd:", container_options=options, metadata_errors="replace")
         except av.error.FFmpegError as error:
-            raise _container_problem(error, error_log(), os.pread(descriptor, HEAD_BYTES, 0)) from error
+            head = os.pread(descriptor, HEAD_BYTES, 0)
+            raise _container_problem(error, error_log(), head, is_still=demuxers == STILL_DEMUXERS) from error
         with container:
             stream = _choose_stream(container, max_pixels, error_log())
             stream.codec_context.options = {"max_pixels": str(max_pixels)}
@@ -194,24 +196,27 @@ def memory_problem(verb: str) -> MediaProblemError:
     return MediaProblemError(f"needs more memory than the limit to {verb}", advice, is_fatal=True)
 
 
-def _container_problem(error: av.error.FFmpegError, log: str, head: bytes) -> MediaProblemError:
+def _container_problem(error: av.error.FFmpegError, log: str, head: bytes, *, is_still: bool) -> MediaProblemError:
     if isinstance(error, MemoryError):
         return memory_problem("open")
+    noun = "picture" if is_still else "video"
+    advice = ADVICE_PICTURE if is_still else "leave it out"
+    advice_format = ADVICE_PICTURE if is_still else ADVICE_FORMAT
     kinds = [kind for mark, kind in FIRST_BYTES.items() if head.startswith(mark)]
     kinds += [kind for word, kind in WORDS.items() if word in head]
-    if kinds:
-        return MediaProblemError(f"is {kinds[0]}, not a video file", "leave it out")
+    if kinds and not (is_still and "picture" in kinds[0]):
+        return MediaProblemError(f"is {kinds[0]}, not a {noun}", advice)
     if "Format not on whitelist" in log:
         name = log.rpartition("Format not on whitelist")[0].rpartition("[")[2].split(" @")[0].rstrip("] ")
-        return MediaProblemError(f"holds '{name}' data, which is not a supported video container", ADVICE_FORMAT)
+        return MediaProblemError(f"contains '{name}' data, which is not a supported {noun} format", advice_format)
     if "moov atom not found" in log:
         return MediaProblemError("is cut off or unfinished (its index, the 'moov' atom, is missing)", ADVICE_COPY)
     if len(head) == HEAD_BYTES and not any(head):
         return MediaProblemError(f"begins with {len(head)} zero bytes, probably from a failed download", ADVICE_COPY)
     if head.isascii() and head.decode("ascii").replace("\n", " ").replace("\r", " ").replace("\t", " ").isprintable():
-        return MediaProblemError("holds text, not video", "leave it out")
+        return MediaProblemError(f"contains text, not a {noun}", advice)
     detail = f" ({last_line(log)})" if log else ""
-    return MediaProblemError(f"holds no readable video container{detail}", ADVICE_FORMAT)
+    return MediaProblemError(f"is not a {noun} in a supported format{detail}", advice_format)
 
 
 def last_line(log: str) -> str:
@@ -229,7 +234,7 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
             {"data" if stream.type == "unknown" else stream.type for stream in container.streams} - {"video"}
         )
         raise MediaProblemError(
-            f"has no video stream (it holds {' and '.join(kinds) or 'no stream at all'})", "leave it out"
+            f"has no video stream (it contains {' and '.join(kinds) or 'no stream at all'})", "leave it out"
         )
     decodable = [stream for stream in streams if stream.codec_context is not None]
     if not decodable:

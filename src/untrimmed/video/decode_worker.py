@@ -5,6 +5,7 @@ answers on stdout (`messages`). A file that crashes it affects nothing else. It 
 or an answer cannot be written.
 """
 
+import itertools
 import json
 import math
 import os
@@ -28,10 +29,12 @@ from untrimmed.video.decode import (
     OpenVideo,
     Orientation,
     check_limits_in,
+    decode_packet,
     last_line,
     memory_problem,
     open_video,
     pixel_aspect,
+    read_packets,
     scaled_size,
     square_size,
 )
@@ -196,9 +199,10 @@ class Worker:
     def picture(self, request: dict[str, Any]) -> None:
         """Send a still picture in full size: a `frames` message, then `end`."""
         with self._open(request, STILL_DEMUXERS) as video:
-            frame = next(video.container.decode(video.stream), None)
+            packets = itertools.chain(read_packets(video, [video.stream], []), [None])
+            frame = next((frame for packet in packets for frame in decode_packet(video.stream, packet) or []), None)
             if frame is None:
-                raise MediaProblemError(f"holds no decodable picture{in_brackets([], read_log())}", ADVICE_COPY)
+                raise MediaProblemError(f"contains no decodable picture{in_brackets([], read_log())}", ADVICE_COPY)
             self._send_frame(frame, video, 0.0)
 
     def _open(self, request: dict[str, Any], demuxers: str = DEMUXERS) -> Any:
