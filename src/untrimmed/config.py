@@ -40,7 +40,8 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
-            raise ConfigError(f"{where}: unknown key {key!r}{nearest(key, fields)}; known: {', '.join(sorted(fields))}")
+            hint = nearest(key, fields) or "."
+            raise ConfigError(f"{where}: unknown key {key!r}{hint} Known: {', '.join(sorted(fields))}")
     for name, field in fields.items():
         no_default = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if no_default and name not in values:

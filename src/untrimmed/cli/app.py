@@ -4,6 +4,7 @@ Exit codes: 0 success, 1 nothing found, 2 usage error, 3 some files failed.
 """
 
 import contextlib
+import errno
 import gc
 import importlib
 import os
@@ -20,6 +21,12 @@ from untrimmed.errors import UntrimmedError, missing_package
 INTERRUPTED = 130  # a shell's exit codes for a program that Ctrl-C or a closed pipe has ended
 PIPE_CLOSED = 141
 
+_OS_ADVICE = {
+    errno.EACCES: "check its permissions",
+    errno.EPERM: "check its permissions",
+    errno.ENOSPC: "free some disk space",
+    errno.EROFS: "choose a folder that is not read-only",
+}
 _QUICK = {"ls", "search", "status"}  # they only read, so they need no cleanup at the end
 EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
 _COMMANDS = {  # name -> panel of the help, module
@@ -119,7 +126,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        _end(f"{error.filename}: {error.strerror}; check the path, its permissions and the free disk space")
+        _end(f"{error.filename}: {error.strerror}; {_OS_ADVICE.get(error.errno or 0, 'check the path')}")
     except SystemExit as stop:  # typer exits after Ctrl-C and with code 1 after a closed pipe
         if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(PIPE_CLOSED)

@@ -26,6 +26,13 @@ def parse_path(text: str) -> Path:
     return Path(text)
 
 
+def _parse_library(text: str) -> Path:
+    path = parse_path(text)
+    if path.is_file():
+        raise typer.BadParameter(f"{text} is a file; name the folder of a library")
+    return path
+
+
 def _import_all(modules: list[str] | None) -> list[str] | None:
     """Import the modules of `--import` while options are parsed, before any name is looked up in a registry."""
     for module in modules or ():
@@ -50,7 +57,7 @@ LibraryOption = Annotated[
     Path | None,
     typer.Option(
         "--library",
-        parser=parse_path,
+        parser=_parse_library,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
         help="Folder or s3://BUCKET/NAME.  \\[default: user data]",

@@ -55,6 +55,10 @@ def _form(spec: Spec) -> str:
     return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
 
 
+def _flags(name: str, spec: Spec) -> list[str]:
+    return [word for word in spec.option.split() if word.startswith("-")] or [f"--{name.replace('_', '-')}"]
+
+
 def _typed(kind: Any, spec: Spec) -> Any:
     """The type that typer converts to: a switch for a choice of two, text for forms that `read_part` parses."""
     if get_origin(kind) is Literal:
@@ -70,13 +74,12 @@ def _option(owner: type, name: str, kind: Any, spec: Spec) -> Any:
     default = getattr(owner, name)
     if owner is Query and name == "text":
         return typer.Argument(metavar=form, help=f"{spec.help} Quotes are optional.", show_default=False)
-    flags = [word for word in spec.option.split() if word.startswith("-")] or [f"--{name.replace('_', '-')}"]
     notes = [_EXAMPLES.get(form, ""), "repeatable" if get_origin(kind) is tuple else ""]
     note = f" ({'; '.join(filter(None, notes))})" if any(notes) else ""
     default_note = f"  \\[default: {default:g}]" if default and isinstance(default, int | float) else ""
 
     return typer.Option(
-        *flags,
+        *_flags(name, spec),
         metavar=form or None,
         parser=parse_path if form in ("FILE", "FOLDER") else None,
         help=f"{spec.help.removesuffix('.')}{note}.{default_note}" if note else f"{spec.help}{default_note}",
@@ -120,7 +123,10 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
         elif get_origin(kind) is Literal:
             values[name] = get_args(kind)[bool(value)]
         elif value is not None:
-            values[name] = tuple(map(parse, value)) if get_origin(kind) is tuple else parse(value)
+            try:
+                values[name] = tuple(map(parse, value)) if get_origin(kind) is tuple else parse(value)
+            except ConfigError as error:
+                raise ConfigError(f"{_flags(name, spec)[0]}: {error}") from None
     return owner(**values)
 
 
@@ -150,10 +156,10 @@ def parse_place(text: str, library: Path) -> Place:
 
     video, at, span = text.rpartition("@")
     if not at:
-        hits = recall(library, text)
-        if len(hits) > 1:
-            raise ConfigError(f"{text!r} names {len(hits)} hits, expected one; repeat the option for each hit")
-        return Place(hits[0].video, hits[0].start_s, hits[0].end_s)
+        if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+            raise ConfigError(f"{text!r} is not a place; write 3, 3.2, FILE@TIME or FILE@START-END")
+        (hit,) = recall(library, text)
+        return Place(hit.video, hit.start_s, hit.end_s)
     start, dash, end = span.partition("-")
     return Place(video, parse_time(start), parse_time(end) if dash else None)
 
@@ -174,7 +180,7 @@ def parse_weights(assignments: list[str]) -> Weights:
         try:
             weights[fields[part]] = float(number)
         except ValueError:
-            raise ConfigError(f"--weight {assignment}: {number!r} is not a number; write e.g. {part}=2") from None
+            raise ConfigError(f"{number!r} in {assignment!r} is not a number; write e.g. {part}=2") from None
     return Weights(**weights)
 
 

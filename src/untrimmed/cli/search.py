@@ -98,6 +98,8 @@ def search(
     """
     folder = library_folder(library)
     query, cutoff = read_query(query_values, folder)
+    if sheet is not None and sheet.is_dir():
+        raise ConfigError(f"--html {shown(sheet)}: is a folder, expected the name of a file")
     hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), ray, shards)
     parts = ("then", "without", "image", "like", "unlike")
     request = {"text": query.text} | {part: query_values[part] for part in parts if query_values[part]}

@@ -188,13 +188,13 @@ def _folder_id(folder: Path) -> str:
 
 
 def real_folders(folders: Iterable[Path], option: str) -> tuple[Path, ...]:
-    """Folders as absolute paths.
+    """The folders of an option as absolute paths.
 
     Raises:
-        UntrimmedError: A folder does not exist.
+        UntrimmedError: A path is not a folder.
     """
     absolute = [Path(os.path.abspath(folder.expanduser())) for folder in folders]
     for folder in absolute:
         if not folder.is_dir():
-            raise UntrimmedError(f"{folder}: no such folder; check {option}")
+            raise UntrimmedError(f"{option} {folder}: is not an existing folder; check the path")
     return tuple(absolute)
