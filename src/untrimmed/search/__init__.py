@@ -1,12 +1,12 @@
-"""Search in a library of videos. The path of a query, room by room:
+"""Search in a library of videos. How a query becomes hits:
 
-1. `library.py`: `Library.search` makes a `Query` and passes it to the library's `Engine` (or `ShardedEngine`).
-2. `corpora/`: the engine provides a `View`, one version of the library, and its `Corpus`, the videos in memory.
-3. `store/`: the records of that version, and the table from which new videos are read.
-4. `cache/`: blocks of videos on disk, from which a new process starts.
-5. `query/`: `answer` encodes the query, filters videos, and prepares a `PreparedQuery` for the corpus.
-6. `pruning/`: quantized codes rule out most videos before the corpus computes exact scores.
-7. `query/`: `find` makes a `Hit` of each ranked video, with its best moments.
+1. `library.py`: `Library.search` makes a `Query` and calls `Engine.answer` (`ShardedEngine`, if there are shards).
+2. `corpora/engine.py`: the engine provides a `View`, one version of the library, with the records from `store/`.
+3. `query/answer.py`: `answer` applies the filters and encodes the query.
+4. `corpora/`: `View.corpus` holds the videos in memory: blocks from `cache/`, and newer videos from the table in
+   `store/`. Its `prepare` returns a `PreparedQuery`; a `CombinedQuery` combines those of several parts.
+5. `query/find.py`: `find` calls `PreparedQuery.rank`. Upper bounds from `pruning/` rule out most videos; the others
+   get exact scores. Then `find` calls `PreparedQuery.moments` for each ranked video and makes a `Hit` of it.
 
 `indexing/` adds videos to the table, and `cluster/` searches and indexes on several machines.
 """
