@@ -280,11 +280,11 @@ def test_two_thousand_flipped_bits_of_the_cache_do_not_change_results(library, a
 def test_a_new_process_detects_files_that_were_truncated_while_mapped(library, ask, request, monkeypatch):
     """The process that mapped the file could be killed by the system, so only new engines search afterwards."""
     folder, rng = request.getfixturevalue(library), random.Random(2)
-    expected, others = without_disk(folder, monkeypatch, ask), []
+    expected, engines = without_disk(folder, monkeypatch, ask), []
     for file in sorted(file for file in (folder / FOLDER).glob("*/*") if file.stat().st_size):
         content = file.read_bytes()
-        others.append(Engine(folder))
-        assert ask(others[-1]) == expected
+        engines.append(Engine(folder))
+        assert ask(engines[-1]) == expected
         os.truncate(file, rng.randrange(len(content)))
         assert ask(Engine(folder)) == expected, file
         file.unlink(missing_ok=True)

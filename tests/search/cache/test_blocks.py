@@ -72,7 +72,7 @@ class World:
 def within(slack, guess=0.0):
     """Return a stage whose upper bounds are `slack` above scores, with estimates that are off by up to `guess`."""
 
-    def stage(videos, indices, least):
+    def stage(videos, indices, needed):
         assert len(indices)
         values = np.concatenate([np.empty(0), *(block.values[rows] for block, rows in videos)])
         assert len(values) == len(indices)
@@ -105,9 +105,9 @@ def test_after_any_updates_videos_rank_as_in_a_dictionary(steps, limit, among, b
         assert [score for _, score in actual] == sorted((score for _, score in actual), reverse=True)
         assert len(world.blocks) == len(world.known)
         assert all(world.blocks.find(key) for key in world.known)
-        world.blocks, now = previous, world.blocks
+        world.blocks, updated = previous, world.blocks
         assert world.rank(limit, among) == seen, "an update changed the blocks of a running search"
-        world.blocks = now
+        world.blocks = updated
 
 
 def test_only_videos_that_no_bound_rules_out_get_exact_scores():
@@ -153,9 +153,9 @@ def test_a_block_has_at_most_a_quarter_of_holes():
     remaining = sorted(world.known)
     for video in np.random.default_rng(0).permutation(remaining)[:300].tolist():
         world.update({}, {video})
-        there = sum(part.size for part in world.blocks.parts)
-        assert there == len(world.known)
-        assert sum(int(part.block.sizes.sum()) for part in world.blocks.parts) <= there / (1 - 0.25) + 1
+        total_size = sum(part.size for part in world.blocks.parts)
+        assert total_size == len(world.known)
+        assert sum(int(part.block.sizes.sum()) for part in world.blocks.parts) <= total_size / (1 - 0.25) + 1
     assert len(world.blocks.parts) < 2 * 100 / MOST + np.log2(MOST)
 
 

@@ -94,15 +94,15 @@ def test_shards_answer_like_one_process_and_a_killed_one_restarts(cluster, lib, 
 @pytest.mark.slow
 def test_without_a_shard_the_result_is_partial(cluster, lib):
     sharded = untrimmed.open(lib.folder, ray=cluster, shards=2)
-    whole = sharded.search("red", limit=9)
-    assert len(whole) == 4
+    complete = sharded.search("red", limit=9)
+    assert len(complete) == 4
     shards = sharded.engine._shards
     shards._answer_s = 2.0
     ray.kill(shards.actors[0][0], no_restart=True)
     actual = sharded.search("red", limit=9)
     assert actual.partial
     require_named(*actual.warnings, "1", "2")
-    assert set(actual) < set(whole)
+    assert set(actual) < set(complete)
     ray.kill(shards.actors[1][0], no_restart=True)
     with refused(UntrimmedError, "2"):
         sharded.search("red")

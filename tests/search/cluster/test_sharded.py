@@ -81,7 +81,7 @@ def test_shards_return_word_weights_and_uncertainty(lib, tmp_path, query):
     assert (actual.words, actual.warnings) == (expected.words, expected.warnings)
     local = shards.engine._shards
     real = local.ask
-    local.ask = lambda method, calls, **asked: {} if "uncertainty" in methods(calls) else real(method, calls, **asked)
+    local.ask = lambda method, calls, **kw: {} if "uncertainty" in methods(calls) else real(method, calls, **kw)
     actual = shards.search(query)
     assert (actual.words, actual.warnings, actual.partial) == ((), (), False), "all hits are returned"
     assert list(actual) == list(expected)
@@ -117,15 +117,15 @@ def test_a_search_in_a_folder_calls_only_the_shards_of_its_videos(lib, videos):
 
 def test_a_missing_shard_makes_the_result_partial_and_no_shard_is_an_error(lib):
     shards = sharded(lib, 2)
-    whole = shards.search("red", limit=9)
-    assert (whole.partial, whole.warnings) == (False, ())
+    complete = shards.search("red", limit=9)
+    assert (complete.partial, complete.warnings) == (False, ())
     local = shards.engine._shards
-    number = shard_of(whole[0].video_id, 2)
+    number = shard_of(complete[0].video_id, 2)
     local.dead = {number}
     actual = shards.search("red", limit=9)
     assert actual.partial
     require_named(*actual.warnings, "1", "2")
-    assert list(actual) == [hit for hit in whole if shard_of(hit.video_id, 2) != number], "moments are unchanged"
+    assert list(actual) == [hit for hit in complete if shard_of(hit.video_id, 2) != number], "moments are unchanged"
     local.dead = {0, 1}
     with refused(UntrimmedError, "2"):
         shards.search("red")
@@ -146,27 +146,27 @@ def test_a_missing_shard_makes_the_result_partial_and_no_shard_is_an_error(lib):
 )
 @pytest.mark.parametrize("among", ["one", "all"])
 def test_a_shard_that_dies_after_ranking_makes_the_result_partial(lib, monkeypatch, query, died_before, among):
-    whole = lib.search(query, limit=9, moments=9)
-    count = shards_that_separate(whole)
-    number = shard_of(whole[0].video_id, count)
+    complete = lib.search(query, limit=9, moments=9)
+    count = shards_that_separate(complete)
+    number = shard_of(complete[0].video_id, count)
     limit = 1 if among == "one" else 9
     shards = sharded(lib, count)
     local = shards.engine._shards
     real, ranks = local.ask, []
 
-    def ask(method, calls, **asked):
+    def ask(method, calls, **kw):
         names = methods(calls)
         ranks.append("rank" in names and calls[next(iter(calls))][2].text)
         nth = len(set(filter(None, ranks)))
         if died_before in (*names, {2: "second rank", 3: "third rank"}.get(nth)):
             local.dead = {number}
-        return real(method, calls, **asked)
+        return real(method, calls, **kw)
 
     monkeypatch.setattr(local, "ask", ask)
     actual = shards.search(query, limit=limit, moments=9)
     assert actual.partial
     require_named(*actual.warnings, "1", str(count))
-    rest = {hit.video_id for hit in whole if shard_of(hit.video_id, count) != number}
+    rest = {hit.video_id for hit in complete if shard_of(hit.video_id, count) != number}
     assert {hit.video_id for hit in actual} <= rest
     if among == "all":
         assert actual

@@ -55,9 +55,9 @@ def block(videos, longest):
     ).padded_to(longest)
 
 
-def coded(model, axes, some):
+def coded(model, axes, encoded_block):
     """Return the codes of a block, as a corpus builds them."""
-    sketch = rows_by_branch(model.sketch(some.select(np.arange(len(some.ids)))))
+    sketch = rows_by_branch(model.sketch(encoded_block.select(np.arange(len(encoded_block.ids)))))
     finite = {branch: rows[np.isfinite(rows).all(axis=1)] for branch, (rows, _) in sketch.items()}
     return {
         branch: CodedVideos.of(axes.setdefault(branch, Axes.of(finite[branch])), rows, counts)
@@ -75,15 +75,15 @@ def test_scores_of_the_best_units_equal_scores_of_all_units(name, settings):
     for tensor in videos[1][1].tensors().values():
         if tensor.is_floating_point():
             tensor[:, -1] = np.nan
-    longest = np.max([[t.shape[1] for _, t in sequence_tensors(video)] for some in videos for video in some], axis=0)
-    blocks, axes = [block(some, longest) for some in videos], {}
-    each = [coded(model, axes, some) for some in blocks]
-    codes = {branch: CodedBlocks([codes[branch] for codes in each]) for branch in each[0]}
+    longest = np.max([[t.shape[1] for _, t in sequence_tensors(video)] for b in videos for video in b], axis=0)
+    blocks, axes = [block(b, longest) for b in videos], {}
+    codes_of_blocks = [coded(model, axes, b) for b in blocks]
+    codes = {branch: CodedBlocks([codes[branch] for codes in codes_of_blocks]) for branch in codes_of_blocks[0]}
     best, in_float64 = BestUnits(model, videos[0][0].to("cpu", torch.float32)), copy.deepcopy(model).double()
-    selection = Selection.of([(some, np.arange(len(some.ids))) for some in blocks])
+    selection = Selection.of([(b, np.arange(len(b.ids))) for b in blocks])
     words = torch.randn(10, 1, 5, WIDTH, generator=torch.Generator().manual_seed(9))
-    for own in words:
-        query = model.encode_queries(QueryBatch(words=own, mask=torch.ones(1, 5, dtype=torch.bool)))
+    for query_words in words:
+        query = model.encode_queries(QueryBatch(words=query_words, mask=torch.ones(1, 5, dtype=torch.bool)))
         probes = [
             (branch, axes[branch].probe(row))
             for branch, rows in model.probe(query).items()

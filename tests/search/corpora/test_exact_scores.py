@@ -36,15 +36,14 @@ def test_threads_that_score_at_once_do_not_share_buffers():
     model = create_model("gmmformer_v2", query_dim=4, video_dim=4, dim=WIDTH, num_heads=2, max_frames=FRAMES).double()
     blocks, rng = [block(700, seed=0), block(40, seed=1)], np.random.default_rng(2)
     selections = [
-        Selection.of([(some, np.sort(rng.choice(len(some.ids), size, replace=False))) for some in blocks])
-        for size in (1, 7, 40)
+        Selection.of([(b, np.sort(rng.choice(len(b.ids), size, replace=False))) for b in blocks]) for size in (1, 7, 40)
     ]
     queries = [EncodedQueries(sentence=torch.from_numpy(row[None])) for row in rng.standard_normal((3, WIDTH))]
-    asked = [*product(queries, selections)] * 20
+    requests = [*product(queries, selections)] * 20
     with ThreadPoolExecutor(4) as pool:
-        answers = pool.map(lambda item: exact_scores(model, *item), asked)
-    for (query, selection), answer in zip(asked, answers, strict=True):
+        answers = pool.map(lambda item: exact_scores(model, *item), requests)
+    for (query, selection), answer in zip(requests, answers, strict=True):
         with torch.inference_mode():
-            each = [some.padded(np.array([row])).to("cpu", torch.float64) for some, rows in selection for row in rows]
-            alone = [model.score(query, video).fused.item() for video in each]
-        np.testing.assert_allclose(answer, alone, rtol=1e-6)
+            videos = [b.padded(np.array([row])).to("cpu", torch.float64) for b, rows in selection for row in rows]
+            expected = [model.score(query, video).fused.item() for video in videos]
+        np.testing.assert_allclose(answer, expected, rtol=1e-6)

@@ -44,8 +44,8 @@ def query():
 @pytest.mark.parametrize("span_s", [(10.0, 14.0), (20.0, 40.0), (0.0, 6.0), (50.0, 60.0), (0.0, 60.0)])
 def test_the_span_that_fits_the_query_is_found(query, span_s):
     rng = np.random.default_rng(1)
-    others = [video_with_moment(rng, query) for _ in range(5)]
-    corpus = corpus_of([*others, video_with_moment(rng, query, span_s=span_s)])
+    unrelated = [video_with_moment(rng, query) for _ in range(5)]
+    corpus = corpus_of([*unrelated, video_with_moment(rng, query, span_s=span_s)])
     assert corpus.prepare(query).rank(limit=1)[0].video_id == "5"
     best = corpus.prepare(query).moments("5", limit=1)[0]
     assert iou(spans_of([best]), np.array([span_s])) > 0.6
@@ -115,14 +115,15 @@ def test_ranking_with_codes_equals_ranking_without(query, coded):
             yield stored_video(str(name), video)
 
     corpus = FrameCorpus().update(random_videos(200))
-    for now in (corpus, corpus.update(random_videos(9), ["20", "30"])):
-        expected, least = now.prepare(query).rank(limit=5), now.prepare(query).rank(limit=5, among=["3", "50", "60"])
-        now.coder.wait()
+    for version in (corpus, corpus.update(random_videos(9), ["20", "30"])):
+        expected = version.prepare(query).rank(limit=5)
+        expected_among = version.prepare(query).rank(limit=5, among=["3", "50", "60"])
+        version.coder.wait()
         previous = len(coded)
-        assert now.prepare(query).rank(limit=5) == expected
+        assert version.prepare(query).rank(limit=5) == expected
         assert len(coded) > previous
-        assert now.prepare(query).rank(limit=5, among=["3", "50", "60"]) == least
-        assert now.prepare(query).rank(limit=1, among=[str(name) for name in range(100)])[0].score <= expected[0].score
+        assert version.prepare(query).rank(limit=5, among=["3", "50", "60"]) == expected_among
+        assert version.prepare(query).rank(limit=1, among=[*map(str, range(100))])[0].score <= expected[0].score
 
 
 def test_a_frame_that_is_not_finite_does_not_hide_videos(query, coded):
@@ -154,7 +155,7 @@ def test_moments_are_inside_the_video_and_do_not_overlap(query, seed):
     assert len(moments) > 1
     assert all(0 <= moment.start_s < moment.end_s <= 60.0 for moment in moments)
     in_order = sorted(moments)
-    assert all(one.end_s <= other.start_s for one, other in pairwise(in_order))
+    assert all(first.end_s <= second.start_s for first, second in pairwise(in_order))
     assert corpus.prepare(query).moments("0", limit=1) == moments[:1]
     assert corpus.prepare(query).moments("0", limit=20) == moments
 
@@ -167,9 +168,9 @@ def test_a_sentence_that_fits_the_whole_video_has_one_moment(query):
 
 
 def test_a_moment_ends_half_way_between_two_frames(query):
-    other = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
+    unlike = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
     times_s = np.arange(0, 10, 0.5)
-    vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, other).astype(np.float16)
+    vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, unlike).astype(np.float16)
     (moment,) = corpus_of([FrameFeatures(vectors, times_s, 10.0)]).prepare(query).moments("0", limit=3)
     assert (moment.start_s, moment.end_s) == (3.75, 6.75)  # frames at 3.5 | 4.0 ... 6.5 | 7.0 s
     assert moment.score == pytest.approx(1.0, abs=2e-3)
@@ -200,21 +201,21 @@ def test_a_video_of_one_short_frame_has_one_moment(query):
 
 
 def test_unevenly_spaced_frames_are_weighted_by_time(query):
-    other = np.roll(query.sentence, 1)
-    other = unit(other - (other @ query.sentence) * query.sentence)
+    unlike = np.roll(query.sentence, 1)
+    unlike = unit(unlike - (unlike @ query.sentence) * query.sentence)
     times_s = np.concatenate([np.arange(0, 10, 0.1), np.arange(10, 40, 2.0)])  # dense first, sparse later
-    vectors = np.where((times_s >= 20)[:, None], query.sentence, other).astype(np.float16)
+    vectors = np.where((times_s >= 20)[:, None], query.sentence, unlike).astype(np.float16)
     best = corpus_of([FrameFeatures(vectors, times_s, 40.0)]).prepare(query).moments("0", limit=1)[0]
     assert best.start_s > 14
     assert best.end_s > 34
 
 
 def test_bursts_of_frames_hours_apart_are_found(query):
-    other = np.roll(query.sentence, 1)
-    other = unit(other - (other @ query.sentence) * query.sentence)
+    unlike = np.roll(query.sentence, 1)
+    unlike = unit(unlike - (unlike @ query.sentence) * query.sentence)
     times_s = np.concatenate([hour * 3300.0 + np.arange(8) / 2 for hour in range(51)])
     is_sought = (times_s >= 9900) & (times_s < 9902)  # the first four frames of the fourth burst
-    vectors = np.where(is_sought[:, None], query.sentence, other).astype(np.float16)
+    vectors = np.where(is_sought[:, None], query.sentence, unlike).astype(np.float16)
     corpus = corpus_of([FrameFeatures(vectors, times_s, float(times_s[-1]) + 1)])
     assert corpus.blocks.parts[0].block.sizes.sum() == len(times_s)
     assert corpus.prepare(query).rank(limit=1)[0].score > 0.6

@@ -60,7 +60,7 @@ def test_moments_are_inside_the_video_and_do_not_overlap(lib):
     for hit in lib.search("blue", moments=4):
         assert 1 <= len(hit.moments) <= 4
         assert all(0 <= moment.start_s < moment.end_s <= hit.duration_s + 1e-6 for moment in hit.moments)
-        assert all(one.end_s <= other.start_s for one, other in pairwise(sorted(hit.moments)))
+        assert all(first.end_s <= second.start_s for first, second in pairwise(sorted(hit.moments)))
 
 
 @pytest.mark.parametrize("span_s", [(40.0, 60.0), (0.0, 30.0), (100.0, 108.0), (270.0, 300.0)])
@@ -156,5 +156,5 @@ def test_an_encoding_of_another_model_is_refused():
 def test_the_model_of_the_library_needs_no_folder(lib):
     lib.use("tf_prvr")
     settings = lib.settings()
-    used = load_search_model(lib.folder, settings.model, settings.model_folder)
-    assert (used.identity, used.folder) == ("tf_prvr", None)
+    model = load_search_model(lib.folder, settings.model, settings.model_folder)
+    assert (model.identity, model.folder) == ("tf_prvr", None)

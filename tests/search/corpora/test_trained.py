@@ -82,7 +82,7 @@ def test_moments_are_inside_the_video_do_not_overlap_and_are_ranked(method, lib,
     for hit in lib.search("blue", moments=4):
         assert 1 <= len(hit.moments) <= 4
         assert all(0 <= moment.start_s < moment.end_s <= hit.duration_s + 1e-6 for moment in hit.moments)
-        assert all(one.end_s <= other.start_s for one, other in pairwise(sorted(hit.moments)))
+        assert all(first.end_s <= second.start_s for first, second in pairwise(sorted(hit.moments)))
         scores = [moment.score for moment in hit.moments]
         assert scores == sorted(scores, reverse=True)
         assert (hit.start_s, hit.end_s) == (hit.moments[0].start_s, hit.moments[0].end_s)
@@ -108,14 +108,12 @@ def test_nothing_is_decoded_or_encoded_again(lib, encoder, tmp_path):
 def test_a_trained_model_reads_only_the_words_of_a_query(lib, encoder, tmp_path, monkeypatch):
     lib.use(save_run(tmp_path / "run"))
     previous = search_results(lib)
-    own = encoder._text
+    real = encoder._text
     blank = np.zeros(4, np.float32)
-    monkeypatch.setattr(
-        encoder, "_text", lambda text: TextFeatures(text, blank, own(text).words, own(text).tokens), raising=True
-    )
+    monkeypatch.setattr(encoder, "_text", lambda text: TextFeatures(text, blank, real(text).words, real(text).tokens))
     assert search_results(lib) == previous
-    other = own("blue").words
-    monkeypatch.setattr(encoder, "_text", lambda text: TextFeatures(text, blank, other, ("blue",)), raising=True)
+    blue_words = real("blue").words
+    monkeypatch.setattr(encoder, "_text", lambda text: TextFeatures(text, blank, blue_words, ("blue",)))
     assert search_results(lib) != previous
 
 
@@ -131,8 +129,8 @@ def test_hits_have_the_word_weights_of_the_model(lib, tmp_path, query):
         encoded = load_model(run).encode_queries(QueryBatch(words=rows, mask=torch.ones(1, 3, dtype=torch.bool)))
     read = RALQueries.of(encoded.attached["ral"]).word_weights[0].tolist()  # of three words
     expected = [*read, 0.0, 0.0]
-    assert [one.word for one in hits.words] == ["A", "red,", "red", "sun", "set"]
-    assert [one.weight for one in hits.words] == pytest.approx(expected, abs=1e-4)
+    assert [item.word for item in hits.words] == ["A", "red,", "red", "sun", "set"]
+    assert [item.weight for item in hits.words] == pytest.approx(expected, abs=1e-4)
     assert sum(expected) == pytest.approx(1)
     assert len(set(expected)) > 2
     assert not any("ambiguous" in line for line in hits.warnings), "the run has not recorded a usual value"
@@ -155,18 +153,18 @@ def test_a_sentence_with_unusual_uncertainty_is_called_ambiguous(lib, tmp_path, 
 
 def test_ranking_in_batches_equals_ranking_at_once(lib, tmp_path, monkeypatch):
     lib.use(save_run(tmp_path / "run"))
-    whole = search_results(lib)
+    complete = search_results(lib)
     monkeypatch.setattr(trained_module, "_VIDEOS_AT_A_TIME", 3)
-    assert search_results(untrimmed.open(lib.folder)) == whole
+    assert search_results(untrimmed.open(lib.folder)) == complete
 
 
 def test_videos_indexed_later_are_also_encoded_by_the_model(encoder, videos, tmp_path):
     lib, run = untrimmed.open(tmp_path / "library"), save_run(tmp_path / "run")
     lib.index(videos / "flag.mp4")
     lib.use(run)
-    own = tmp_path / "more"
-    shutil.copytree(videos, own)
-    lib.index(own)  # flag.mp4 is a copy of a known file, the others are new
+    copies = tmp_path / "more"
+    shutil.copytree(videos, copies)
+    lib.index(copies)  # flag.mp4 is a copy of a known file, the others are new
     assert len({record.model for record in lib.videos()}) == 1
     assert all(VideoIndex(lib.folder).get(record.video_id).encoded for record in lib.videos())
     expected = scores_by_hand(lib, run, "blue")

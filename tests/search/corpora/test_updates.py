@@ -62,14 +62,14 @@ def sentence(seed=0):
     return TextFeatures("a dog jumps", vector / np.linalg.norm(vector), words, ("a", "dog", "jumps"))
 
 
-def answers(corpus, known, query, among=None):
+def answers(corpus, seed_of, query, among=None):
     """Return all results of a prepared query, with ties in order of ids."""
     prepared = corpus.prepare(query)
     ranked = {limit: prepared.rank(limit=limit, among=among) for limit in (1, 3, 10)}
     return (
         {limit: sorted((-video.score, video.video_id) for video in videos) for limit, videos in ranked.items()},
-        {video_id: prepared.moments(video_id, limit=3) for video_id in known},
-        {video_id: [part.tolist() for part in prepared.relevance(video_id)] for video_id in known},
+        {video_id: prepared.moments(video_id, limit=3) for video_id in seed_of},
+        {video_id: [part.tolist() for part in prepared.relevance(video_id)] for video_id in seed_of},
     )
 
 
@@ -111,13 +111,13 @@ def test_an_updated_corpus_answers_like_a_new_one(empty):
     @QUICK
     @given(steps=STEPS, among=st.none() | st.sets(st.sampled_from(IDS)))
     def follow(steps, among):
-        corpus, known, query = empty, {}, sentence()
+        corpus, seed_of, query = empty, {}, sentence()
         for added, removed in steps:
             corpus = corpus.update(videos_of(empty, added), removed - added.keys())
-            known = {video_id: seed for video_id, seed in known.items() if video_id not in removed} | added
-            assert len(corpus) == len(known)
-        fresh = empty.update(videos_of(empty, dict(sorted(known.items()))))
-        assert answers(corpus, known, query, among) == answers(fresh, known, query, among)
+            seed_of = {video_id: seed for video_id, seed in seed_of.items() if video_id not in removed} | added
+            assert len(corpus) == len(seed_of)
+        fresh = empty.update(videos_of(empty, dict(sorted(seed_of.items()))))
+        assert answers(corpus, seed_of, query, among) == answers(fresh, seed_of, query, among)
 
     follow()
 
@@ -135,9 +135,9 @@ def test_a_corpus_of_cached_blocks_answers_like_a_new_one(empty, tmp_path):
     remaining = {video_id: seed for video_id, seed in seeds.items() if video_id not in ("v1", "v4")}
     fresh = empty.update(videos_of(empty, remaining))
     assert answers(restored, remaining, sentence()) == answers(fresh, remaining, sentence())
-    later = dict(remaining, v1=9, v2=8)
+    updated = dict(remaining, v1=9, v2=8)
     restored, fresh = (some.update(videos_of(empty, {"v1": 9, "v2": 8})) for some in (restored, fresh))
-    assert answers(restored, later, sentence()) == answers(fresh, later, sentence())
+    assert answers(restored, updated, sentence()) == answers(fresh, updated, sentence())
 
 
 def test_a_prepared_query_is_not_affected_by_updates(empty):
@@ -145,8 +145,8 @@ def test_a_prepared_query_is_not_affected_by_updates(empty):
     corpus = empty.update(videos_of(empty, first))
     prepared = corpus.prepare(sentence())
     previous = answers(corpus, first, sentence())
-    later = corpus.update(videos_of(empty, {"v1": 7, "v3": 4}), ["v0"])
-    assert len(later) == 3
+    updated = corpus.update(videos_of(empty, {"v1": 7, "v3": 4}), ["v0"])
+    assert len(updated) == 3
     assert answers(corpus, first, sentence()) == previous
     assert {video.video_id for video in prepared.rank(limit=9)} == set(first)
 

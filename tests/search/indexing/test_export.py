@@ -244,8 +244,8 @@ def test_a_run_on_features_of_another_encoder_is_refused_even_if_widths_match(
     train_on, videos, encoder, tmp_path, monkeypatch
 ):
     run = train_on()
-    other = WideWordEncoder("toy:2")
-    use_encoder(monkeypatch, other)
+    other_encoder = WideWordEncoder("toy:2")
+    use_encoder(monkeypatch, other_encoder)
     theirs = untrimmed.open(tmp_path / "theirs")
     theirs.index(videos / "sun.mp4")
     settings = theirs.settings()

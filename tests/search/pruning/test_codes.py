@@ -92,16 +92,16 @@ def test_bounds_by_codes_and_rows_hold_and_are_close(dim):
     codes, probe = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query)
     assert axes.probe(query).length == pytest.approx(1.0, abs=1e-5)
     expected, videos = best_rows(rows, counts, query), np.arange(len(counts))
-    best, most = by_codes(codes, probe, videos)
-    assert (most >= expected).all()
+    best, upper = by_codes(codes, probe, videos)
+    assert (upper >= expected).all()
     assert np.abs(best - expected).max() < 0.08
-    assert (most - best).max() < 0.35, "the bound is close"
+    assert (upper - best).max() < 0.35, "the bound is close"
     read = by_rows(codes, probe, videos)
     assert (read >= expected).all()
     assert (read - expected).max() < (rounding := 0.15 / dim**0.5)
-    some = np.array([5, 0, 77])
-    assert np.array_equal(by_codes(codes, probe, some), by_codes(codes, probe, videos)[:, some])
-    assert np.array_equal(by_rows(codes, probe, some), read[some])
+    subset = np.array([5, 0, 77])
+    assert np.array_equal(by_codes(codes, probe, subset), by_codes(codes, probe, videos)[:, subset])
+    assert np.array_equal(by_rows(codes, probe, subset), read[subset])
     needed = float(np.median(expected))
     actual = by_rows(codes, probe, videos, needed)
     assert np.array_equal(actual[expected >= needed], read[expected >= needed])
@@ -112,14 +112,14 @@ def test_bounds_by_codes_and_rows_hold_and_are_close(dim):
 def test_few_rows_of_a_video_may_be_the_best():
     counts = np.array([1, 40, 128] * 20)
     rows, query = random_rows(384, counts)
-    codes, one, other = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query), axes.probe(-query)
+    codes, probe, opposite = CodedVideos.of(axes := Axes.of(rows), rows, counts), axes.probe(query), axes.probe(-query)
     best = np.repeat(best_rows(rows, counts, query), counts) == rows @ query
-    mask = may_be_best(codes, one, counts)
+    mask = may_be_best(codes, probe, counts)
     assert mask[best].all()
     assert mask.sum() < 3 * len(counts)
-    assert np.array_equal(may_be_best(codes, one, other, counts), mask | may_be_best(codes, other, counts))
+    assert np.array_equal(may_be_best(codes, probe, opposite, counts), mask | may_be_best(codes, opposite, counts))
     unfinished = dataclasses.replace(codes, unbounded=np.arange(len(counts)) == 2)
-    assert may_be_best(unfinished, one, counts)[41:169].all(), "all rows of an unbounded video may be the best"
+    assert may_be_best(unfinished, probe, counts)[41:169].all(), "all rows of an unbounded video may be the best"
 
 
 def test_bounds_for_several_query_vectors_hold_and_leave_few_candidates():
@@ -136,14 +136,14 @@ def test_bounds_for_several_query_vectors_hold_and_leave_few_candidates():
     expected = sum(best_rows(rows, counts, vector) for vector in vectors)
     assert (expected <= bound + 1e-5).all()
     assert (bound >= actual).all()
-    read, most = by_rows(selection, places, -np.inf)
+    read, upper = by_rows(selection, places, -np.inf)
     assert (read >= expected - 1e-5).all()
     assert (read - expected).max() < len(vectors) * 0.15 / 160**0.5, "the rounding error of 8-bit rows"
-    assert (most >= expected).all()
+    assert (upper >= expected).all()
     needed = float(np.sort(expected)[-9])
-    few = by_rows(selection, places, needed)[1]
-    assert (few[expected >= needed] >= expected[expected >= needed]).all()
-    assert (few >= needed).sum() < 20
+    pruned = by_rows(selection, places, needed)[1]
+    assert (pruned[expected >= needed] >= expected[expected >= needed]).all()
+    assert (pruned >= needed).sum() < 20
 
 
 @settings(max_examples=60, deadline=None)
@@ -197,7 +197,7 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, small_piece
         answers.append(everything())
     monkeypatch.undo()  # now all rows are one piece
     answers.append(everything())
-    assert all(np.array_equal(one, other) for answer in answers for one, other in zip(answer, answers[0], strict=True))
+    assert all(np.array_equal(a, b) for answer in answers for a, b in zip(answer, answers[0], strict=True))
 
 
 @pytest.fixture
@@ -232,35 +232,35 @@ def test_every_method_ranks_with_codes_as_without(method, new_video, tmp_path, m
     changed = corpus.update(
         [new_video(model, number, seed=1) for number in (3, 70)], [f"{number:016x}" for number in (5, 6)]
     )
-    used, scored = [], []
+    scans, scored = [], []
     by_codes, exact = CodedBlocks.bounds_by_codes, trained_query.score_exactly
-    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: scans.append(1) or by_codes(*args))
     monkeypatch.setattr(
         trained_query,
         "score_exactly",
-        lambda asked: scored.extend(row for _, selection in asked for row in selection.row_index) or exact(asked),
+        lambda requests: scored.extend(row for _, videos in requests for row in videos.row_index) or exact(requests),
     )
-    for now in (corpus, changed):
+    for version in (corpus, changed):
         for _ in range(2):
-            now.prepare(query_of("first")).rank(limit=1)
-            now.coder.wait()
+            version.prepare(query_of("first")).rank(limit=1)
+            version.coder.wait()
         for text in SENTENCES:
             for among in (None, {f"{number:016x}" for number in range(0, 60, 2)}):
-                prepared = now.prepare(query_of(text))
+                prepared = version.prepare(query_of(text))
                 monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 1000)
-                expected, without = prepared.rank(limit=5, among=among), len(used)
+                expected, without = prepared.rank(limit=5, among=among), len(scans)
                 monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", 20)
                 scored.clear()
                 assert prepared.rank(limit=5, among=among) == expected
-                assert len(used) > without
-                assert len(scored) <= len(among or now)
-        some = {f"{number:016x}" for number in range(4, 59)}
-        alone = [now.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
-        of_some = [now.prepare(query_of(text)).rank(limit=5, among=some) for text in SENTENCES]
+                assert len(scans) > without
+                assert len(scored) <= len(among or version)
+        subset = {f"{number:016x}" for number in range(4, 59)}
+        expected_of_all = [version.prepare(query_of(text)).rank(limit=5) for text in SENTENCES]
+        of_some = [version.prepare(query_of(text)).rank(limit=5, among=subset) for text in SENTENCES]
         monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *_: pytest.fail("one query at a time"))
-        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == alone
-        assert now.rank_all([query_of(text) for text in SENTENCES], limit=5, among=some)[0] == of_some
-        monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
+        assert version.rank_all([query_of(text) for text in SENTENCES], limit=5)[0] == expected_of_all
+        assert version.rank_all([query_of(text) for text in SENTENCES], limit=5, among=subset)[0] == of_some
+        monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: scans.append(1) or by_codes(*args))
     assert {branch for codes in corpus.coder._codes.values() for branch in codes} == set(prepared.vectors)
 
 
@@ -274,7 +274,7 @@ def test_queries_without_finite_vectors_do_not_affect_others_in_the_batch(new_vi
     expected = [query.rank(limit=5) for query in queries]
     for number, value in ((1, 0.0), (2, np.nan)):
         vectors = queries[number].vectors
-        queries[number].vectors = {some: rows[:0] if not value else rows * value for some, rows in vectors.items()}
+        queries[number].vectors = {branch: rows[:0] if not value else rows * value for branch, rows in vectors.items()}
     actual = rank_together(queries, limit=5)
     assert [actual[number] for number in (0, 3)] == [expected[number] for number in (0, 3)]
     assert all(query.shared_bounds is None for query in queries)
@@ -288,20 +288,20 @@ def test_codes_are_built_once_by_another_thread_after_some_searches(new_video, t
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 2)
     model = TrainedModel(save_run(tmp_path / "run", query_dim=6))
     corpus = model.corpus().update([new_video(model, number) for number in range(30)])
-    made = []
+    builders = []
     of = CodedVideos.of
-    monkeypatch.setattr(CodedVideos, "of", lambda *args: made.append(threading.current_thread()) or of(*args))
+    monkeypatch.setattr(CodedVideos, "of", lambda *args: builders.append(threading.current_thread()) or of(*args))
     counts = []
     for text in (*SENTENCES, *SENTENCES):
         corpus.prepare(query_of(text)).rank(limit=3)
         corpus.coder.wait()
-        counts.append(len(made))
+        counts.append(len(builders))
     assert counts == [0, 0, 2, 2, 2, 2], "once for each of two branches"
-    assert threading.current_thread() not in made
+    assert threading.current_thread() not in builders
     updated = corpus.update([new_video(model, 99)])
     updated.prepare(query_of("x")).rank(limit=3)
     updated.coder.wait()
-    assert len(made) == 4, "for the new block"
+    assert len(builders) == 4, "for the new block"
 
 
 @pytest.mark.parametrize("method", ["ms_sl", "gmmformer_v2", "jsg"])
@@ -315,16 +315,16 @@ def test_a_cached_corpus_uses_codes_from_the_first_search_on(method, new_video, 
     )
     cache = BlockCache(library, model.corpus().block_format)
     assert (len(cache.paths()), len(cache.paths(".codes"))) == (1, 1)
-    expected, used, by_codes = model.corpus().update(videos), [], CodedBlocks.bounds_by_codes
-    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: used.append(1) or by_codes(*args))
+    expected, scans, by_codes = model.corpus().update(videos), [], CodedBlocks.bounds_by_codes
+    monkeypatch.setattr(CodedBlocks, "bounds_by_codes", lambda *args: scans.append(1) or by_codes(*args))
     monkeypatch.setattr(CodedVideos, "of", lambda *_: pytest.fail("codes were built"))
     monkeypatch.setattr(coder, "LEAST_SEARCHES", 99)
     monkeypatch.setattr(TrainedCorpus, "min_size_for_codes_at_once", 1)
     corpus = model.corpus().from_cache(cache.read(records))
     for text in SENTENCES:
         assert corpus.prepare(query_of(text)).rank(limit=3) == expected.prepare(query_of(text)).rank(limit=3)
-    assert used
-    used.clear()
+    assert scans
+    scans.clear()
     longest = corpus.shard_summary().tolist()
     shorter = [video for video in videos if len(video.features.times_s) < 8]
     monkeypatch.setattr(TrainedCorpus, "min_size_for_codes", len(shorter))
@@ -332,7 +332,7 @@ def test_a_cached_corpus_uses_codes_from_the_first_search_on(method, new_video, 
     expected = model.corpus().update(shorter)
     for text in SENTENCES:
         assert corpus.prepare(query_of(text)).rank(limit=1) == expected.prepare(query_of(text)).rank(limit=1)
-    assert bool(used) == (corpus.shard_summary().tolist() == longest), "JSG encodes all videos to one length"
+    assert bool(scans) == (corpus.shard_summary().tolist() == longest), "JSG encodes all videos to one length"
 
 
 def test_a_video_that_is_not_finite_does_not_hide_others(new_video, tmp_path):
@@ -354,13 +354,13 @@ def test_codes_built_in_batches_equal_codes_built_at_once(monkeypatch):
     counts = np.array([2, 17, 1, 5, 40])
     rows, query = random_rows(130, counts)
     axes, ends = Axes.of(rows), np.cumsum(counts)
-    whole = CodedVideos.of(axes, rows, counts)
+    at_once = CodedVideos.of(axes, rows, counts)
     parts = [CodedVideos.of(axes, rows[: ends[1]], counts[:2]), CodedVideos.of(axes, rows[ends[1] :], counts[2:])]
     joined, videos, probe = CodedVideos.joined(parts), np.arange(5), axes.probe(query)
-    assert np.allclose(by_codes(joined, probe, videos), by_codes(whole, probe, videos), atol=1e-6)
-    assert np.allclose(by_rows(joined, probe, videos), by_rows(whole, probe, videos), atol=1e-6)
-    one = CodedVideos.joined([CodedVideos.of(axes, rows[:1], np.array([1]))])
-    assert by_rows(one, probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=0.15 / 130**0.5)
+    assert np.allclose(by_codes(joined, probe, videos), by_codes(at_once, probe, videos), atol=1e-6)
+    assert np.allclose(by_rows(joined, probe, videos), by_rows(at_once, probe, videos), atol=1e-6)
+    single = CodedVideos.joined([CodedVideos.of(axes, rows[:1], np.array([1]))])
+    assert by_rows(single, probe, np.array([0]))[0] == pytest.approx(rows[0] @ query, abs=0.15 / 130**0.5)
 
 
 def test_a_process_can_end_while_codes_are_built():

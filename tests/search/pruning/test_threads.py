@@ -172,7 +172,7 @@ def test_threads_search_while_another_process_indexes_and_this_one_removes(tmp_p
             results = [search.result() for search in searches]
     for seen in results:
         assert all(first in names for names in seen)
-        assert all(one <= other for one, other in pairwise(seen)), "a video is missing"
+        assert all(earlier <= later for earlier, later in pairwise(seen)), "a video is missing"
     assert len(lib.search("green", limit=100)) == 6
     lib.remove([clips / first])
     assert first not in {hit.video.name for hit in lib.search("green", limit=100)}

@@ -60,9 +60,9 @@ def worlds(draw, parts):
 def check_ranking(combined, expected, limit, among=None):
     """`expected` has the score of each video that has one."""
     chosen = {v: s for v, s in expected.items() if among is None or v in among}
-    least = sorted(chosen.values(), reverse=True)[:limit][-1:] or [math.inf]
+    last = sorted(chosen.values(), reverse=True)[:limit][-1:] or [math.inf]
     ranked = combined.rank(limit=limit, among=among)
-    assert {v.video_id for v in ranked} == {v for v, s in chosen.items() if s >= least[0]}  # exact: multiples of 1/8
+    assert {v.video_id for v in ranked} == {v for v, s in chosen.items() if s >= last[0]}  # exact: multiples of 1/8
     assert all(video.score == pytest.approx(chosen[video.video_id], abs=1e-9) for video in ranked)
     assert [v.score for v in ranked] == sorted((v.score for v in ranked), reverse=True)
 
@@ -98,16 +98,16 @@ def test_the_best_pair_is_in_order_and_within_the_maximum_distance(world, within
 @settings(deadline=None)
 @given(worlds(3), st.sampled_from([0.5, 2.0]), st.sampled_from([-0.5, 0.0, 0.25]), st.integers(1, 5))
 def test_an_exclusion_subtracts_its_excess_over_the_usual_score(world, without, usual, limit):
-    wanted, *unwanted = world
+    term, *exclusions = world
     expected = {
         v: max(
-            w - without * max(0.0, *(u - usual for u in others))
-            for w, *others in zip(wanted.by_hand(v), *(part.by_hand(v) for part in unwanted), strict=True)
+            w - without * max(0.0, *(u - usual for u in excluded))
+            for w, *excluded in zip(term.by_hand(v), *(part.by_hand(v) for part in exclusions), strict=True)
         )
-        for v in wanted.curves
+        for v in term.curves
     }
-    parts = [Exclusion(part, usual) for part in unwanted]
-    combined = CombinedQuery([Term(wanted)], exclusions=parts, without=without, duration_s=duration_s(wanted))
+    parts = [Exclusion(part, usual) for part in exclusions]
+    combined = CombinedQuery([Term(term)], exclusions=parts, without=without, duration_s=duration_s(term))
     check_ranking(combined, expected, limit)
     for v, score in expected.items():
         assert combined.moments(v, limit=1)[0].score == pytest.approx(score)
@@ -116,12 +116,12 @@ def test_an_exclusion_subtracts_its_excess_over_the_usual_score(world, without, 
 @settings(deadline=None)
 @given(worlds(2), st.sampled_from([1.0, 3.0]), st.integers(1, 5))
 def test_terms_are_averaged_by_their_weights(world, weight, limit):
-    one, other = world
+    first, second = world
     expected = {
-        v: max(a + weight * b for a, b in zip(one.by_hand(v), other.by_hand(v), strict=True)) / (1 + weight)
-        for v in one.curves
+        v: max(a + weight * b for a, b in zip(first.by_hand(v), second.by_hand(v), strict=True)) / (1 + weight)
+        for v in first.curves
     }
-    check_ranking(CombinedQuery([Term(one), Term(other, weight)], duration_s=duration_s(one)), expected, limit)
+    check_ranking(CombinedQuery([Term(first), Term(second, weight)], duration_s=duration_s(first)), expected, limit)
 
 
 @settings(deadline=None)
@@ -145,8 +145,8 @@ def test_a_moment_extends_to_half_of_its_peak_and_slopes_are_not_moments():
 
 def test_few_videos_are_combined_if_others_cannot_be_among_the_best():
     ids = [str(n) for n in range(1000)]
-    one = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
-    other = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
-    combined = CombinedQuery([Term(one)], then=Term(other, 0.5), duration_s=lambda _: 6.0)
+    first = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
+    then = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})
+    combined = CombinedQuery([Term(first)], then=Term(then, 0.5), duration_s=lambda _: 6.0)
     assert [video.video_id for video in combined.rank(limit=3)] == ["0", "1", "2"]
     assert len(combined._curves_of) < 50

@@ -77,10 +77,10 @@ def test_min_confidence_can_hide_all_hits(background, lib):
 
 def test_pairs_are_compared_with_pairs_of_the_background(background, lib):
     in_background = lib.search(Query("blue", then="red"), limit=1)[0]
-    other = lib.search(Query("green", then="yellow"), limit=1)[0]
+    absent = lib.search(Query("green", then="yellow"), limit=1)[0]
     # The background has a clip with blue before red, which matches the first query perfectly.
     assert in_background.confidence < 0.3
-    assert other.confidence != in_background.confidence
+    assert absent.confidence != in_background.confidence
 
 
 def test_pairs_closer_than_background_frames_have_no_confidence(background, lib):

@@ -65,19 +65,19 @@ def test_without_lowers_the_score_of_excluded_content(lib):
 def test_examples_are_combined_by_rocchios_formula(lib):
     view = lib.engine.view()
     records = {os.path.basename(record.path): record.video_id for record in view.records}
-    place, other = Place(lib.search("yellow")[0].video, 0.0, 1.5), Place(records["wood.mp4"], 0.5)
+    place, avoided = Place(lib.search("yellow")[0].video, 0.0, 1.5), Place(records["wood.mp4"], 0.5)
     yellow = span_vector(view.index.get(records["sun.mp4"]).features, 0.0, 1.5)
     green = span_vector(view.index.get(records["wood.mp4"]).features, 0.5, 0.5)
     image = lib._ready_encoder(view.encoder).encode_frames(RED[None])[0]
     weights = Weights(text=2.0, image=1.0, like=0.5, unlike=0.25)
-    alone = image + 0.5 * yellow - 0.25 * green
-    actual = lib.search(Query(image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
-    expected = scores_by_hand(lib, unit(alone))
+    example = image + 0.5 * yellow - 0.25 * green
+    actual = lib.search(Query(image=RED, like=(place,), unlike=(avoided,), weights=weights), limit=4)
+    expected = scores_by_hand(lib, unit(example))
     assert {hit.video.name: hit.score for hit in actual} == pytest.approx(expected, abs=1e-4)
     text = lib._ready_encoder(view.encoder).encode_texts(["blue"])[0].sentence
-    spreads = [np.std(list(scores_by_hand(lib, unit(vector)).values())) for vector in (text, alone)]
-    both = 2.0 * unit(text) / spreads[0] + alone / spreads[1]
-    actual = lib.search(Query("blue", image=RED, like=(place,), unlike=(other,), weights=weights), limit=4)
+    spreads = [np.std(list(scores_by_hand(lib, unit(vector)).values())) for vector in (text, example)]
+    both = 2.0 * unit(text) / spreads[0] + example / spreads[1]
+    actual = lib.search(Query("blue", image=RED, like=(place,), unlike=(avoided,), weights=weights), limit=4)
     assert {hit.video.name: hit.score for hit in actual} == pytest.approx(scores_by_hand(lib, unit(both)), abs=1e-3)
 
 
@@ -168,8 +168,8 @@ def test_warnings_name_the_unknown_words_of_each_part(encoder, lib, monkeypatch)
     monkeypatch.setattr(type(encoder), "_text", reading)
     hits = lib.search(Query("red xa", then="xb green", without=("xc", "xd blue")))
     assert hits
-    named = [("'xa'",), ("then", "'xb'"), ("without", "'toy'"), ("without", "'xd'")]  # "xc" has no known word
-    for line, words in zip(hits.warnings, named, strict=True):
+    expected = [("'xa'",), ("then", "'xb'"), ("without", "'toy'"), ("without", "'xd'")]  # "xc" has no known word
+    for line, words in zip(hits.warnings, expected, strict=True):
         require_named(line, *words)
     assert lib.search(Query("red", without=("xc",))) == lib.search("red"), "an unknown sentence excludes nothing"
     nothing = lib.search(Query("red", then="xb"))
@@ -260,9 +260,9 @@ def test_places_outside_the_library_are_refused(lib):
     wood = lib.search("green", limit=1)[0].video
     with refused(ConfigError, "99"):
         lib.search(Query(like=(Place(wood, 99.0),)))
-    same = (Place(wood, 1.0),)
+    places = (Place(wood, 1.0),)
     with pytest.raises(ConfigError):
-        lib.search(Query(like=same, unlike=same, weights=Weights(like=1.0, unlike=1.0)))
+        lib.search(Query(like=places, unlike=places, weights=Weights(like=1.0, unlike=1.0)))
 
 
 def test_a_folder_of_an_unknown_user_is_refused(lib):

@@ -88,8 +88,8 @@ def test_the_files_of_a_part_do_not_depend_on_the_mount_point():
     )
     assert [path.relative_to("/mnt/a") for path in first] == [path.relative_to("/data/films") for path in second]
     assert 40 <= len(first) <= 90
-    whole = [name for number in range(1, 17) for name in names if LibraryPart(number, 16).contains(name)]
-    assert sorted(whole) == sorted(names)
+    all_names = [name for number in range(1, 17) for name in names if LibraryPart(number, 16).contains(name)]
+    assert sorted(all_names) == sorted(names)
 
 
 def library(folder, *videos, **settings):
@@ -118,15 +118,15 @@ def test_a_repeated_path_keeps_the_newest_content_under_the_first_id(tmp_path):
 
 def test_a_file_that_moved_between_parts_is_one_video_and_copies_are_two(tmp_path):
     (tmp_path / "new.mp4").touch()
-    gone = at(stored(tmp_path / "old.mp4"), indexed_at=1.0, content_hash="same")
+    moved_away = at(stored(tmp_path / "old.mp4"), indexed_at=1.0, content_hash="same")
     moved = at(stored(tmp_path / "new.mp4"), indexed_at=2.0, content_hash="same")
-    folders = [library(tmp_path / "a", gone), library(tmp_path / "b", moved)]
+    folders = [library(tmp_path / "a", moved_away), library(tmp_path / "b", moved)]
     merging.merge(tmp_path / "out", folders)
     (record,) = VideoIndex(tmp_path / "out").scan()
-    assert record == replace(moved.record, video_id=gone.record.video_id)
+    assert record == replace(moved.record, video_id=moved_away.record.video_id)
     assert len(VideoIndex(tmp_path / "out")) == 1
     merging.merge(tmp_path / "b", [tmp_path / "a"])
-    assert [r.video_id for r in VideoIndex(tmp_path / "b").scan()] == [gone.record.video_id]
+    assert [r.video_id for r in VideoIndex(tmp_path / "b").scan()] == [moved_away.record.video_id]
     (tmp_path / "old.mp4").touch()
     assert merging.merge(tmp_path / "both", [*folders[:1], tmp_path / "out"]).videos == 2
 
@@ -142,12 +142,12 @@ def test_two_videos_that_share_an_id_are_both_kept(tmp_path):
 
 
 def test_incompatible_libraries_are_refused_and_nothing_is_created(tmp_path):
-    here = library(tmp_path / "a", stored("/v/a.mp4"))
-    other = library(tmp_path / "b", stored("/v/b.mp4"), encoder_identity="toy:2")
+    library_a = library(tmp_path / "a", stored("/v/a.mp4"))
+    library_b = library(tmp_path / "b", stored("/v/b.mp4"), encoder_identity="toy:2")
     with refused(IndexMismatchError, "toy:2", "toy:1"):
-        merging.merge(tmp_path / "out", [here, other])
+        merging.merge(tmp_path / "out", [library_a, library_b])
     with pytest.raises(ConfigError):
-        merging.merge(here, [here])
+        merging.merge(library_a, [library_a])
     with pytest.raises(UntrimmedError):
         merging.merge(tmp_path / "out", [tmp_path / "c"])
     part = library(tmp_path / "films.part-2-of-3", stored("/v/c.mp4"))
@@ -156,8 +156,8 @@ def test_incompatible_libraries_are_refused_and_nothing_is_created(tmp_path):
     with refused(UntrimmedError, "films.part-1-of-3", "films.part-3-of-3"):
         merging.merge(tmp_path / "out", [part])
     assert missing_parts([tmp_path / "films.part-02-of-16"])[0].name == "films.part-01-of-16"
-    with VideoIndex(here), pytest.raises(IndexBusyError):
-        merging.merge(tmp_path / "out", [here])
+    with VideoIndex(library_a), pytest.raises(IndexBusyError):
+        merging.merge(tmp_path / "out", [library_a])
     assert not (tmp_path / "out" / "library.json").exists()
 
 

@@ -52,20 +52,20 @@ def search_results(lib, sentence="something green"):
 
 def test_a_library_in_a_bucket_works_like_one_in_a_folder(bucket, lib, videos, tmp_path, monkeypatch):
     address = f"s3://{bucket}/archive/films"
-    there = untrimmed.open(address)
-    own = tmp_path / "own"
-    shutil.copytree(videos, own)
-    assert len(there.index(own / "flag.mp4").done) == 1
-    there.index(own)
+    in_bucket = untrimmed.open(address)
+    clips = tmp_path / "own"
+    shutil.copytree(videos, clips)
+    assert len(in_bucket.index(clips / "flag.mp4").done) == 1
+    in_bucket.index(clips)
     names = {f"{name}.mp4" for name in ("flag", "sun", "wood", "sea # 1")}
-    assert {record.path.rpartition("/")[2] for record in there.videos()} == names
+    assert {record.path.rpartition("/")[2] for record in in_bucket.videos()} == names
     expected = search_results(lib)
-    assert search_results(there) == expected
+    assert search_results(in_bucket) == expected
     assert search_results(untrimmed.open(address)) == expected, "from the local cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
     elsewhere = untrimmed.open(address)
     assert search_results(elsewhere) == expected, "from the bucket"
-    there.remove([own / "wood.mp4"])
+    in_bucket.remove([clips / "wood.mp4"])
     assert {name for name, *_ in search_results(elsewhere)} == names - {"wood.mp4"}, "the commit is seen"
     assert not (elsewhere.folder / "videos.lance").exists()
 
@@ -189,27 +189,27 @@ def machines(bucket, monkeypatch, tmp_path):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
         folders.append(library_folder(f"s3://{bucket}/films"))
     assert folders[0] != folders[1]
-    one, two = (VideoIndex(folder, create=True) for folder in folders)
-    for index in (one, two):
+    first_machine, second_machine = (VideoIndex(folder, create=True) for folder in folders)
+    for index in (first_machine, second_machine):
         index.write_settings(LIBRARY)
     open_table, meanwhile = VideoIndex._open_table, []
 
     def opened(index):
         table = open_table(index)
-        if index is two and meanwhile:
+        if index is second_machine and meanwhile:
             meanwhile.pop()()
         return table
 
     monkeypatch.setattr(VideoIndex, "_open_table", opened)
-    return one, two, meanwhile
+    return first_machine, second_machine, meanwhile
 
 
 def test_two_machines_can_create_a_library_at_once(machines, monkeypatch):
-    one, two, meanwhile = machines
-    meanwhile.append(lambda: one.put(stored_video("of one", features_of(0))))
-    two.put(stored_video("of two", features_of(1)))
-    one.put(stored_video("later", features_of(2)))
-    for index in (one, two):
+    first_machine, second_machine, meanwhile = machines
+    meanwhile.append(lambda: first_machine.put(stored_video("of one", features_of(0))))
+    second_machine.put(stored_video("of two", features_of(1)))
+    first_machine.put(stored_video("later", features_of(2)))
+    for index in (first_machine, second_machine):
         assert {record.video_id for record in index.scan()} == {"of one", "of two", "later"}
 
 
@@ -223,44 +223,44 @@ def test_a_failed_first_commit_reports_the_reason(machines, monkeypatch):
 
 
 STEPS = {
-    "adds": lambda index, own: index.put(stored_video(f"{own} new", features_of(1))),
-    "replaces": lambda index, own: index.put(stored_video(f"{own} 0", features_of(2), indexed_at=2.0)),
-    "removes": lambda index, own: index.remove([f"{own} 1"]),
-    "moves": lambda index, own: index.relocate(
-        index.get(f"{own} 2").record, path=Path(f"/moved/{own}"), size=1, mtime_ns=1
+    "adds": lambda index, prefix: index.put(stored_video(f"{prefix} new", features_of(1))),
+    "replaces": lambda index, prefix: index.put(stored_video(f"{prefix} 0", features_of(2), indexed_at=2.0)),
+    "removes": lambda index, prefix: index.remove([f"{prefix} 1"]),
+    "moves": lambda index, prefix: index.relocate(
+        index.get(f"{prefix} 2").record, path=Path(f"/moved/{prefix}"), size=1, mtime_ns=1
     ),
-    "compacts": lambda index, own: index.compact(),
+    "compacts": lambda index, prefix: index.compact(),
 }
 
 
 @pytest.mark.check
 def test_two_machines_that_write_at_once_lose_nothing(machines):
     """The second machine has read the library when the first commits, and then commits its own change."""
-    one, two, meanwhile = machines
+    first_machine, second_machine, meanwhile = machines
     expected = set()
     for number, (first, second) in enumerate(itertools.product(STEPS, STEPS)):
-        places = {own: f"{own} {number}" for own in ("one", "two")}
-        for own in places.values():
-            two.put_all([stored_video(f"{own} {place}", features_of(place)) for place in range(4)])
-        meanwhile.append(lambda first=first, own=places["one"]: STEPS[first](one, own))
-        STEPS[second](two, places["two"])
-        actual = {record.video_id: record for record in one.scan()}
-        for own, step in zip(places.values(), (first, second), strict=True):
-            expected |= {f"{own} {place}" for place in range(4) if (place, step) != (1, "removes")}
-            expected |= {f"{own} new"} if step == "adds" else set()
-            assert actual[f"{own} 0"].indexed_at == (2.0 if step == "replaces" else 1.0), (first, second)
-            assert (actual[f"{own} 2"].path == f"/moved/{own}") == (step == "moves"), (first, second)
+        places = {prefix: f"{prefix} {number}" for prefix in ("one", "two")}
+        for prefix in places.values():
+            second_machine.put_all([stored_video(f"{prefix} {place}", features_of(place)) for place in range(4)])
+        meanwhile.append(lambda first=first, prefix=places["one"]: STEPS[first](first_machine, prefix))
+        STEPS[second](second_machine, places["two"])
+        actual = {record.video_id: record for record in first_machine.scan()}
+        for prefix, step in zip(places.values(), (first, second), strict=True):
+            expected |= {f"{prefix} {place}" for place in range(4) if (place, step) != (1, "removes")}
+            expected |= {f"{prefix} new"} if step == "adds" else set()
+            assert actual[f"{prefix} 0"].indexed_at == (2.0 if step == "replaces" else 1.0), (first, second)
+            assert (actual[f"{prefix} 2"].path == f"/moved/{prefix}") == (step == "moves"), (first, second)
         assert actual.keys() == expected, (first, second)
-    assert len(list(two.read(sorted(expected)))) == len(expected)
+    assert len(list(second_machine.read(sorted(expected)))) == len(expected)
 
 
 def test_a_commit_that_always_conflicts_is_refused(machines, monkeypatch):
-    one, _, _ = machines
-    one.put(stored_video("v", features_of(0)))
+    first_machine, _, _ = machines
+    first_machine.put(stored_video("v", features_of(0)))
 
     def conflict(*_, **__):
         raise OSError("Retryable commit conflict for version 9: preempted by concurrent transaction. Please retry.")
 
     monkeypatch.setattr(lance_table.lance.LanceDataset, "insert", conflict)
     with pytest.raises(UntrimmedError):
-        one.put(stored_video("w", features_of(1)))
+        first_machine.put(stored_video("w", features_of(1)))

@@ -44,11 +44,11 @@ def test_another_reader_gets_the_videos_that_were_put(index):
     }
     assert len(actual) == 20
     for video in videos:
-        other = actual[video.record.video_id]
-        assert other.record == video.record
-        assert other.encoded == video.encoded
-        assert np.array_equal(other.features.vectors, video.features.vectors)
-        assert np.array_equal(other.features.times_s, video.features.times_s)
+        second = actual[video.record.video_id]
+        assert second.record == video.record
+        assert second.encoded == video.encoded
+        assert np.array_equal(second.features.vectors, video.features.vectors)
+        assert np.array_equal(second.features.times_s, video.features.times_s)
 
 
 def test_putting_a_known_id_replaces_its_row(index):
@@ -120,9 +120,9 @@ def test_a_folder_that_is_not_writable_is_refused_with_the_reason(index, monkeyp
 
 def test_a_second_writer_is_refused_in_one_line(index):
     code = "import sys; from untrimmed.search.store.table import VideoIndex; VideoIndex(sys.argv[1]).__enter__()"
-    other = subprocess.run([sys.executable, "-c", code, index.folder], capture_output=True, text=True, check=False)
-    assert other.returncode == 1
-    assert IndexBusyError.__name__ in other.stderr.splitlines()[-1]
+    second = subprocess.run([sys.executable, "-c", code, index.folder], capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert IndexBusyError.__name__ in second.stderr.splitlines()[-1]
     with pytest.raises(IndexBusyError):
         VideoIndex(index.folder).__enter__()
 
@@ -168,18 +168,18 @@ def test_missing_or_damaged_data_is_refused(tmp_path, damage):
 
 def test_a_search_of_a_deleted_version_is_repeated_with_the_next(index):
     index.put(stored("/v/a.mp4"))
-    asked = []
+    calls = []
 
     def ask(view):
-        asked.append([record.path for record in view.records])
-        if len(asked) == 1:
+        calls.append([record.path for record in view.records])
+        if len(calls) == 1:
             index.put(stored("/v/b.mp4"))
             index._table.optimize.compact_files()
             index._table.cleanup_old_versions(timedelta(0))
         return view.frames()
 
     assert len(Engine(index.folder).answer(ask)) == 2
-    assert asked == [["/v/a.mp4"], ["/v/a.mp4", "/v/b.mp4"]]
+    assert calls == [["/v/a.mp4"], ["/v/a.mp4", "/v/b.mp4"]]
 
 
 def test_a_library_that_is_created_again_with_the_same_version_number_is_noticed(tmp_path):
@@ -202,11 +202,11 @@ def test_a_library_that_is_created_again_with_the_same_version_number_is_noticed
 def test_errors_that_no_version_would_avoid_are_raised_at_once(index, options):
     index.put(stored("/v/a.mp4"))
     query = TextFeatures("red", np.ones(DIM, np.float32), np.ones((1, DIM), np.float32), ("red",))
-    asked = []
+    calls = []
 
     def ask(view):
-        asked.append(view)
-        assert len(asked) == 1, "asked again"
+        calls.append(view)
+        assert len(calls) == 1, "asked again"
         index.put(stored("/v/b.mp4"))
         cutoff = Cutoff(limit=options.get("limit", 1))
         among = view.below(options["within"]) if "within" in options else None
