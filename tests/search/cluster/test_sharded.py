@@ -30,10 +30,10 @@ class LocalShards:
         self.number = number
         self.shards = [Shard(folder, n, number) for n in range(number)]
         self.dead = set()
-        self.asked = []
+        self.calls = []
 
-    def ask(self, method, calls, *, wait_for_load=False):
-        self.asked += [(name, number) for number in calls for name in methods({number: calls[number]})]
+    def call(self, method, calls, *, wait_for_load=False):
+        self.calls += [(name, number) for number in calls for name in methods({number: calls[number]})]
         alive = {number: args for number, args in calls.items() if number not in self.dead}
         return {number: getattr(self.shards[number], method)(*args) for number, args in alive.items()}
 
@@ -80,8 +80,8 @@ def test_shards_return_word_weights_and_uncertainty(lib, tmp_path, query):
     actual = shards.search(query)
     assert (actual.words, actual.warnings) == (expected.words, expected.warnings)
     local = shards.engine._shards
-    real = local.ask
-    local.ask = lambda method, calls, **kw: {} if "uncertainty" in methods(calls) else real(method, calls, **kw)
+    real = local.call
+    local.call = lambda method, calls, **kw: {} if "uncertainty" in methods(calls) else real(method, calls, **kw)
     actual = shards.search(query)
     assert (actual.words, actual.warnings, actual.partial) == ((), (), False), "all hits are returned"
     assert list(actual) == list(expected)
@@ -107,10 +107,10 @@ def test_shards_read_the_cache_and_for_damaged_blocks_the_table(lib, tmp_path, m
 def test_a_search_in_a_folder_calls_only_the_shards_of_its_videos(lib, videos):
     shards = sharded(lib, 7)
     shards.search("red")
-    shards.engine._shards.asked.clear()
+    shards.engine._shards.calls.clear()
     shards.search("red", within=videos / "sun.mp4")
     (record,) = [record for record in lib.videos() if record.path.endswith("sun.mp4")]
-    assert set(shards.engine._shards.asked) == {
+    assert set(shards.engine._shards.calls) == {
         (method, shard_of(record.video_id, 7)) for method in ("rank", "moments")
     }
 
@@ -152,9 +152,9 @@ def test_a_shard_that_dies_after_ranking_makes_the_result_partial(lib, monkeypat
     limit = 1 if among == "one" else 9
     shards = sharded(lib, count)
     local = shards.engine._shards
-    real, ranks = local.ask, []
+    real, ranks = local.call, []
 
-    def ask(method, calls, **kw):
+    def call(method, calls, **kw):
         names = methods(calls)
         ranks.append("rank" in names and calls[next(iter(calls))][2].text)
         nth = len(set(filter(None, ranks)))
@@ -162,7 +162,7 @@ def test_a_shard_that_dies_after_ranking_makes_the_result_partial(lib, monkeypat
             local.dead = {number}
         return real(method, calls, **kw)
 
-    monkeypatch.setattr(local, "ask", ask)
+    monkeypatch.setattr(local, "call", call)
     actual = shards.search(query, limit=limit, moments=9)
     assert actual.partial
     require_named(*actual.warnings, "1", str(count))

@@ -130,7 +130,7 @@ class RayShards:
         self.actors = [[start.remote(library, number, shards) for _ in range(replicas)] for number in range(shards)]
         self._turn = itertools.count()
 
-    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
+    def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
         """Call a method of shards, see `untrimmed.search.cluster.sharded.Shards`.
 
         If an actor dies, the call is repeated until the time is up, with the next replica. With `wait_for_load`, all

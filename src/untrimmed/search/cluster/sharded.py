@@ -79,7 +79,7 @@ class Shard:
         """Load a version, reading only changes; return the `LocalCorpus.shard_summary` for the other shards."""
         return retry_if_damaged(lambda: self._load(version).corpus.shard_summary(), self._discard)
 
-    def ask(self, version: Version, others: Summaries, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
+    def run_query(self, version: Version, others: Summaries, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
         """Return the results of calls of `PreparedQuery` methods for this shard's videos."""
 
         def results() -> list[Any]:
@@ -123,7 +123,7 @@ class Shards(Protocol):
 
     number: int  # of shards
 
-    def ask(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
+    def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
         """Call a method of several `Shard`s, with arguments for each; return the results that arrive in time.
 
         With `wait_for_load`, call all replicas of each shard, and wait until they have read their videos.
@@ -146,7 +146,7 @@ class ShardedEngine(Engine):
             self._summaries = {key: summary for key, summary in self._summaries.items() if key[0] == version}
             missing = [n for n in range(self._shards.number) if (version, n) not in self._summaries]
             if missing:
-                loaded = self._shards.ask("load", dict.fromkeys(missing, (version,)), wait_for_load=True)
+                loaded = self._shards.call("load", dict.fromkeys(missing, (version,)), wait_for_load=True)
                 self._summaries.update({(version, number): summary for number, summary in loaded.items()})
             summaries = {number: summary for (_, number), summary in self._summaries.items()}
         return ShardedCorpus(self._shards, version, summaries, len(view.records))
@@ -191,7 +191,7 @@ class ShardedQuery(PreparedQuery):
         """See `PreparedQuery`; the best videos of all shards. UntrimmedError if no shard answers."""
         shards = range(self._corpus.shards.number)
         groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
-        answers = self._ask({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
+        answers = self._tracked_call({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
         videos = sorted((video for (ranked,) in answers.values() for video in ranked), key=lambda video: -video.score)
         best = [video for video in videos if video.score >= videos[min(limit, len(videos)) - 1].score]
         self._ranked = [video.video_id for video in best]
@@ -203,14 +203,14 @@ class ShardedQuery(PreparedQuery):
         if video_id not in spans:
             groups = self._by_shard({*self._ranked, video_id})
             calls = {n: [methodcaller("moments", name, limit=limit) for name in ids] for n, ids in groups.items()}
-            for number, answer in self._ask(calls).items():
+            for number, answer in self._tracked_call(calls).items():
                 spans.update(zip(groups[number], answer, strict=True))
         return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """See `PreparedQuery`; UntrimmedError if the shard of the video does not answer."""
         number = shard_of(video_id, self._corpus.shards.number)
-        answers = self._ask({number: [methodcaller("relevance", video_id)]})
+        answers = self._tracked_call({number: [methodcaller("relevance", video_id)]})
         if number not in answers:
             raise UntrimmedError(f"{video_id}: its shard did not answer; check that the cluster has enough cores")
         answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number][0]
@@ -244,9 +244,9 @@ class ShardedQuery(PreparedQuery):
         for number, methods in calls.items():
             others = {n: summary for n, summary in corpus.summaries.items() if n != number}
             arguments[number] = corpus.version, others, self._query, methods
-        return corpus.shards.ask("ask", arguments)
+        return corpus.shards.call("run_query", arguments)
 
-    def _ask(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
+    def _tracked_call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
         """Do what `_call` does, and record which shards do not answer."""
         answers = self._call(calls)
         silent = calls.keys() - answers.keys()

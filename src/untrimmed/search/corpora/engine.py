@@ -130,17 +130,17 @@ class Engine:
                 self._loaded = {key: loaded for key, loaded in self._loaded.items() if key in current}
             return self._view
 
-    def answer(self, ask: Callable[[View], A]) -> A:
-        """Return the result of `ask` for the current version of the library.
+    def answer(self, search: Callable[[View], A]) -> A:
+        """Return the result of `search` for the current version of the library.
 
-        If that version is deleted meanwhile, `ask` is called again with the next one. If `ask` meets damaged cache
-        files, they are removed and their videos are read from the table. Errors that would occur in any version, such
-        as an invalid option, are raised at once.
+        If that version is deleted meanwhile, `search` is called again with the next one. If `search` reads a damaged
+        cache file, the file is removed, and its videos are read from the table. Errors that would occur in any version,
+        such as an invalid option, are raised at once.
         """
         view = self.view()
         while True:
             try:
-                return retry_if_damaged(partial(ask, view), self._discard)
+                return retry_if_damaged(partial(search, view), self._discard)
             except (ConfigError, EncoderError, UnknownNameError):
                 raise
             except UntrimmedError:
