@@ -35,7 +35,7 @@ from untrimmed.search.corpora.best_vector import VECTORS, BestVectorCorpus
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.products import products
-from untrimmed.search.pruning.threads import share
+from untrimmed.search.pruning.threads import share_work
 from untrimmed.search.store.records import Records, Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures
@@ -264,7 +264,7 @@ def bandwidth(arrays: list[np.ndarray]) -> float:
     """Bytes a second that all cores add up."""
 
     def add_up() -> None:
-        share(len(arrays), 1, lambda start, stop: [array.sum() for array in arrays[start:stop]])
+        share_work(len(arrays), 1, lambda start, stop: [array.sum() for array in arrays[start:stop]])
 
     return 1e3 * sum(array.nbytes for array in arrays) / median_ms(add_up, repeats=5)
 

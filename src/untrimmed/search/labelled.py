@@ -96,7 +96,7 @@ def evaluate_library(
     known = [(_inside(query, videos[0].duration_s), videos[0].path) for query, videos in matches if len(videos) == 1]
     unknown = [(query, len(videos)) for query, videos in matches if len(videos) != 1]
     if unknown and not (skip_unknown and known):
-        raise UnknownNameError(_name_unknown(unknown, library))
+        raise UnknownNameError(_unknown_videos_message(unknown, library))
     outcomes = []
     for number, (query, path) in enumerate(known, start=1):
         if number % _BATCH_SIZE == 1:
@@ -138,7 +138,7 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
     return replace(query, moments=tuple(cut))
 
 
-def _name_unknown(unknown: Sequence[tuple[LabelledQuery, int]], library: Library) -> str:
+def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], library: Library) -> str:
     """Return a message that names each unknown video once, with its first line and its number of sentences."""
     counts = Counter(query.video for query, _ in unknown)
     first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}

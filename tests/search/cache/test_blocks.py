@@ -54,7 +54,7 @@ class World:
         def rough(selection):
             return values(selection) + np.concatenate([np.where(rows % 2, 0.01, -0.01) for _, rows in selection])
 
-        videos = self.blocks.among(among)
+        videos = self.blocks.select(among)
         if bounds:
             requests = ranked_by_bounds(videos, bounds, limit)
         else:

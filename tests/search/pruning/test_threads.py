@@ -38,7 +38,7 @@ class CountedEncoder(ToyEncoder):
         return super().encode_texts(texts)
 
 
-def test_an_interrupted_share_waits_for_its_threads(monkeypatch):
+def test_interrupted_work_waits_for_its_threads(monkeypatch):
     """Compiled loops read arrays that the caller may free when it returns."""
     started, ended, other_works = [], [], threading.Event()
 
@@ -53,7 +53,7 @@ def test_an_interrupted_share_waits_for_its_threads(monkeypatch):
 
     monkeypatch.setattr(threads, "cores", lambda: 2)
     with pytest.raises(KeyboardInterrupt):
-        threads.share(1000, 1, work)
+        threads.share_work(1000, 1, work)
     assert len(started) == 1
     assert ended == started
 

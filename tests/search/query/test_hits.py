@@ -21,7 +21,7 @@ def test_hits_are_unchanged_after_a_round_trip_through_json():
     assert (read.warnings, read.partial, read.words) == (hits.warnings, hits.partial, hits.words)
 
 
-def test_json_omits_empty_then_and_folded_and_has_null_for_unknown_confidence():
+def test_json_omits_empty_then_and_folded_and_has_null_for_no_confidence_message():
     plain, pair = Hits([PLAIN, PAIR]).to_json()["hits"]
     assert {"then", "folded"} & plain.keys() == set()
     assert {"then", "folded"} < pair.keys()

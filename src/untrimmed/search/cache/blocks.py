@@ -125,7 +125,7 @@ class Blocks(Generic[B]):
         number, row = self._positions[video_id]
         return self.parts[number].block, row
 
-    def among(self, video_ids: Collection[str] | None) -> Selection[B]:
+    def select(self, video_ids: Collection[str] | None) -> Selection[B]:
         """Select all videos, or those with these ids, ordered by block; unknown ids are ignored."""
         if video_ids is None:
             return self._all_videos

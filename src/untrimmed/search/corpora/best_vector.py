@@ -21,7 +21,7 @@ from untrimmed.search.cache.blocks import Block, PartialBlock, Selection, batche
 from untrimmed.search.cache.mapped import row_range
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves, padded_width, products
-from untrimmed.search.pruning.threads import share
+from untrimmed.search.pruning.threads import share_work
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
             for index, (block, row) in enumerate(positions[start:stop], start):
                 scores[index] = exact_products(block.video(row).vectors, self._halves).max()
 
-        share(len(positions), 1, score)
+        share_work(len(positions), 1, score)
         return scores
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:

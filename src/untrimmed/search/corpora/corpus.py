@@ -255,7 +255,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     def ranking_steps(self, *, limit: int, among: Collection[str] | None = None) -> RankingSteps[B, list[RankedVideo]]:
         """Rank videos; yield those that need exact scores, so that the caller can score several queries together."""
-        videos = self.blocks.among(among)
+        videos = self.blocks.select(among)
         self.num_scored = 0
         can_prune = 4 * limit <= len(videos) and self.has_finite_vectors
         self.uses_codes = can_prune and self.corpus.request_codes(len(videos))

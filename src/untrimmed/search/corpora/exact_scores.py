@@ -20,7 +20,7 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.corpora.encoded_block import EncodedBlock, Units, read_units, sequence_tensors
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
-from untrimmed.search.pruning.threads import cores, share
+from untrimmed.search.pruning.threads import cores, share_work
 
 _VIDEOS_PER_PIECE = 256  # at most, in a piece of work for one thread
 _MIN_VIDEOS_PER_PIECE = 16
@@ -96,7 +96,7 @@ def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selec
 
     for _, piece in batch:
         _prefetch(piece)
-    share(len(batch), 1, find)
+    share_work(len(batch), 1, find)
     return units
 
 

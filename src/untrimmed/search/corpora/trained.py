@@ -130,7 +130,7 @@ class TrainedModel:
     def restore(self, encoded: Iterable[bytes]) -> list[EncodedVideos]:
         """Load results of `encode_video`: encoded videos in half precision, without padding."""
         template = self.template
-        return [template.with_tensors(self._checked(load_tensors(blob), template)) for blob in encoded]
+        return [template.with_tensors(self._required_tensors(load_tensors(blob), template)) for blob in encoded]
 
     @cached_property
     @torch.inference_mode()
@@ -142,7 +142,7 @@ class TrainedModel:
         mask = torch.ones(1, 1, dtype=torch.bool)
         return self.model.encode_videos(VideoBatch(clips=clips, frames=frames, frame_mask=mask))
 
-    def _checked(self, stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
+    def _required_tensors(self, stored: dict[str, Tensor], template: EncodedVideos) -> dict[str, Tensor]:
         if missing := [name for name in template.tensors() if name not in stored]:
             raise IndexMismatchError(
                 f"{self.folder}: the library's encodings lack {', '.join(missing)}, which the model computes; encode "

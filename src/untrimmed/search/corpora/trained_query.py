@@ -127,15 +127,15 @@ def rank_together(
     ranked: list[list[RankedVideo]] = []
     for start in range(0, len(queries), step):
         batch = queries[start : start + step]
-        ranked += _rank_batch(batch, limit, among, share=has_most_videos and len(batch) >= _MIN_QUERIES)
+        ranked += _rank_batch(batch, limit, among, share_bounds=has_most_videos and len(batch) >= _MIN_QUERIES)
     return ranked
 
 
 @torch.inference_mode()
 def _rank_batch(
-    queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share: bool
+    queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share_bounds: bool
 ) -> list[list[RankedVideo]]:
-    """Run all rankings until they request exact scores, compute these together, and repeat; `share` upper bounds."""
+    """Run all rankings until they request exact scores, and compute these together; optionally share upper bounds."""
     bounds_of_queries = cache(lambda: _bounds_of_queries(queries))  # computed when the first query needs them
 
     def upper_bounds(number: int) -> Float32[np.ndarray, " V"]:
@@ -147,7 +147,7 @@ def _rank_batch(
     ranked: dict[int, list[RankedVideo]] = {}
     try:
         for number, query in enumerate(queries):
-            query.shared_bounds = partial(upper_bounds, number) if share else None
+            query.shared_bounds = partial(upper_bounds, number) if share_bounds else None
         while scores:
             requests: dict[int, Selection[EncodedBlock]] = {}
             for number, values in scores.items():

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Float32, Int, Int8, Int16, Shaped, UInt8
 
 from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.pruning.products import LANES, project
-from untrimmed.search.pruning.threads import share
+from untrimmed.search.pruning.threads import share_work
 
 CODED = 320  # 4-bit numbers of a row: with more, a scan reads more bytes; with fewer, more candidates remain
 MARGIN = 7.0  # standard deviations
@@ -68,8 +68,8 @@ class Axes:
 
     def _quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
         projected = rows.astype(np.float32) @ self.matrix
-        numbers, code_unit = _in_units(projected[:, :CODED], _MAX_CODE, np.uint8, CODED, offset=8)
-        whole, row_unit = _in_units(projected, _MAX_8, np.int8, self.width)
+        numbers, code_unit = _quantize(projected[:, :CODED], _MAX_CODE, np.uint8, CODED, offset=8)
+        whole, row_unit = _quantize(projected, _MAX_8, np.int8, self.width)
         low, high = np.split(numbers, 2, axis=1)
         rest_length = np.linalg.norm(projected[:, CODED:], axis=1)
         codes = low | high << 4
@@ -113,11 +113,11 @@ class Probe:
         return np.float32(row_error), np.float32(deviation * float(unit) * longest + 1e-6)
 
     def _numbers(self, largest: int, kind: type[np.integer[Any]]) -> tuple[np.ndarray, np.float32]:
-        numbers, unit = _in_units(self.projected[None], largest, kind, self.width)
+        numbers, unit = _quantize(self.projected[None], largest, kind, self.width)
         return numbers[0], unit[0]
 
 
-def _in_units(
+def _quantize(
     rows: Float32[np.ndarray, "R D"], largest: int, kind: type[np.integer[Any]], width: int, *, offset: int = 0
 ) -> tuple[Shaped[np.ndarray, "R W"], Float32[np.ndarray, " R"]]:
     """Return rows as integers up to +-`largest`, padded with zeros, plus `offset`, and the unit of each row."""
@@ -193,11 +193,11 @@ class CodedVideos:
         """Return each video's best product by codes, and an upper bound of its best product."""
         from untrimmed.search.pruning.kernels import best_codes
 
-        videos = self._checked(videos)
+        videos = self._checked_indices(videos)
         best = np.empty(len(videos), dtype=np.float32)
         upper = np.empty(len(videos), dtype=np.float32)
         arrays = self.codes, self.code_unit, self.rest_length, self.first_row, videos
-        best_codes(*arrays, *self._query(probe), best, upper)
+        best_codes(*arrays, *self._loop_arguments(probe), best, upper)
         upper[self.unbounded[videos]] = np.inf
         return best, upper
 
@@ -214,25 +214,25 @@ class CodedVideos:
         """
         from untrimmed.search.pruning.kernels import best_rows
 
-        videos = self._checked(videos)
+        videos = self._checked_indices(videos)
         best = np.empty(len(videos), dtype=np.float32)
         if needed.shape != best.shape or (len(may_be_best) and may_be_best.shape != (len(videos), self.max_rows)):
             raise ValueError(f"needed {needed.shape}, may_be_best {may_be_best.shape} do not fit {len(videos)} videos")
         arrays = self.codes, self.code_unit, self.rest_length, self.rows, self.row_unit, self.first_row, videos
-        best_rows(*arrays, *self._query(probe), needed, best, may_be_best)
+        best_rows(*arrays, *self._loop_arguments(probe), needed, best, may_be_best)
         unbounded = self.unbounded[videos]
         best[unbounded] = np.inf
         if len(may_be_best):
             may_be_best[unbounded] = np.arange(self.max_rows) < np.diff(self.first_row)[videos[unbounded], None]
         return best
 
-    def _checked(self, videos: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
+    def _checked_indices(self, videos: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
         """Raises: IndexError for an index out of range."""
         if len(videos) and not (videos.min() >= 0 and videos.max() < len(self)):
             raise IndexError(f"videos {videos.min()} to {videos.max()} of {len(self)}")
         return np.ascontiguousarray(videos)
 
-    def _query(self, probe: Probe) -> tuple[Any, ...]:
+    def _loop_arguments(self, probe: Probe) -> tuple[Any, ...]:
         """Return the arguments of compiled loops for a query: numbers, unit, length of the rest, and both errors.
 
         Raises: ValueError for a query of another width.
@@ -302,7 +302,7 @@ class CodedBlocks:
                 if len(may_be_best):
                     may_be_best[run, : coded.max_rows] = run_mask
 
-        share(len(videos), _READ_AT_A_TIME, read)
+        share_work(len(videos), _READ_AT_A_TIME, read)
         return upper
 
     def bounds_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
@@ -331,6 +331,6 @@ class CodedBlocks:
                 best_of_videos(products, coded.row_unit[rows], ends - ends[0], np.array(units), row_error, best)
                 upper[:, first_video + start : first_video + stop] = best.T + query_error[:, None]
 
-        share(len(pieces), 1, multiply)
+        share_work(len(pieces), 1, multiply)
         upper[:, np.concatenate([coded.unbounded for coded in self.blocks])] = np.inf
         return upper

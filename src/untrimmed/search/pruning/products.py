@@ -4,7 +4,7 @@ import numkong
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64
 
-from untrimmed.search.pruning.threads import share
+from untrimmed.search.pruning.threads import share_work
 
 ROUNDING = 2e-3  # upper bound of the error of float16 products of vectors up to unit length
 LANES = 16  # numbers per SIMD register; rows are padded to a multiple of it
@@ -36,7 +36,7 @@ def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E
     def multiply(start: int, stop: int) -> None:
         values[start:stop] = numkong.cdist(rows[start:stop], queries, "dot", threads=1)
 
-    share(len(rows), _ROWS_AT_A_TIME, multiply)
+    share_work(len(rows), _ROWS_AT_A_TIME, multiply)
     return values
 
 

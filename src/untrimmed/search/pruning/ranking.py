@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Float32, Int
 
 from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
-from untrimmed.search.pruning.threads import share
+from untrimmed.search.pruning.threads import share_work
 
 _LIKELY_FACTOR = 2  # `limit` times this for each remaining stage: videos that the next stage looks at first
 
@@ -155,7 +155,7 @@ class BoundStages(Generic[B]):
             best[start:stop] = sum(estimate for estimate, _ in bounds)
             self._upper[:, start:stop] = [upper for _, upper in bounds]
 
-        share(len(videos), self._at_a_time, scan)
+        share_work(len(videos), self._at_a_time, scan)
         return best, self._upper.sum(axis=0) + np.float32(self._margin)
 
     def _by_rows(self, videos: Selection[B], indices: Indices, least: float) -> EstimatesAndBounds:

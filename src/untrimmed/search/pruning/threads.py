@@ -23,7 +23,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.cache_clear)  # a child process has no threads
 
 
-def share(number: int, piece: int, work: Callable[[int, int], object]) -> None:
+def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> None:
     """Call `work(start, stop)` for pieces of a range on several threads; nested calls use the current one."""
     if getattr(_current, "shares", False) or number <= piece:
         work(0, number)

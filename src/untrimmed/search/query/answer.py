@@ -114,7 +114,7 @@ def answer(
     confidence = _confidence(view, weighted)
     if cutoff.min_confidence is not None:
         if confidence is None:
-            raise ConfigError(_unknown_confidence(view, query, encoder.name))
+            raise ConfigError(_no_confidence_message(view, query, encoder.name))
         least = confidence.least_score(cutoff.min_confidence)
         cutoff = replace(cutoff, min_score=least if cutoff.min_score is None else max(least, cutoff.min_score))
     prepared = weighted.prepare(view)
@@ -194,7 +194,7 @@ def _word_weights_and_warnings(
 
 
 @dataclass(frozen=True, eq=False)
-class _WeightedVector:
+class _WeightedTerm:
     """A term of the score: a sentence or an example vector, and its weight."""
 
     text: TextFeatures
@@ -207,7 +207,7 @@ class _WeightedQuery:
     """A query as vectors with weights, not yet prepared for a corpus."""
 
     query: Query
-    terms: tuple[_WeightedVector, ...]
+    terms: tuple[_WeightedTerm, ...]
     then: TextFeatures | None
     exclusions: tuple[tuple[TextFeatures, float], ...]  # each with its median score in the library
 
@@ -239,7 +239,7 @@ class _WeightedQuery:
         )
 
 
-def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedVector]:
+def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example, each weighted by 1 / the spread of its scores.
 
     They are added to one vector if the model compares any vectors; a trained model takes words only.
@@ -247,18 +247,18 @@ def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedVector]:
     text = encoded.text
     if encoded.example is None:
         assert text is not None, "the query is searchable"
-        return [_WeightedVector(text)]
+        return [_WeightedTerm(text)]
     length = float(np.linalg.norm(encoded.example))
     like = _as_text(encoded.example / length)
     if text is None:
-        return [_WeightedVector(like, by_frames=True)]
+        return [_WeightedTerm(like, by_frames=True)]
     takes_vectors = view.model.identity in TRAINING_FREE
     like_corpus = view.corpus() if takes_vectors else view.frames()
     text_weight = encoded.query.weights.text / _spread(_sample_scores(view, view.corpus(), text))
     like_weight = length / _spread(_sample_scores(view, like_corpus, like))
     if takes_vectors:
-        return [_WeightedVector(_as_text(unit(text_weight * unit(text.sentence) + like_weight * like.sentence)))]
-    return [_WeightedVector(text, text_weight), _WeightedVector(like, like_weight, by_frames=True)]
+        return [_WeightedTerm(_as_text(unit(text_weight * unit(text.sentence) + like_weight * like.sentence)))]
+    return [_WeightedTerm(text, text_weight), _WeightedTerm(like, like_weight, by_frames=True)]
 
 
 def _sample_scores(view: View, corpus: Corpus, text: TextFeatures) -> Float[np.ndarray, " N"]:
@@ -277,7 +277,7 @@ def _confidence(view: View, weighted: _WeightedQuery) -> Confidence | None:
     return background.confidence(prepared)
 
 
-def _unknown_confidence(view: View, query: Query, encoder: str) -> str:
+def _no_confidence_message(view: View, query: Query, encoder: str) -> str:
     """Return an error message with the reason why there is no confidence."""
     if query.has_examples:
         reason = "queries with examples"
