@@ -153,7 +153,7 @@ class LocalCorpus(Corpus, Generic[B]):
         """
 
     def context(self, block: B) -> str:
-        """Return a text that changes with everything, besides its arrays, that the codes of a block depend on."""
+        """Return a text that identifies what the codes of a block depend on besides its arrays."""
         return ""
 
     def shard_summary(self) -> Any:

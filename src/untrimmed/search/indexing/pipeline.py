@@ -162,7 +162,7 @@ class Indexer:
     def _decode(self, files: Sequence[FileToIndex], steps: queue.Queue[_Step | BaseException | None]) -> None:
         try:
             for file in files:
-                is_known = partial(self._is_known, file.record)
+                is_known = partial(self._will_be_known, file.record)
                 for step in decode(file, self._sampling, self._reader.read, is_known, self._stop):
                     if isinstance(step, EndOfFrames):
                         self._copies[step.file.digest] += 1
@@ -173,8 +173,8 @@ class Indexer:
         except BaseException as error:
             steps.put(error)  # a bug: raised again in the calling thread
 
-    def _is_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
-        """Whether the index will have this content when the calling thread gets to the file with this `record`."""
+    def _will_be_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
+        """Return whether the index will have this content when the calling thread gets to it; update `_copies`."""
         if record is not None and record.sampling == self._sampling and file.digest != record.content_hash:
             self._copies[record.content_hash] -= 1  # this file will replace the record
         return self._copies[file.digest] > 0

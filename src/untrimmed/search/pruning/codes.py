@@ -142,7 +142,7 @@ class CodedVideos:
     longest: float  # length of the longest row
 
     def __post_init__(self) -> None:
-        """Raises: ValueError if shapes are inconsistent."""
+        """Raise a ValueError if shapes are inconsistent."""
         number = len(self.rows)
         shapes = {"codes": (number, CODED // 2), "rows": (number, self.axes.width), "unbounded": (len(self),)}
         shapes |= dict.fromkeys(["code_unit", "rest_length", "row_unit"], (number,))

@@ -18,7 +18,7 @@ from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share_work
 
-_LIKELY_FACTOR = 2  # `limit` times this for each remaining stage: videos that the next stage looks at first
+_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the one after it
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
