@@ -98,7 +98,7 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
     from untrimmed.server.jobs import IndexJob
     from untrimmed.server.schemas import FailedFile
 
-    tell, job = _JobPrinter(), IndexJob([]).shown
+    tell, job = _JobPrinter(), IndexJob([]).status
     failed = [FailedFile(path="/v/b.mp4", reason="/v/b.mp4: holds text, not a video; leave it out")]
     tell(job.model_copy(update={"num_done": 2, "num_failed": 1, "failed": failed, "notice": "encoder 'toy' in use"}))
     tell(job.model_copy(update={"num_removed": 1, "notice": "encoder 'toy' in use"}))

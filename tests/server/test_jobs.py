@@ -173,25 +173,25 @@ def test_a_stop_that_comes_as_the_run_ends_leaves_it_ended(held, monkeypatch):
     monkeypatch.setattr(Job, "model_copy", slow)
     job.stop()
     thread.join(20)
-    assert job.shown.state == "done"
+    assert job.status.state == "done"
     for steer in (job.pause, job.resume, job.stop):
         steer()
-        assert job.shown.state == "done"
+        assert job.status.state == "done"
 
 
 def test_a_run_that_waits_can_be_paused_and_stopped_and_not_paused_again(tmp_path):
     job = IndexJob([])
     job.pause()
-    assert job.shown.state == "paused"
+    assert job.status.state == "paused"
     job.resume()
-    assert job.shown.state == "waiting"
+    assert job.status.state == "waiting"
     job.stop()
     job.pause()
-    assert job.shown.state == "stopping"
+    assert job.status.state == "stopping"
     thread = threading.Thread(target=job.run, args=(untrimmed.open(tmp_path / "library"),), daemon=True)
     thread.start()
     thread.join(20)
-    assert job.shown.state == "stopped"
+    assert job.status.state == "stopped"
 
 
 def test_a_library_that_another_process_fills_says_so(client, start, tmp_path):

@@ -60,7 +60,7 @@ def client(request, loader, videos, tmp_path, told, monkeypatch):
     if request.param == "looked through":
         monkeypatch.setattr(watching, "is_remote", lambda folder: True)
     library = untrimmed.open(tmp_path / "library")
-    app = create_app(library, watch=(videos,), pace=QUICK, tell=told.append)
+    app = create_app(library, watch=(videos,), pace=QUICK, on_job=told.append)
     with TestClient(app, base_url="http://localhost:8765") as client:
         wait(client, names={"first.mp4", "stays.mp4"})
         yield client

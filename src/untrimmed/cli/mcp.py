@@ -74,4 +74,4 @@ def mcp(
         if token is not None:
             progress_console.print(f"clients send the header  Authorization: Bearer {token}", soft_wrap=True)
 
-    serve_http(opened, host=host, port=http, access=access, clips=clips, tell=print_address)
+    serve_http(opened, host=host, port=http, access=access, clips=clips, on_start=print_address)

@@ -105,8 +105,8 @@ def serve(
         access=access,
         folders=folders,
         watch=watched,
-        tell=print_address,
-        tell_run=_JobPrinter(),
+        on_start=print_address,
+        on_job=_JobPrinter(),
     )
 
 

@@ -69,13 +69,13 @@ class Access:
                 f"the token has {len(token)} characters, expected {SHORTEST_TOKEN} or more printable ASCII characters; "
                 "`--token auto` creates one"
             )
-        known = {"localhost", "127.0.0.1", "::1", host.lower(), *(name.lower() for name in names)}
+        hosts = {"localhost", "127.0.0.1", "::1", host.lower(), *(name.lower() for name in names)}
         if is_loopback(host):
-            return cls(frozenset(known), token=token)
+            return cls(frozenset(hosts), token=token)
         if token is None:
             raise ConfigError(f"other machines can reach {host}, so a token is required; add --token auto")
-        known |= {socket.gethostname().lower(), socket.getfqdn().lower()}
-        return cls(frozenset(known), any_address=True, token=token)
+        hosts |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+        return cls(frozenset(hosts), any_address=True, token=token)
 
     def allows_host(self, header: str) -> bool:
         """Whether a Host header names this service. Any port is accepted because ports can be forwarded."""
@@ -88,7 +88,7 @@ class Access:
     def knows(self, token: str) -> bool:
         """Whether a token is accepted."""
         accepted = [self.own_token, *([self.token] if self.token is not None else [])]
-        return sum(secrets.compare_digest(token.encode(), known.encode()) for known in accepted) > 0
+        return sum(secrets.compare_digest(token.encode(), expected.encode()) for expected in accepted) > 0
 
 
 def is_loopback(host: str) -> bool:

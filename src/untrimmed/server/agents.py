@@ -135,10 +135,10 @@ class _ToolServer(MCPServer[Any]):
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         schema = self._tool_input_schema(name)
-        known: dict[str, Any] = schema["properties"] if schema else arguments
+        properties: dict[str, Any] = schema["properties"] if schema else arguments
         for argument in arguments:
-            if argument not in known:
-                raise ToolError(str(UnknownNameError.among(f"argument of {name}", argument, known)))
+            if argument not in properties:
+                raise ToolError(str(UnknownNameError.among(f"argument of {name}", argument, properties)))
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -202,14 +202,14 @@ def serve_http(
     port: int,
     access: Access,
     clips: Path | None = None,
-    tell: Callable[[str], None],
+    on_start: Callable[[str], None],
 ) -> None:
-    """Serve over HTTP until Ctrl-C. `tell` is called with the address.
+    """Serve over HTTP until Ctrl-C. `on_start` is called with the address.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
     """
     with listening_at(host, port) as (listening, address), closing(Service(library)) as service:
         service.warm_up()
-        tell(f"{address}mcp")
+        on_start(f"{address}mcp")
         run_app(create_agents_app(service, access, clips=clips), listening, service)

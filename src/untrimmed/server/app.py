@@ -34,7 +34,7 @@ def create_app(
     folders: tuple[Path, ...] = (),
     watch: tuple[Path, ...] = (),
     pace: Pace = Pace(),
-    tell: Callable[[Job], None] = lambda job: None,
+    on_job: Callable[[Job], None] = lambda job: None,
     warm: bool = False,
 ) -> FastAPI:
     """The service as an ASGI application. It opens no socket and loads no model before it starts.
@@ -45,11 +45,11 @@ def create_app(
         watch: Folders to index whenever they change, in addition to those added from the page of an earlier service
             of the library.
         pace: Intervals of watching.
-        tell: Called with every finished run that a change in a watched folder started.
+        on_job: Called with every finished indexing run that a change in a watched folder started.
         warm: Load the encoder and vectors in the background when the application starts.
     """
     watch = (*watch, *remembered(library.folder))
-    service = Service(library, (*folders, *watch), pace=pace, tell=tell)
+    service = Service(library, (*folders, *watch), pace=pace, on_job=on_job)
     metrics = Metrics()
 
     @asynccontextmanager

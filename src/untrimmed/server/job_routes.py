@@ -32,73 +32,73 @@ async def folders(service: AService) -> list[Folder]:
 @router.get("/watches")
 async def watches(service: AService) -> list[Watch]:
     """The watched folders. New, changed and deleted videos in them are indexed automatically."""
-    return await service.read(service.watches.shown)
+    return await service.read(service.watches.status)
 
 
 @router.post("/watches", status_code=201)
 async def watch(service: AService, request: JobRequest) -> list[Watch]:
     """Start watching folders. Later services of this library watch them, too."""
     await service.read(service.start_watching, await _folders(service, request))
-    return await service.read(service.watches.shown)
+    return await service.read(service.watches.status)
 
 
 @router.delete("/watches/{folder_id}")
 async def unwatch(service: AService, folder_id: Annotated[str, Path(pattern=VIDEO_ID)]) -> list[Watch]:
     """Stop watching a folder. Its videos stay indexed. Returns the remaining watched folders."""
     await service.read(service.stop_watching, folder_id)
-    return await service.read(service.watches.shown)
+    return await service.read(service.watches.status)
 
 
 @router.get("/jobs")
 async def jobs(service: AService) -> list[Job]:
     """The indexing runs of this service, newest first."""
-    return [job.shown for job in service.jobs.all()]
+    return [job.status for job in service.jobs.all()]
 
 
 @router.post("/jobs", status_code=202)
 async def start(service: AService, request: JobRequest) -> Job:
     """Index new and changed videos in folders. Runs are processed one at a time."""
-    return service.jobs.start(await _folders(service, request)).shown
+    return service.jobs.start(await _folders(service, request)).status
 
 
 async def _folders(service: Service, request: JobRequest) -> list[FolderPath]:
-    known = await service.read(service.indexable)
-    if unknown := [folder_id for folder_id in request.folder_ids if folder_id not in known]:
+    indexable = await service.read(service.indexable)
+    if unknown := [folder_id for folder_id in request.folder_ids if folder_id not in indexable]:
         raise PublicError(404, f"no folder has the id {unknown[0]}; list the folders again: /api/folders")
-    return [known[folder_id] for folder_id in dict.fromkeys(request.folder_ids)]
+    return [indexable[folder_id] for folder_id in dict.fromkeys(request.folder_ids)]
 
 
 @router.get("/jobs/{job_id}")
 async def job(job: AJob) -> Job:
     """An indexing run."""
-    return job.shown
+    return job.status
 
 
 @router.post("/jobs/{job_id}/pause")
 async def pause(job: AJob) -> Job:
     """Pause the run at the next step. Searches are not affected."""
     job.pause()
-    return job.shown
+    return job.status
 
 
 @router.post("/jobs/{job_id}/resume")
 async def resume(job: AJob) -> Job:
     """Resume a paused run."""
     job.resume()
-    return job.shown
+    return job.status
 
 
 @router.post("/jobs/{job_id}/stop")
 async def stop(job: AJob) -> Job:
     """Stop the run at the next step. Videos reported as done stay indexed."""
     job.stop()
-    return job.shown
+    return job.status
 
 
 @router.post("/jobs/{job_id}/retry", status_code=202)
 async def retry(service: AService, job: AJob) -> Job:
     """Start a new run for the files that failed."""
-    return service.jobs.retry(job).shown
+    return service.jobs.retry(job).status
 
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse)
@@ -109,7 +109,7 @@ async def events(service: AService, job: AJob) -> AsyncIterable[ServerSentEvent]
         is_last = not job.is_open
         if job.changed_at != last_change:
             last_change = job.changed_at
-            yield ServerSentEvent(event="job", data=job.shown)
+            yield ServerSentEvent(event="job", data=job.status)
         if is_last or service.ends.is_set():
             return
         await asyncio.sleep(_LOOK_S)

@@ -45,7 +45,7 @@ class IndexJob:
         self._is_stopping = False
         self._lock = threading.RLock()  # held while a state is read and changed
         self.changed_at = 0  # incremented on every change, so that readers notice it
-        self.shown = schemas.Job(
+        self.status = schemas.Job(
             job_id=self.job_id,
             paths=[str(path) for path in self.paths[:_MOST_PATHS]],
             state="waiting",
@@ -70,7 +70,7 @@ class IndexJob:
     @property
     def is_open(self) -> bool:
         """Whether the run is not finished."""
-        return self.shown.state in _OPEN
+        return self.status.state in _OPEN
 
     def failed_files(self) -> tuple[Path, ...]:
         """The files that could not be indexed."""
@@ -79,8 +79,8 @@ class IndexJob:
     def run(self, library: Library) -> None:
         """Run the indexing. Called by the thread of `Jobs`."""
         with self._lock:  # keep the state of a run that was paused or stopped while waiting
-            state = "running" if self.shown.state == "waiting" else self.shown.state
-            self._show(state=state, started_at=time.time())
+            state = "running" if self.status.state == "waiting" else self.status.state
+            self._update(state=state, started_at=time.time())
         try:
             self._wait()
             deleted = _find_deleted(library, self.paths) if self._follows else set()
@@ -88,29 +88,29 @@ class IndexJob:
             notice = library.index(paths, progress=self.step).notice if paths or not self._follows else None
             if deleted:  # except those that indexing found at another place
                 num_removed, kept_notice = _remove(library, deleted)
-                self._show(num_removed=num_removed)
+                self._update(num_removed=num_removed)
                 notice = notice or kept_notice
-            self._show(state="done", notice=notice, position=self.shown.total)
+            self._update(state="done", notice=notice, position=self.status.total)
         except _StoppedError:
-            self._show(state="stopped")
+            self._update(state="stopped")
         except ModuleNotFoundError as error:
-            self._show(state="failed", problem=missing_package(error) or str(error))
+            self._update(state="failed", problem=missing_package(error) or str(error))
         except (UntrimmedError, OSError) as error:
-            self._show(state="failed", problem=str(error))
+            self._update(state="failed", problem=str(error))
         except Exception:
             log.exception("an indexing run failed")
-            self._show(state="failed", problem="this is a bug in the service; see the traceback in its log")
+            self._update(state="failed", problem="this is a bug in the service; see the traceback in its log")
         finally:
-            self._show(ended_at=time.time(), path=None)
+            self._update(ended_at=time.time(), path=None)
 
     def step(self, step: Progress) -> None:
         """Record one step, and wait while the run is paused."""
-        job, failed = self.shown, self.shown.failed
+        job, failed = self.status, self.status.failed
         if step.state == "failed":
             self._failed.append(step.path)
             if len(failed) < _MOST_NAMED:
                 failed = [*failed, schemas.FailedFile(path=str(step.path), reason=step.reason)]
-        self._show(
+        self._update(
             position=step.position,
             total=step.total,
             num_done=job.num_done + (step.state == "done"),
@@ -128,15 +128,15 @@ class IndexJob:
     def pause(self) -> None:
         """Pause at the next step. Does nothing if the run is stopping or finished."""
         with self._lock:
-            if self.shown.state in ("waiting", "running"):
-                self._show(state="paused")
+            if self.status.state in ("waiting", "running"):
+                self._update(state="paused")
                 self._is_unpaused.clear()
 
     def resume(self) -> None:
         """Resume after a pause."""
         with self._lock:
-            if self.shown.state == "paused":
-                self._show(state="running" if self.shown.started_at else "waiting")
+            if self.status.state == "paused":
+                self._update(state="running" if self.status.started_at else "waiting")
                 self._is_unpaused.set()
 
     def stop(self) -> None:
@@ -144,7 +144,7 @@ class IndexJob:
         with self._lock:
             if self.is_open:
                 self._is_stopping = True
-                self._show(state="stopping")
+                self._update(state="stopping")
                 self._is_unpaused.set()
 
     def _wait(self) -> None:
@@ -152,9 +152,9 @@ class IndexJob:
         if self._is_stopping:
             raise _StoppedError
 
-    def _show(self, **changes: object) -> None:
+    def _update(self, **changes: object) -> None:
         with self._lock:
-            self.shown = self.shown.model_copy(update=changes)
+            self.status = self.status.model_copy(update=changes)
             self.changed_at += 1
 
 
@@ -197,10 +197,10 @@ class Jobs:
         """
         job = IndexJob(paths, follows=follows)
         with self._lock:
-            if sum(other.is_open for other in self._jobs.values()) >= _MOST_JOBS:
+            if sum(open_job.is_open for open_job in self._jobs.values()) >= _MOST_JOBS:
                 raise PublicError(409, f"{_MOST_JOBS} indexing runs are open; wait until one finishes, or stop one")
             self._jobs[job.job_id] = job
-            finished = [other for other in self._jobs.values() if not other.is_open]
+            finished = [old for old in self._jobs.values() if not old.is_open]
             for old in finished[: max(0, len(self._jobs) - _MOST_JOBS)]:
                 del self._jobs[old.job_id]
             if self._thread is None:
@@ -244,13 +244,15 @@ class Jobs:
         """Stop all runs and wait until the current one finishes."""
         self.stop()
         deadline = time.monotonic() + patience_s
-        while any(job.shown.started_at and job.is_open for job in self.all()) and time.monotonic() < deadline:
+        while any(job.status.started_at and job.is_open for job in self.all()) and time.monotonic() < deadline:
             time.sleep(0.02)
 
     def _work(self) -> None:
         while True:
             with self._lock:
-                while (job := next((job for job in self._jobs.values() if job.shown.started_at is None), None)) is None:
+                while (
+                    job := next((job for job in self._jobs.values() if job.status.started_at is None), None)
+                ) is None:
                     self._lock.wait()
             with contextlib.suppress(Exception):
                 job.run(self._library)

@@ -35,7 +35,7 @@ class Notice:
 def announced(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
     """Announce the service to this user's commands during the block. Yields whether that worked.
 
-    It fails if the library is not writable or another service of it is announced.
+    It fails if the library is not writable, or if another service of the library is announced.
     """
     try:
         # No O_TRUNC: the file may belong to a running service.

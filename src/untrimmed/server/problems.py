@@ -74,7 +74,7 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
 
 
 def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
-    """One line for a pydantic error, and whether it is complete (else the schema explains more)."""
+    """One line for a pydantic error, and whether it is complete. If not, the schema explains more."""
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
         return f"{place}: {str(first['input'])[:50]!r} is not an id; expected 16 hexadecimal digits", True

@@ -30,20 +30,20 @@ def serve(
     access: Access,
     folders: tuple[Path, ...] = (),
     watch: tuple[Path, ...] = (),
-    tell: Callable[[str], None],
-    tell_run: Callable[[Job], None],
+    on_start: Callable[[str], None],
+    on_job: Callable[[Job], None],
 ) -> None:
     """Serve a library until Ctrl-C.
 
-    `tell` is called with the address when the service starts, `tell_run` with every finished run that a watched folder
-    started.
+    `on_start` is called with the address when the service starts, `on_job` with every finished indexing run that a
+    watched folder started.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
     """
     with listening_at(host, port) as (listening, address):
-        app = create_app(library, access=access, folders=folders, watch=watch, tell=tell_run, warm=True)
-        tell(address + (f"?token={access.token}" if access.token else ""))
+        app = create_app(library, access=access, folders=folders, watch=watch, on_job=on_job, warm=True)
+        on_start(address + (f"?token={access.token}" if access.token else ""))
         local = _local_address(host)
         with suppress(OSError):  # the notice is in the folder, which a new library lacks
             library.folder.mkdir(parents=True, exist_ok=True)
@@ -74,9 +74,9 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
     """
     listening = _socket(host, port)
     try:
-        name = socket.gethostname() if host == "0.0.0.0" else host  # 0.0.0.0 is no address for a browser
-        shown = f"[{name}]" if ":" in name else name
-        yield listening, f"http://{shown}:{listening.getsockname()[1]}/"
+        name = socket.gethostname() if host == "0.0.0.0" else host  # browsers cannot open 0.0.0.0
+        url_host = f"[{name}]" if ":" in name else name
+        yield listening, f"http://{url_host}:{listening.getsockname()[1]}/"
     finally:
         listening.close()
 

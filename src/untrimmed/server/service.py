@@ -44,11 +44,11 @@ class Service:
     folders: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
-    tell: Callable[[Job], None] = lambda job: None  # called with every finished run of a watched folder
+    on_job: Callable[[Job], None] = lambda job: None  # called with every finished run of a watched folder
 
     def __post_init__(self) -> None:
         self.jobs = Jobs(self.library)
-        self.watches = Watches(self.jobs, self._has_videos, self.tell, self.pace)
+        self.watches = Watches(self.jobs, self._has_videos, self.on_job, self.pace)
         self._search = CapacityLimiter(4)
         self._read = CapacityLimiter(8)
         self._decode = CapacityLimiter(_NUM_DECODERS)
@@ -77,7 +77,7 @@ class Service:
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
-        """The current videos; none if nothing is indexed.
+        """The current videos, which may be empty.
 
         For a library in a bucket, changes since the last search may show up a second late.
         """
@@ -121,7 +121,7 @@ class Service:
         indexed = sorted({Path(record.path).parent for record in self.records()})
         top: list[Path] = []
         for folder in [*self.folders, *indexed]:
-            if not any(folder.is_relative_to(other) for other in top):
+            if not any(folder.is_relative_to(parent) for parent in top):
                 top.append(folder)
         return {_folder_id(folder): folder for folder in top}
 
@@ -154,7 +154,7 @@ class Service:
         folder = self.watches.remove(folder_id)
         with self._lock:
             if folder in (folders := remembered(self.library.folder)):
-                remember(self.library.folder, [other for other in folders if other != folder])
+                remember(self.library.folder, [path for path in folders if path != folder])
 
     def warm_up(self) -> None:
         """Load the encoder and the vectors in the background, so that the first search is fast."""

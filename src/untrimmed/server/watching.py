@@ -47,7 +47,7 @@ class Pace:
 
 
 class Settling:
-    """Changed paths that are not unchanged for long enough yet."""
+    """Changed paths that may still be changing, e.g. files that are being copied."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
@@ -60,14 +60,14 @@ class Settling:
 
     def take(self, now: float) -> list[Path]:
         """Remove and return the paths that have stopped changing."""
-        ready = []
-        for path, (before, since) in list(self._stamps.items()):
-            if (current := stamp(path)) != before:
-                self._stamps[path] = current, now
-            elif now - since >= self._settle_s:
-                ready.append(path)
+        settled = []
+        for path, (last_stamp, changed_at) in list(self._stamps.items()):
+            if (current_stamp := stamp(path)) != last_stamp:
+                self._stamps[path] = current_stamp, now
+            elif now - changed_at >= self._settle_s:
+                settled.append(path)
                 del self._stamps[path]
-        return ready
+        return settled
 
     @property
     def paths(self) -> list[Path]:
@@ -109,12 +109,12 @@ class Watches:
     """The watched folders of a service. They start one indexing run at a time."""
 
     def __init__(
-        self, jobs: Jobs, has_videos: Callable[[Path], bool], tell: Callable[[schemas.Job], None], pace: Pace = Pace()
+        self, jobs: Jobs, has_videos: Callable[[Path], bool], on_job: Callable[[schemas.Job], None], pace: Pace = Pace()
     ) -> None:
-        """`has_videos` returns whether the library has videos at a path. `tell` is called with every finished run."""
+        """`has_videos` returns whether the library has videos at a path. `on_job` is called with every finished run."""
         self._jobs = jobs
         self._has_videos = has_videos
-        self._tell = tell
+        self._on_job = on_job
         self._pace = pace
         self._watched: dict[str, Watched] = {}
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Watches:
             watched.ends.set()
             return watched.folder
 
-    def shown(self) -> list[schemas.Watch]:
+    def status(self) -> list[schemas.Watch]:
         """The responses for the watched folders."""
         with self._lock:
             watched = list(self._watched.values())
@@ -253,11 +253,11 @@ class Watches:
 
     def _has_changed(self, watched: Watched, now: float) -> bool:
         """Whether a folder has appeared or has changed since the last scan."""
-        before = watched.inode
+        last_inode = watched.inode
         watched.inode = _inode(watched.folder)
         if watched.inode is None:
             return False
-        is_same = watched.inode == before
+        is_same = watched.inode == last_inode
         if is_same and now - watched.scanned_at < (self._pace.poll_s if watched.is_polled else self._pace.sweep_s):
             return False
         last_stamp = watched.stamp
@@ -268,10 +268,10 @@ class Watches:
     def _end(self, job: IndexJob, now: float) -> None:
         """Record a finished run. A run that failed is retried later."""
         self._job = None
-        others = {path: reason for path, reason in self._failed.items() if not any(map(path.is_relative_to, job.paths))}
-        self._failed = others | {Path(failed.path): failed.reason for failed in job.shown.failed}
-        self._tell(job.shown)
-        if job.shown.state == "failed":
+        older = {path: reason for path, reason in self._failed.items() if not any(map(path.is_relative_to, job.paths))}
+        self._failed = older | {Path(failed.path): failed.reason for failed in job.status.failed}
+        self._on_job(job.status)
+        if job.status.state == "failed":
             self._waiting = [*job.paths, *self._waiting]
             self._retry_at = now + self._pace.again_s * 2 ** min(self._num_failed, 6)
             self._num_failed += 1

@@ -26,10 +26,10 @@ from untrimmed.video.decode import (
 from untrimmed.video.timeline import EPSILON_S, Timeline
 
 VIDEO_TICKS = 90_000  # per second, like MPEG; divisible by all common frame rates
-# In order of preference. Not every build of FFmpeg has all of them; all play everywhere.
+# In order of preference. Builds of FFmpeg differ in the encoders that they have; all players support these formats.
 VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: makes the last frame end with the span
-MAX_INTERLEAVE_S = 10.0  # sound that is further behind the picture is dropped
+MAX_INTERLEAVE_S = 10.0  # a file may store sound this long after its picture; later sound is dropped
 
 
 class CutWriter:
@@ -169,21 +169,21 @@ def write_cut(
         sound = None  # no decoder: the cut is silent
     if sound is not None:
         writer.add_sound_track(sound)
-    shown: VideoFrame | None = None
-    shown_s = 0.0
+    current: VideoFrame | None = None
+    current_s = 0.0
     for stream, frame in _decode_up_to(video, sound, origin_s, end_s):
         if stream is sound:
             writer.add_sound(frame, origin_s)
         else:
             next_s = timeline.next_s(stamp(frame))
-            if shown is not None:
-                writer.add_frame(shown, shown_s, next_s)
-            shown, shown_s = frame, next_s
-        on_progress(shown_s)
-        if shown_s >= end_s and (sound is None or writer.sound_until_s >= end_s):
+            if current is not None:
+                writer.add_frame(current, current_s, next_s)
+            current, current_s = frame, next_s
+        on_progress(current_s)
+        if current_s >= end_s and (sound is None or writer.sound_until_s >= end_s):
             break
-    if shown is not None:
-        writer.add_frame(shown, shown_s, shown_s + video.hold_s(shown))
+    if current is not None:
+        writer.add_frame(current, current_s, current_s + video.hold_s(current))
     if writer.num_frames == 0:
         raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
     writer.close()

@@ -66,11 +66,11 @@ MAX_SIDES_RATIO = 4
 
 
 class MediaProblemError(Exception):
-    """A file cannot be used. `found` is the problem, `advice` the next step."""
+    """A file cannot be used. `advice` is the next step."""
 
-    def __init__(self, found: str, advice: str, *, is_fatal: bool = False) -> None:
-        super().__init__(f"{found}; {advice}")
-        self.found = found
+    def __init__(self, problem: str, advice: str, *, is_fatal: bool = False) -> None:
+        super().__init__(f"{problem}; {advice}")
+        self.problem = problem
         self.advice = advice
         self.is_fatal = is_fatal  # this process must end (out of memory)
 
@@ -111,15 +111,15 @@ def _kind_of_file(mode: int) -> str:
 
 
 def _file_problem(error: OSError | ValueError) -> MediaProblemError:
-    known = {
+    problems = {
         errno.ENOENT: ("does not exist", "check the path"),
         errno.EACCES: ("cannot be read (permission denied)", "change its permissions"),
         errno.ELOOP: ("is a symbolic link to itself", "remove the link"),
         errno.ENAMETOOLONG: ("has a name that is too long", "rename it"),
         errno.ENOTDIR: ("does not exist (a part of the path is a file)", "check the path"),
     }
-    found, advice = known.get(getattr(error, "errno", None) or 0, (f"cannot be opened ({error})", "check the path"))
-    return MediaProblemError(found, advice)
+    default = (f"cannot be opened ({error})", "check the path")
+    return MediaProblemError(*problems.get(getattr(error, "errno", None) or 0, default))
 
 
 @dataclass
@@ -136,7 +136,7 @@ class OpenVideo:
         return float(1 / rate) if rate and 0.001 <= rate <= 1000 else 0.04
 
     def hold_s(self, item: Any) -> float:
-        """The declared duration of a frame or packet if it is plausible, else `frame_s`."""
+        """The declared duration of a frame or packet if it is plausible, otherwise `frame_s`."""
         assert self.stream.time_base is not None
         hold_s = float((item.duration or 0) * self.stream.time_base)
         return hold_s if 0 < hold_s <= MAX_HOLD_S else self.frame_s
@@ -248,8 +248,8 @@ def _choose_stream(container: InputContainer, max_pixels: int, log: str) -> Vide
 
 def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
     """The problem of pictures above the size limit."""
-    found = f"declares pictures of {width} x {height}, more than the limit of {max_pixels:,} pixels"
-    return MediaProblemError(found, "raise Limits.max_pixels if that is the real size")
+    problem = f"declares pictures of {width} x {height}, more than the limit of {max_pixels:,} pixels"
+    return MediaProblemError(problem, "raise Limits.max_pixels if that is the real size")
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:

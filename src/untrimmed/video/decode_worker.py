@@ -1,7 +1,7 @@
 """The decoding child: `python -m untrimmed.video.decode_worker LIMITS`, started by `process`.
 
 It reads one JSON request per line from stdin, processes that file under limits of memory and processor time, and
-answers on stdout (`messages`). A file that crashes it affects nothing else. It exits when its parent does: stdin ends,
+answers on stdout (`messages`). A file that crashes it does not affect the parent. It exits with its parent: stdin ends,
 or an answer cannot be written.
 """
 
@@ -219,7 +219,7 @@ class Worker:
         self._beat_at = time.monotonic() + HEARTBEAT_S
 
     def _send_problem(self, problem: MediaProblemError) -> None:
-        fields = {"found": problem.found, "advice": problem.advice, "is_fatal": problem.is_fatal}
+        fields = {"problem": problem.problem, "advice": problem.advice, "is_fatal": problem.is_fatal}
         self._send({"kind": "error", **fields})
 
     def _on_progress(self, time_s: float) -> None:

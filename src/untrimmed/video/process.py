@@ -114,7 +114,7 @@ class DecodeProcess:
             if message["kind"] == "error":
                 if message["is_fatal"]:
                     self.kill()  # it is about to exit and must not get the next file
-                raise VideoError(f"{shown(path)}: {message['found']}; {message['advice']}")
+                raise VideoError(f"{shown(path)}: {message['problem']}; {message['advice']}")
             if message["kind"] != "progress":
                 return message, pixels
             if on_progress is not None:
