@@ -17,7 +17,7 @@ from untrimmed.types import FrameFeatures
 
 NUM_VIDEOS, NUM_FRAMES = 60, 1200  # ten minutes each
 NUM_SEARCHERS, EACH_S = 4, 0.25  # a searcher asks so often: more than people who look at what they find
-MOST_GROWTH = 60 << 20  # bytes, of some 200 MB
+MAX_GROWTH = 60 << 20  # bytes, of some 200 MB
 
 
 @pytest.fixture
@@ -105,5 +105,5 @@ def test_four_search_while_one_indexes(served, seconds, is_timed):
     )
     assert not (errors := [error for one in rounds for error in one.errors]), "\n".join(errors)
     assert num_indexed > 1
-    assert after - before < MOST_GROWTH
+    assert after - before < MAX_GROWTH
     assert not is_timed or busy_s < 2 * idle_s

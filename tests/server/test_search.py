@@ -24,7 +24,7 @@ from untrimmed.search.query.query import Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import SearchRequest
-from untrimmed.server.search_routes import MOST_PICTURE_BYTES, search_lines, search_picture
+from untrimmed.server.search_routes import MAX_PICTURE_BYTES, search_lines, search_picture
 from untrimmed.video import reader as reader_module
 
 
@@ -210,7 +210,7 @@ def test_what_is_sent_is_decoded_in_the_child_and_has_a_cap(client):
         for _ in range(40):
             yield b"\x89PNG" * (1 << 18)
 
-    assert MOST_PICTURE_BYTES == 32 << 20
+    assert MAX_PICTURE_BYTES == 32 << 20
     assert client.post("/api/search/picture", content=endless()).status_code == 413
 
 
@@ -231,8 +231,8 @@ def test_pictures_that_are_sent_meet_the_child_that_decodes_frames(client, ids, 
     assert len(started) == 1, "the next one meets it warm, after one that was no picture too"
 
 
-@pytest.mark.parametrize("most_s", [math.inf, pytest.param(1.0, marks=pytest.mark.slow)])
-def test_a_new_video_is_found_as_soon_as_it_is_committed(toy, tmp_path, most_s):
+@pytest.mark.parametrize("max_s", [math.inf, pytest.param(1.0, marks=pytest.mark.slow)])
+def test_a_new_video_is_found_as_soon_as_it_is_committed(toy, tmp_path, max_s):
     videos = tmp_path / "videos"
     videos.mkdir()
     write_clip(videos / "first.mp4", ["red"])
@@ -246,7 +246,7 @@ def test_a_new_video_is_found_as_soon_as_it_is_committed(toy, tmp_path, most_s):
         hits = client.post("/api/search", json={"text": "blue", "limit": 1}).json()["hits"]
         assert hits[0]["video"] == str(videos / "second.mp4")
         assert client.get("/api/videos").json()["total"] == 2
-        assert time.perf_counter() - committed < most_s
+        assert time.perf_counter() - committed < max_s
 
 
 def test_a_library_that_is_empty_says_so_and_serves_on(toy, tmp_path):

@@ -12,7 +12,7 @@ from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query, specs
 from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # an open library, or the address of a service
-_MOST_MOMENTS = int(specs(Cutoff)["moments"][1].service_maximum or 0)  # per video
+_MAX_MOMENTS = int(specs(Cutoff)["moments"][1].service_maximum or 0)  # per video
 _METADATA = ("video_id", "start_s", "end_s", "score", "confidence", "duration_s")
 
 
@@ -54,7 +54,7 @@ def find_documents(
         UntrimmedError: The library refuses the query, or no service answers at the address.
     """
     query = Query(text, filters=filters, group_by=group_by)
-    moments = 1 if group_by == "video" else min(limit, _MOST_MOMENTS)
+    moments = 1 if group_by == "video" else min(limit, _MAX_MOMENTS)
     cutoff = Cutoff(limit=limit, moments=moments, min_confidence=min_confidence)
     if isinstance(source, Library):
         hits = source.search(query, **vars(cutoff))

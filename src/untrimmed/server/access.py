@@ -24,11 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from untrimmed.errors import ConfigError
 from untrimmed.server.problems import problem
 
-MOST_BODY_BYTES = 1 << 20
+MAX_BODY_BYTES = 1 << 20
 IS_HEAD = "untrimmed.is_head"  # scope key of a HEAD request: the body of the answer is dropped
-_TOO_LONG = f"the request body is larger than {MOST_BODY_BYTES >> 20} MB; send a smaller request"
+_TOO_LONG = f"the request body is larger than {MAX_BODY_BYTES >> 20} MB; send a smaller request"
 _PICTURE = "/api/search/picture"  # this route has its own size limit
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 # Allow only this service's own scripts, styles, pictures and videos, and forbid embedding the page in a frame.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self'; "
@@ -64,10 +64,10 @@ class Access:
         Raises:
             ConfigError: Other machines can reach the address and there is no token, or the token is too short.
         """
-        if token is not None and (len(token) < SHORTEST_TOKEN or not (token.isascii() and token.isprintable())):
+        if token is not None and (len(token) < MIN_TOKEN_LENGTH or not (token.isascii() and token.isprintable())):
             raise ConfigError(
-                f"the token has {len(token)} characters, expected {SHORTEST_TOKEN} or more printable ASCII characters; "
-                "`--token auto` creates one"
+                f"the token has {len(token)} characters, expected at least {MIN_TOKEN_LENGTH} printable ASCII "
+                "characters; `--token auto` creates one"
             )
         hosts = {"localhost", "127.0.0.1", "::1", host.lower(), *(name.lower() for name in names)}
         if is_loopback(host):
@@ -158,7 +158,7 @@ class Guard:
             return 403, "the request comes from a page on another site; use this service's own page"
         status, reason = self._token_refusal(scope, headers)
         length = headers.get("content-length", "")
-        if not status and scope["path"] != _PICTURE and length.isdecimal() and int(length) > MOST_BODY_BYTES:
+        if not status and scope["path"] != _PICTURE and length.isdecimal() and int(length) > MAX_BODY_BYTES:
             return 413, _TOO_LONG
         return status, reason
 
@@ -198,7 +198,7 @@ def _cookie(headers: Headers) -> str:
 
 
 def _capped(receive: Receive) -> Receive:
-    remaining = MOST_BODY_BYTES
+    remaining = MAX_BODY_BYTES
 
     async def receive_counted() -> Message:
         nonlocal remaining

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp
 from untrimmed.errors import UnknownNameError, UntrimmedError, missing_package
 from untrimmed.search.library import Library
 from untrimmed.search.query.query import Cutoff, Query
-from untrimmed.server.access import MOST_BODY_BYTES, Access, Guard
+from untrimmed.server.access import MAX_BODY_BYTES, Access, Guard
 from untrimmed.server.export import check_span, clip_name, write_clip
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError, validation_message
@@ -47,7 +47,7 @@ you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
-_MOST_POINTS = 500  # of a curve; agents read every point
+_MAX_POINTS = 500  # of a curve; agents read every point
 
 
 class CutClip(BaseModel):
@@ -99,7 +99,7 @@ class Tools:
         text: Sentence,
         points: Annotated[
             int,
-            Field(ge=1, le=_MOST_POINTS, description="Maximum number of points. Each is the best of several times."),
+            Field(ge=1, le=_MAX_POINTS, description="Maximum number of points. Each is the best of several times."),
         ] = 60,
     ) -> RelevanceCurve:
         """Show how well each time of a video matches a sentence: where to look, and whether anything stands out."""
@@ -181,7 +181,7 @@ def create_agents_app(service: Service, access: Access, *, clips: Path | None = 
     app = create_server(service, clips=clips).streamable_http_app(
         stateless_http=True,
         json_response=True,
-        max_request_body_size=MOST_BODY_BYTES,
+        max_request_body_size=MAX_BODY_BYTES,
         # The guard has already checked Host and Origin, and it knows --allow-host.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )

@@ -20,8 +20,8 @@ from untrimmed.server.schemas import ExportRequest, Mark, file_name
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import cut
 
-MOST_CLIP_S = 600.0
-_MOST_CLIPS_S = 3600.0  # total of one archive
+MAX_CLIP_S = 600.0
+_MAX_CLIPS_S = 3600.0  # total of one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
 _EDL_RATE = 25  # frames per second of the timecodes
 _Moments = Sequence[tuple[Mark, VideoRecord]]
@@ -45,12 +45,12 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     """
     moments = list(zip(request.moments, records, strict=True))
     for mark, record in moments:
-        check_span(record, mark.start_s, mark.end_s, MOST_CLIP_S if request.format == "clips" else math.inf)
+        check_span(record, mark.start_s, mark.end_s, MAX_CLIP_S if request.format == "clips" else math.inf)
     total_s = sum(mark.end_s - mark.start_s for mark, _ in moments)
-    if request.format == "clips" and total_s > _MOST_CLIPS_S:
+    if request.format == "clips" and total_s > _MAX_CLIPS_S:
         raise PublicError(
             422,
-            f"the clips are {total_s:g} s long in total, expected up to {_MOST_CLIPS_S:g} s; export fewer at a time",
+            f"the clips are {total_s:g} s long in total, expected up to {_MAX_CLIPS_S:g} s; export fewer at a time",
         )
     folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
     try:
@@ -65,14 +65,14 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
         raise
 
 
-def check_span(record: VideoRecord, start_s: float, end_s: float, most_s: float = MOST_CLIP_S) -> None:
+def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float = MAX_CLIP_S) -> None:
     """Check the length of a span. The default maximum is that of a clip.
 
     Raises:
         PublicError: The span is empty or too long.
     """
-    if not 0 < end_s - start_s <= most_s:
-        expected = "above 0" if most_s == math.inf else f"above 0 and up to {most_s:g} s"
+    if not 0 < end_s - start_s <= max_s:
+        expected = "above 0" if max_s == math.inf else f"above 0 and up to {max_s:g} s"
         raise PublicError(
             422,
             f"{Path(record.path).name!r}: the length of the span from {start_s:g} to {end_s:g} s must be {expected}",

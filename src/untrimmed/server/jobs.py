@@ -21,9 +21,9 @@ from untrimmed.server.problems import PublicError
 
 log = logging.getLogger(__name__)
 
-_MOST_JOBS = 20  # finished runs are forgotten beyond this number
-_MOST_NAMED = 100  # failed files listed per run
-_MOST_PATHS = 5  # paths listed per run
+_MAX_JOBS = 20  # finished runs are forgotten beyond this number
+_MAX_LISTED = 100  # failed files listed per run
+_MAX_PATHS = 5  # paths listed per run
 _OPEN = ("waiting", "running", "paused", "stopping")
 
 
@@ -47,7 +47,7 @@ class IndexJob:
         self.changed_at = 0  # incremented on every change, so that readers notice it
         self.status = schemas.Job(
             job_id=self.job_id,
-            paths=[str(path) for path in self.paths[:_MOST_PATHS]],
+            paths=[str(path) for path in self.paths[:_MAX_PATHS]],
             state="waiting",
             position=0,
             total=0,
@@ -108,7 +108,7 @@ class IndexJob:
         job, failed = self.status, self.status.failed
         if step.state == "failed":
             self._failed.append(step.path)
-            if len(failed) < _MOST_NAMED:
+            if len(failed) < _MAX_LISTED:
                 failed = [*failed, schemas.FailedFile(path=str(step.path), reason=step.reason)]
         self._update(
             position=step.position,
@@ -197,11 +197,11 @@ class Jobs:
         """
         job = IndexJob(paths, follows=follows)
         with self._lock:
-            if sum(open_job.is_open for open_job in self._jobs.values()) >= _MOST_JOBS:
-                raise PublicError(409, f"{_MOST_JOBS} indexing runs are open; wait until one finishes, or stop one")
+            if sum(open_job.is_open for open_job in self._jobs.values()) >= _MAX_JOBS:
+                raise PublicError(409, f"{_MAX_JOBS} indexing runs are open; wait until one finishes, or stop one")
             self._jobs[job.job_id] = job
             finished = [old for old in self._jobs.values() if not old.is_open]
-            for old in finished[: max(0, len(self._jobs) - _MOST_JOBS)]:
+            for old in finished[: max(0, len(self._jobs) - _MAX_JOBS)]:
                 del self._jobs[old.job_id]
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True, name="index jobs")

@@ -23,9 +23,9 @@ from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import HitJson, SearchAnswer, SearchLine, SearchRequest
 from untrimmed.server.service import Service
 
-MOST_PICTURE_BYTES = 32 << 20
-_LONGEST_QUERY = 4000  # characters; each takes up to 12 bytes in an address, which servers limit to 64 kB
-_MOST = {name: spec.service_maximum for name, (_, spec) in specs(Cutoff).items()}
+MAX_PICTURE_BYTES = 32 << 20
+_MAX_QUERY_LENGTH = 4000  # characters; each takes up to 12 bytes in an address, which servers limit to 64 kB
+_MAX = {name: spec.service_maximum for name, (_, spec) in specs(Cutoff).items()}
 
 router = APIRouter(prefix="/api", tags=["search"])
 
@@ -98,12 +98,13 @@ async def search_picture(
     service: AService,
     request: Request,
     text: Annotated[str, InAddress(max_length=LONGEST_TEXT, description="A sentence in addition to the picture.")] = "",
-    limit: Annotated[int, InAddress(ge=1, le=_MOST["limit"])] = 10,
-    moments: Annotated[int, InAddress(ge=1, le=_MOST["moments"])] = 3,
+    limit: Annotated[int, InAddress(ge=1, le=_MAX["limit"])] = 10,
+    moments: Annotated[int, InAddress(ge=1, le=_MAX["moments"])] = 3,
     query: Annotated[
         str,
         InAddress(
-            max_length=_LONGEST_QUERY, description="A request of /api/search as JSON, instead of the other parameters."
+            max_length=_MAX_QUERY_LENGTH,
+            description="A request of /api/search as JSON, instead of the other parameters.",
         ),
     ] = "",
 ) -> SearchAnswer:
@@ -114,9 +115,9 @@ async def search_picture(
         try:
             async for piece in request.stream():
                 size += len(piece)
-                if size > MOST_PICTURE_BYTES:
+                if size > MAX_PICTURE_BYTES:
                     raise PublicError(
-                        413, f"the picture is larger than {MOST_PICTURE_BYTES >> 20} MB; send a smaller one"
+                        413, f"the picture is larger than {MAX_PICTURE_BYTES >> 20} MB; send a smaller one"
                     )
                 file.write(piece)
         except ClientDisconnect:  # nobody reads this answer, but the disconnect must not be logged as a bug

@@ -26,11 +26,11 @@ from untrimmed.server.schemas import (
 )
 from untrimmed.server.service import Service
 
-MOST_POINTS = 4000  # of a curve
+MAX_POINTS = 4000  # of a curve
 SIDES = (90, 180, 360, 720)  # sizes of frames; few, so that the cache is effective
 
 Points = Annotated[
-    int, Query(ge=1, le=MOST_POINTS, description="Maximum number of points. Each is the best of several times.")
+    int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points. Each is the best of several times.")
 ]
 
 router = APIRouter(prefix="/api", tags=["videos"])

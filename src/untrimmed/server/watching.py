@@ -29,7 +29,7 @@ from untrimmed.video.reader import is_video_path
 
 log = logging.getLogger(__name__)
 
-_MOST_NAMED = 100  # waiting paths listed per folder
+_MAX_LISTED = 100  # waiting paths listed per folder
 _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse", "vboxsf", "virtiofs", "prl_fs")
 _ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # escaped spaces in mount points
 _LISTEN_TIMEOUT_MS = 500  # a listener checks this often whether to stop
@@ -167,7 +167,7 @@ class Watches:
                 path=str(watch.folder),
                 state="missing" if not watch.inode else "polling" if watch.is_polled else "watching",
                 problem=watch.problem,
-                waiting=sorted(str(path) for path in waiting if path.is_relative_to(watch.folder))[:_MOST_NAMED],
+                waiting=sorted(str(path) for path in waiting if path.is_relative_to(watch.folder))[:_MAX_LISTED],
                 failed=[
                     schemas.FailedFile(path=str(path), reason=reason)
                     for path, reason in failed
