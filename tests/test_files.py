@@ -80,9 +80,9 @@ def test_without_replacing_a_file_that_has_come_up_meanwhile_stays(tmp_path):
 
 
 def test_what_a_kill_has_left_is_cleared_away_by_the_only_writer(tmp_path):
-    with whole_file(tmp_path / "a.txt", alone=True) as temporary:
+    with whole_file(tmp_path / "a.txt", is_only_writer=True) as temporary:
         left = temporary
     left.write_text("half, and more than all")
     left.chmod(0o600)
-    write_whole(tmp_path / "a.txt", "all", alone=True)
+    write_whole(tmp_path / "a.txt", "all", is_only_writer=True)
     assert {path: path.read_text() for path in tmp_path.iterdir()} == {tmp_path / "a.txt": "all"}

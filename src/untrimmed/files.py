@@ -9,26 +9,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def write_whole(path: Path, content: str | bytes, *, alone: bool = False) -> None:
+def write_whole(path: Path, content: str | bytes, *, is_only_writer: bool = False) -> None:
     """Write a file with this content, as `whole_file`. Text is written as UTF-8 with unchanged line ends."""
-    with whole_file(path, alone=alone) as temporary:
+    with whole_file(path, is_only_writer=is_only_writer) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
-def whole_file(path: Path, *, replace: bool = True, alone: bool = False) -> Iterator[Path]:
+def whole_file(path: Path, *, replace: bool = True, is_only_writer: bool = False) -> Iterator[Path]:
     """A temporary file next to `path`, which is renamed to `path` if the block ends without an error.
 
     Missing parent folders are created. After an error, the temporary file and the new folders are deleted, and an older
     `path` is unchanged. If the process is killed or the power fails, `path` is either the old or the new file, and the
-    temporary file may remain under its hidden name. With `alone`, which promises that no other process writes `path`,
-    the next call deletes that file.
+    temporary file may remain under its hidden name. The next call deletes it if `is_only_writer` is set, which promises
+    that no other process writes `path`.
 
     Raises: FileExistsError if `replace` is False and `path` exists when the block ends.
     """
-    with _beside(path, "part" if alone else secrets.token_hex(4)) as temporary:
+    with _beside(path, "part" if is_only_writer else secrets.token_hex(4)) as temporary:
         try:
-            if alone:
+            if is_only_writer:
                 temporary.unlink(missing_ok=True)
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL, 0o666))
             mode = temporary.stat().st_mode

@@ -126,7 +126,7 @@ def render_corpus(
         {"video": t.video, "query": t.query, "start_s": round(t.moment.start_s, 3), "end_s": round(t.moment.end_s, 3)}
         for t in truth
     )
-    write_whole(folder / TRUTH_FILE, "".join(json.dumps(line) + "\n" for line in lines), alone=True)
+    write_whole(folder / TRUTH_FILE, "".join(json.dumps(line) + "\n" for line in lines), is_only_writer=True)
     return truth
 
 
@@ -136,7 +136,7 @@ def render_reel(reel: Reel, folder: Path) -> Path:
 
     path = folder / f"{reel.name}.mp4"
     codec = next(name for name in ENCODERS if name in av.codecs_available)
-    with whole_file(path, alone=True) as unfinished, av.open(str(unfinished), "w", format="mp4") as container:
+    with whole_file(path, is_only_writer=True) as unfinished, av.open(str(unfinished), "w", format="mp4") as container:
         stream = container.add_stream(codec, rate=FRAME_RATE, options=ENCODERS[codec])
         assert isinstance(stream, av.VideoStream)
         stream.width = WIDTH

@@ -48,7 +48,7 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
 
 
 def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    write_whole(path, json.dumps(settings, indent=2) + "\n", alone=True)
+    write_whole(path, json.dumps(settings, indent=2) + "\n", is_only_writer=True)
 
 
 def model_classes(model: RetrievalModel) -> list[type]:
@@ -59,7 +59,7 @@ def model_classes(model: RetrievalModel) -> list[type]:
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file atomically; raises CheckpointError, and leaves nothing, if it cannot be written."""
     try:
-        with whole_file(path, alone=True) as temporary:
+        with whole_file(path, is_only_writer=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be written ({error}); free space, or choose another folder") from error

@@ -130,14 +130,14 @@ def read_config(folder: Path) -> RunConfig:
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write the settings; the folder is made."""
     values = {"format": FORMAT, **to_plain(config)}
-    write_whole(folder / CONFIG, yaml.safe_dump(values, sort_keys=False), alone=True)
+    write_whole(folder / CONFIG, yaml.safe_dump(values, sort_keys=False), is_only_writer=True)
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
     """Write one line for each finished epoch, unless they are there already."""
     lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
     if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
-        write_whole(folder / METRICS, lines, alone=True)
+        write_whole(folder / METRICS, lines, is_only_writer=True)
 
 
 def require_same(folder: Path, wanted: RunConfig) -> None:

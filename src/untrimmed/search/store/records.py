@@ -237,7 +237,7 @@ def how_to_make(name: str) -> str:
 def write_settings(folder: Path, settings: Settings) -> None:
     """Write the settings, whole or not at all."""
     file = folder / _SETTINGS
-    write_whole(file, json.dumps(asdict(settings), indent=2) + "\n", alone=True)
+    write_whole(file, json.dumps(asdict(settings), indent=2) + "\n", is_only_writer=True)
     if (address := bucket.address_of(folder)) is not None:
         bucket.send(address, file.name, file)
 
