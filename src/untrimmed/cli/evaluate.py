@@ -10,21 +10,20 @@ from rich.table import Table
 
 from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    RUNTIME_PANEL,
     DeviceOption,
     FeaturesOption,
     ImportOption,
     MovedRootOption,
     SplitOption,
+    data_option,
+    output_option,
     parse_path,
+    runtime_option,
 )
 from untrimmed.config import parse_overrides
 from untrimmed.errors import ConfigError
 from untrimmed.precision import Precision, read_precision
 
-_data_option = partial(typer.Option, rich_help_panel=DATA_PANEL)
 _library_option = partial(typer.Option, rich_help_panel="Only for a library")
 _run_option = partial(typer.Option, rich_help_panel="Only for a run")
 TargetArgument = Annotated[
@@ -35,12 +34,10 @@ TargetArgument = Annotated[
         help="Folder of a run or a library, or tf_prvr (no training; needs --data and --root).",
     ),
 ]
-OtherDataOption = Annotated[
-    str | None, _data_option("--data", metavar="NAME", help="Data set.  \\[default: the run's]")
-]
+OtherDataOption = Annotated[str | None, data_option("--data", metavar="NAME", help="Data set.  \\[default: the run's]")]
 QueriesOption = Annotated[
     Path | None,
-    _data_option("--queries", metavar="FILE", help="Labelled sentences for a library, or captions for --top."),
+    data_option("--queries", metavar="FILE", help="Labelled sentences for a library, or captions for --top."),
 ]
 SkipUnknownOption = Annotated[
     bool, _library_option("--skip-unknown", help="Leave out sentences on videos that are not in the library.")
@@ -63,18 +60,12 @@ OverridesArgument = Annotated[
     typer.Argument(metavar="KEY=VALUE", help="Settings of a run to change, e.g. model.glance_weight=1."),
 ]
 FormatOption = Annotated[
-    str,
-    typer.Option(
-        "--format", metavar="FORMAT", help="table or json; for a run also csv or latex.", rich_help_panel=OUTPUT_PANEL
-    ),
+    str, output_option("--format", metavar="FORMAT", help="table or json; for a run also csv or latex.")
 ]
 RunPrecisionOption = Annotated[
     str | None,
-    typer.Option(
-        "--precision",
-        metavar="FORMAT",
-        help="auto, float32 or bfloat16.  \\[default: float32; auto for a library]",
-        rich_help_panel=RUNTIME_PANEL,
+    runtime_option(
+        "--precision", metavar="FORMAT", help="auto, float32 or bfloat16.  \\[default: float32; auto for a library]"
     ),
 ]
 

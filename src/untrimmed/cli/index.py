@@ -13,9 +13,6 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from untrimmed.cli.bars import ProgressBar, counting
 from untrimmed.cli.console import SOME_FAILED, print_json, print_marked, print_notice, progress_console, result_console
 from untrimmed.cli.options import (
-    OUTPUT_PANEL,
-    RUNTIME_PANEL,
-    VIDEOS_PANEL,
     DeviceOption,
     EncoderOption,
     FpsOption,
@@ -23,7 +20,10 @@ from untrimmed.cli.options import (
     LibraryOption,
     PrecisionOption,
     RayOption,
+    output_option,
     parse_path,
+    runtime_option,
+    videos_option,
 )
 from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import read_precision
@@ -42,10 +42,8 @@ ModelOption = Annotated[
 ]
 PartOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="N/TOTAL",
-        help="Index only one part of the files. Then join the libraries with: untrimmed merge.",
-        rich_help_panel=RUNTIME_PANEL,
+    runtime_option(
+        metavar="N/TOTAL", help="Index only one part of the files. Then join the libraries with: untrimmed merge."
     ),
 ]
 _MAX_LISTED_LINKS = 10
@@ -61,11 +59,7 @@ def index(
     fps: FpsOption = None,
     keyframes: Annotated[
         bool | None,
-        typer.Option(
-            "--keyframes/--no-keyframes",
-            help="Decode only key frames: much faster, less exact.",
-            rich_help_panel=VIDEOS_PANEL,
-        ),
+        videos_option("--keyframes/--no-keyframes", help="Decode only key frames: much faster, less exact."),
     ] = None,
     model: ModelOption = None,
     part: PartOption = None,
@@ -73,8 +67,7 @@ def index(
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
     json_output: Annotated[
-        bool,
-        typer.Option("--json", help="Print JSON lines: one per file, then a report.", rich_help_panel=OUTPUT_PANEL),
+        bool, output_option("--json", help="Print JSON lines: one per file, then a report.")
     ] = False,
     imports: ImportOption = None,
 ) -> None:

@@ -8,13 +8,13 @@ import typer
 
 from untrimmed.cli.console import progress_console, result_console
 from untrimmed.cli.options import (
-    SERVICE_PANEL,
     AllowHostOption,
     HostOption,
     LibraryOption,
     PrecisionOption,
     TokenOption,
     parse_path,
+    service_option,
 )
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
@@ -27,13 +27,8 @@ def mcp(
     ] = None,
     http: Annotated[
         int | None,
-        typer.Option(
-            "--http",
-            min=0,
-            max=65535,
-            metavar="PORT",
-            help="Use HTTP, at /mcp, instead of stdin. 0: any free port.",
-            rich_help_panel=SERVICE_PANEL,
+        service_option(
+            "--http", min=0, max=65535, metavar="PORT", help="Use HTTP, at /mcp, instead of stdin. 0: any free port."
         ),
     ] = None,
     host: HostOption = "127.0.0.1",

@@ -1,18 +1,22 @@
 """Options that several commands share, each with one name, form and help."""
 
 import secrets
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-# Group titles of `--help`. Options without a group (--library, --import, --help) come first.
+# Groups of `--help`. Options without a group (--library, --import, --help) come first.
 DATA_PANEL = "Data"
 OUTPUT_PANEL = "Output"
 RUNTIME_PANEL = "Where it runs"
-SERVICE_PANEL = "Who can connect"
-SETTINGS_PANEL = "Settings"
-VIDEOS_PANEL = "How videos are read"
+data_option = partial(typer.Option, rich_help_panel=DATA_PANEL)
+output_option = partial(typer.Option, rich_help_panel=OUTPUT_PANEL)
+runtime_option = partial(typer.Option, rich_help_panel=RUNTIME_PANEL)
+service_option = partial(typer.Option, rich_help_panel="Who can connect")
+settings_option = partial(typer.Option, rich_help_panel="Settings")
+videos_option = partial(typer.Option, rich_help_panel="How videos are read")
 
 
 def parse_path(text: str) -> Path:
@@ -65,110 +69,50 @@ LibraryOption = Annotated[
 ]
 EncoderOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Name (see: untrimmed encoders), hub id or folder.  \\[default: the library's]",
-        rich_help_panel=VIDEOS_PANEL,
-    ),
+    videos_option(metavar="NAME", help="Name (see: untrimmed encoders), hub id or folder.  \\[default: the library's]"),
 ]
 FpsOption = Annotated[
     float | None,
-    typer.Option(
-        metavar="N",
-        help="Frames per second to encode.  \\[default: the library's; 2 in a new one]",
-        rich_help_panel=VIDEOS_PANEL,
-    ),
+    videos_option(metavar="N", help="Frames per second to encode.  \\[default: the library's; 2 in a new one]"),
 ]
-DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="NAME", help="Device: auto, cpu or cuda.", rich_help_panel=RUNTIME_PANEL)
-]
-PrecisionOption = Annotated[
-    str,
-    typer.Option("--precision", metavar="FORMAT", help="auto, float32 or bfloat16.", rich_help_panel=RUNTIME_PANEL),
-]
+DeviceOption = Annotated[str, runtime_option("--device", metavar="NAME", help="Device: auto, cpu or cuda.")]
+PrecisionOption = Annotated[str, runtime_option("--precision", metavar="FORMAT", help="auto, float32 or bfloat16.")]
 RayOption = Annotated[
     str | None,
-    typer.Option(
-        "--ray",
-        metavar="ADDRESS",
-        help="Use a Ray cluster: auto, HOST:PORT, or local to start one.",
-        rich_help_panel=RUNTIME_PANEL,
-    ),
+    runtime_option("--ray", metavar="ADDRESS", help="Use a Ray cluster: auto, HOST:PORT, or local to start one."),
 ]
 ShardsOption = Annotated[
-    int,
-    typer.Option(
-        "--shards",
-        min=1,
-        metavar="N",
-        help="With --ray: processes that share the videos.",
-        rich_help_panel=RUNTIME_PANEL,
-    ),
+    int, runtime_option("--shards", min=1, metavar="N", help="With --ray: processes that share the videos.")
 ]
 HostOption = Annotated[
-    str,
-    typer.Option(
-        "--host",
-        metavar="ADDRESS",
-        help="Address to listen on. A public one needs --token.",
-        rich_help_panel=SERVICE_PANEL,
-    ),
+    str, service_option("--host", metavar="ADDRESS", help="Address to listen on. A public one needs --token.")
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option(
+    service_option(
         "--token",
         metavar="TEXT",
         envvar="UNTRIMMED_TOKEN",
         callback=_make_token,
         help="Require this token, 16 characters or more; auto creates one.",
-        rich_help_panel=SERVICE_PANEL,
     ),
 ]
 AllowHostOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host",
-        metavar="NAME",
-        help="Also answer requests for this host name, e.g. of a proxy.",
-        rich_help_panel=SERVICE_PANEL,
-    ),
+    service_option("--allow-host", metavar="NAME", help="Also answer requests for this host name, e.g. of a proxy."),
 ]
-CompileOption = Annotated[
-    bool,
-    typer.Option("--compile", help="Use torch.compile; needs a C++ compiler or Triton.", rich_help_panel=RUNTIME_PANEL),
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print JSON (see docs/json.md).", rich_help_panel=OUTPUT_PANEL)
-]
-SplitOption = Annotated[str, typer.Option(metavar="NAME", help="Split: val or test.", rich_help_panel=DATA_PANEL)]
-RootOption = Annotated[
-    Path, typer.Option("--root", metavar="DIR", help="Folder that contains the data sets.", rich_help_panel=DATA_PANEL)
-]
+CompileOption = Annotated[bool, runtime_option("--compile", help="Use torch.compile; needs a C++ compiler or Triton.")]
+JsonOption = Annotated[bool, output_option("--json", help="Print JSON (see docs/json.md).")]
+SplitOption = Annotated[str, data_option(metavar="NAME", help="Split: val or test.")]
+RootOption = Annotated[Path, data_option("--root", metavar="DIR", help="Folder that contains the data sets.")]
 MovedRootOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--root", metavar="DIR", help="Folder that contains the data set, if it has moved.", rich_help_panel=DATA_PANEL
-    ),
+    Path | None, data_option("--root", metavar="DIR", help="Folder that contains the data set, if it has moved.")
 ]
 FeaturesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--video-features",
-        metavar="NAME",
-        help="Frame features to use if there are several.",
-        rich_help_panel=DATA_PANEL,
-    ),
+    str | None, data_option("--video-features", metavar="NAME", help="Frame features to use if there are several.")
 ]
 SeedOption = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        min=0,
-        help="Random seed.  \\[default: the preset's]",
-        rich_help_panel=SETTINGS_PANEL,
-    ),
+    int | None, settings_option("--seed", metavar="N", min=0, help="Random seed.  \\[default: the preset's]")
 ]
 OverridesArgument = Annotated[
     list[str] | None,

@@ -20,15 +20,15 @@ from untrimmed.cli.console import (
 )
 from untrimmed.cli.last_search import remember
 from untrimmed.cli.options import (
-    OUTPUT_PANEL,
-    RUNTIME_PANEL,
     ImportOption,
     JsonOption,
     LibraryOption,
     PrecisionOption,
     RayOption,
     ShardsOption,
+    output_option,
     parse_path,
+    runtime_option,
 )
 from untrimmed.cli.query_options import query_options, read_part, read_query
 from untrimmed.errors import ConfigError, FeatureError, shown
@@ -47,28 +47,20 @@ _NAME_CHARACTERS = 50  # of the video's name in a frame's file name: at most 200
 
 SheetOption = Annotated[
     Path | None,
-    typer.Option(
-        "--html",
-        parser=parse_path,
-        metavar="FILE",
-        help="Write the hits to one web page with pictures and links.",
-        rich_help_panel=OUTPUT_PANEL,
+    output_option(
+        "--html", parser=parse_path, metavar="FILE", help="Write the hits to one web page with pictures and links."
     ),
 ]
 ServiceOption = Annotated[
     bool,
-    typer.Option(
+    runtime_option(
         " /--no-service",
         help="Do not use a running `untrimmed serve`. The options above imply this.",
         show_default=False,
-        rich_help_panel=RUNTIME_PANEL,
     ),
 ]
 FramesOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--save-frames", metavar="DIR", help="Save a frame of each hit to this folder.", rich_help_panel=OUTPUT_PANEL
-    ),
+    Path | None, output_option("--save-frames", metavar="DIR", help="Save a frame of each hit to this folder.")
 ]
 
 

@@ -9,8 +9,6 @@ import typer
 
 from untrimmed.cli.console import print_marked, progress_console, result_console
 from untrimmed.cli.options import (
-    RUNTIME_PANEL,
-    SERVICE_PANEL,
     AllowHostOption,
     HostOption,
     LibraryOption,
@@ -19,6 +17,8 @@ from untrimmed.cli.options import (
     ShardsOption,
     TokenOption,
     parse_path,
+    runtime_option,
+    service_option,
 )
 from untrimmed.precision import read_precision
 
@@ -37,10 +37,7 @@ WatchOption = Annotated[
     ),
 ]
 ReplicasOption = Annotated[
-    int,
-    typer.Option(
-        min=1, metavar="N", help="With --ray: processes that hold the same videos.", rich_help_panel=RUNTIME_PANEL
-    ),
+    int, runtime_option(min=1, metavar="N", help="With --ray: processes that hold the same videos.")
 ]
 
 
@@ -48,10 +45,7 @@ def serve(
     library: LibraryOption = None,
     host: HostOption = "127.0.0.1",
     port: Annotated[
-        int,
-        typer.Option(
-            min=0, max=65535, metavar="N", help="Port to listen on. 0: any free port.", rich_help_panel=SERVICE_PANEL
-        ),
+        int, service_option(min=0, max=65535, metavar="N", help="Port to listen on. 0: any free port.")
     ] = 8765,
     token: TokenOption = None,
     videos: Annotated[

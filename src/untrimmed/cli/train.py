@@ -12,9 +12,6 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from untrimmed.cli.bars import ProgressBar
 from untrimmed.cli.console import clock, print_json, progress_console, result_console
 from untrimmed.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    SETTINGS_PANEL,
     CompileOption,
     DeviceOption,
     FeaturesOption,
@@ -24,6 +21,9 @@ from untrimmed.cli.options import (
     PrecisionOption,
     RootOption,
     SeedOption,
+    data_option,
+    output_option,
+    settings_option,
 )
 from untrimmed.config import parse_overrides, require_sections
 from untrimmed.precision import read_precision
@@ -34,21 +34,14 @@ if TYPE_CHECKING:
 
 
 OutOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="RUN",
-        help="Folder of the run.  \\[default: runs/METHOD-NAME]",
-        rich_help_panel=OUTPUT_PANEL,
-    ),
+    Path | None, output_option("--out", metavar="RUN", help="Folder of the run.  \\[default: runs/METHOD-NAME]")
 ]
 PresetOption = Annotated[
     str | None,
-    typer.Option(
+    settings_option(
         "--preset",
         metavar="NAME|FILE",
         help="Data set whose published settings are used, or a YAML file.  \\[default: --data; tvr for your own data]",
-        rich_help_panel=SETTINGS_PANEL,
     ),
 ]
 
@@ -57,9 +50,7 @@ def train(
     method: Annotated[
         str, typer.Argument(metavar="METHOD", help="METHOD or METHOD+ATTACHMENT. See: untrimmed models.")
     ],
-    data: Annotated[
-        str, typer.Option("--data", metavar="NAME", help="Data set at DIR/NAME.", rich_help_panel=DATA_PANEL)
-    ],
+    data: Annotated[str, data_option("--data", metavar="NAME", help="Data set at DIR/NAME.")],
     root: RootOption,
     video_features: FeaturesOption = None,
     preset: PresetOption = None,
