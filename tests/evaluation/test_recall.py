@@ -6,11 +6,11 @@ from untrimmed.evaluation.recall import mean_average_precision, ranks, recall, r
 SCORES = np.array([[0.9, 0.5, 0.5, 0.1], [0.3, 0.3, 0.3, 0.3], [np.nan, 0.2, -np.inf, np.nan]])
 
 
-def test_equal_scores_go_by_column():
+def test_ties_are_broken_by_column():
     assert ranks(SCORES, np.array([2, 2, 1])).tolist() == [3, 3, 1]
 
 
-def test_the_best_and_worst_rank_among_equals():
+def test_ties_can_give_the_best_or_the_worst_rank():
     assert ranks(SCORES, np.array([2, 2, 1]), ties="best").tolist() == [2, 1, 1]
     assert ranks(SCORES, np.array([2, 2, 1]), ties="worst").tolist() == [3, 4, 1]
 
@@ -21,7 +21,7 @@ def test_nan_ranks_below_minus_infinity():
     assert ranks(SCORES[2:], np.array([3])).tolist() == [4]
 
 
-def test_of_several_right_videos_the_best_counts_and_minus_one_is_none():
+def test_the_best_of_several_right_videos_counts_and_minus_one_is_padding():
     assert ranks(SCORES[:1], np.array([[3, 1, -1]])).tolist() == [2]
 
 
@@ -46,14 +46,14 @@ def test_metrics_by_hand():
     assert result == {"R@1": 50.0, "R@2": 50.0, "SumR": 100.0, "median_rank": 2.0, "mean_rank": 2.0, "mAP": 2 / 3}
 
 
-def test_map_looks_at_the_first_right_video_alone():
+def test_map_uses_the_first_right_video_only():
     scores = np.array([[0.9, 0.1, 0.5]])
     result = retrieval_metrics(scores, np.array([[1, 0]]), at=(1,))
     assert result["R@1"] == 100
     assert result["mAP"] == pytest.approx(1 / 3)
 
 
-def test_no_queries_give_no_ranks_and_undefined_recall():
+def test_no_queries_give_no_ranks_and_a_recall_of_nan():
     assert ranks(np.zeros((0, 3)), np.zeros(0, dtype=np.int64)).tolist() == []
     assert np.isnan(recall(np.zeros(0, dtype=np.int64))["SumR"])
 

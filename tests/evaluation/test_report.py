@@ -1,4 +1,4 @@
-"""Reports: figures worked out by hand, and the four ways to write them."""
+"""Reports: metrics computed by hand, and the four output formats."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ import pytest
 
 from untrimmed.evaluation.report import COLUMNS, as_document, make_report, to_csv, to_latex
 
-# Four queries, three videos; the right videos 0, 0, 1, 2 stand at ranks 1, 2, 1, 3.
+# Four queries, three videos; the right videos 0, 0, 1, 2 have ranks 1, 2, 1, 3.
 FUSED = np.array([[0.9, 0.1, 0.2], [0.4, 0.5, 0.1], [0.0, 0.7, 0.3], [0.8, 0.7, 0.6]])
 VIDEO_INDEX = np.array([0, 0, 1, 2])
 RATIOS = np.array([0.1, 0.22, 0.9, np.nan])
@@ -32,7 +32,7 @@ def report():
     )
 
 
-def test_figures_by_hand(report):
+def test_metrics_equal_those_computed_by_hand(report):
     figures = report.figures
     assert report.rank.tolist() == [1, 2, 1, 3]
     assert (figures["R@1"], figures["R@5"], figures["SumR"]) == (50.0, 100.0, 350.0)
@@ -46,7 +46,7 @@ def test_a_printed_report_is_one_short_line(report):
     assert str(report) == f"ms_sl on toy: {recall}, mAP 0.7083, MdR 1.5, MnR 1.8, queries 4"
 
 
-def test_moment_ratio_groups_have_both_papers_edges_and_leave_unknown_moments_out(report):
+def test_moment_ratio_groups_have_both_papers_edges_and_skip_queries_without_moments(report):
     assert report.rows["M/V (0,0.2]"]["queries"] == 1
     assert report.rows["M/V (0.2,0.4]"]["R@1"] == 0.0
     assert report.rows["M/V (0,0.25]"]["queries"] == 2
@@ -63,7 +63,7 @@ def test_without_moments_there_are_no_groups():
     assert to_latex(report).splitlines()[1] == "% no moments"
 
 
-def test_event_recall_has_a_row_for_each_iou_in_every_form(report):
+def test_event_recall_has_a_row_for_each_iou_in_every_format(report):
     assert report.rows["event IoU=0.5"] == {"R@1": 25.0, "R@10": 75.0, "queries": 3.0}
     assert report.events == EVENTS
     by_row = {line["row"]: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
@@ -79,7 +79,7 @@ def test_json_keeps_full_precision_and_every_rank(report):
     assert document["videos"] == 3
 
 
-def test_csv_has_one_line_a_row_and_blanks_for_what_is_not_known(report):
+def test_csv_has_one_line_per_row_and_blanks_for_missing_metrics(report):
     lines = list(csv.DictReader(io.StringIO(to_csv(report))))
     assert [line["row"] for line in lines] == list(report.rows)
     assert float(lines[0]["mAP"]) == report.figures["mAP"]
@@ -88,7 +88,7 @@ def test_csv_has_one_line_a_row_and_blanks_for_what_is_not_known(report):
     assert by_row["M/V (0,0.2]"]["mAP"] == ""
 
 
-def test_latex_is_a_whole_table_of_one_width(report):
+def test_latex_is_a_complete_table_with_rows_of_equal_width(report):
     lines = to_latex(report).splitlines()
     assert lines[0].startswith("% ms_sl on toy, 4 queries, 3 videos")
     rows = [line for line in lines if line.endswith(r"\\")]

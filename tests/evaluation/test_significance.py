@@ -25,7 +25,7 @@ def report_of(rank, ids=None):
     return Report("model", 300, {}, rank, tuple(ids or map(str, range(len(rank)))))
 
 
-def test_a_clear_difference_is_significant_and_its_p_value_is_the_t_tests():
+def test_a_clear_difference_is_significant_in_both_tests():
     rng = np.random.default_rng(0)
     worse = rng.integers(1, 200, size=400)
     better = np.maximum(1, worse // 3)
@@ -50,12 +50,12 @@ def test_equal_models_have_p_1():
     assert {(c.fisher_p, c.student_p, c.difference) for c in compare(same, same)} == {(1.0, 1.0, 0.0)}
 
 
-def test_one_difference_in_all_queries_is_certain():
+def test_an_equal_difference_in_all_queries_is_significant():
     better, worse = report_of([1] * 30), report_of([300] * 30)
     assert {(c.student_p, c.fisher_p) for c in compare(better, worse, ("R@1", "SumR"))} == {(0.0, 1 / 10_001)}
 
 
-def test_several_seeds_of_a_side_count_by_their_mean_of_each_query():
+def test_the_seeds_of_a_side_are_averaged_per_query():
     good, bad, other = report_of([1] * 21 + [300] * 20), report_of([300] * 20 + [1] * 21), report_of([300] * 41)
     seeds = {c.metric: c for c in compare([good, bad], [other, other])}
     assert seeds["R@1"].first == pytest.approx(100 * (2 * 21) / (2 * 41))
@@ -66,21 +66,21 @@ def test_several_seeds_of_a_side_count_by_their_mean_of_each_query():
         compare([good, report_of([1])], other)
 
 
-def test_different_queries_are_refused():
+def test_reports_of_different_queries_are_refused():
     with pytest.raises(ConfigError):
         compare(report_of([1, 2]), report_of([1, 2], ids=["x", "y"]))
 
 
-def test_p_is_how_many_signs_give_as_much():
-    # Of the 16 choices of signs for 1, 1, 1 and 2 the sum is 5 or -5 in 2, 3 or more either way in 2 + 6.
+def test_p_is_the_share_of_sign_assignments_with_at_least_the_same_sum():
+    # Of the 16 sign assignments for 1, 1, 1 and 2, 2 have a sum of 5 or -5, and 8 one of 3 or more in size.
     assert randomization_p(np.array([1.0, 1.0, 1.0, 2.0])) == pytest.approx(2 / 16, abs=0.015)
     assert randomization_p(np.array([-1.0, 1.0, 1.0, 2.0])) == pytest.approx(8 / 16, abs=0.02)
     assert randomization_p(np.array([1.0, 1.0, 1.0, 2.0, 0.0])) == randomization_p(np.array([1.0, 1.0, 1.0, 2.0]))
 
 
-def test_sums_that_only_rounding_tells_apart_count_as_equal():
-    whole = np.array([1.0, 2.0, 3.0, -4.0] * 5)
-    assert randomization_p(whole / 10) == randomization_p(whole)
+def test_sums_that_differ_only_by_rounding_count_as_equal():
+    integers = np.array([1.0, 2.0, 3.0, -4.0] * 5)
+    assert randomization_p(integers / 10) == randomization_p(integers)
 
 
 def test_p_is_the_same_each_time_with_any_number_of_threads():
@@ -98,14 +98,14 @@ def test_p_is_the_same_each_time_with_any_number_of_threads():
     assert 0.01 < float(printed.pop()) < 0.1
 
 
-def test_memory_is_that_of_some_signs_at_a_time(monkeypatch):
+def test_drawing_signs_in_parts_does_not_change_p(monkeypatch):
     difference = np.random.default_rng(3).normal(0.1, 1, size=50)
-    whole = randomization_p(difference)
+    at_once = randomization_p(difference)
     monkeypatch.setattr(significance, "SIGNS", 50 * 64)
-    assert randomization_p(difference) == whole
+    assert randomization_p(difference) == at_once
 
 
-def test_seeds_in_another_order_are_no_difference():
+def test_the_order_of_seeds_makes_no_difference():
     rng = np.random.default_rng(3)
     seeds = [report_of(rng.integers(1, 40, size=60)) for _ in range(3)]
-    assert {(each.fisher_p, each.student_p) for each in compare(seeds, seeds[::-1])} == {(1.0, 1.0)}
+    assert {(comparison.fisher_p, comparison.student_p) for comparison in compare(seeds, seeds[::-1])} == {(1.0, 1.0)}

@@ -1,4 +1,4 @@
-"""Event-level recall: the right video and the right moment among the first K (JSG section 4.1); percent."""
+"""Event-level recall: the percentage of queries with a correct moment among the first K (JSG section 4.1)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from untrimmed.moments.overlap import iou
 
 RECALL_AT = (1, 10, 100)
 MIN_IOU = (0.3, 0.5, 0.7)
-SEVERAL = 4  # annotators of a query from which on more than one may have to be met
+MANY_SPANS = 4  # a query with this many annotated spans or more must match `annotators` of them
 
 
 def event_recall(
@@ -22,12 +22,12 @@ def event_recall(
     min_iou: Sequence[float] = MIN_IOU,
     annotators: int = 2,
 ) -> dict[str, float]:
-    """Percent of queries with a correct moment among their first K, by `R@K IoU=m`; NaN without queries.
+    """Return the percentage of queries with a correct moment among their first K, by `R@K IoU=m`; NaN without queries.
 
-    Predictions are ranked, video -1 where a query has no more. One is correct if its video is right and it overlaps an
-    annotated span by m or more. A query with four spans or more (DiDeMo) needs that many `annotators` met: two as
-    released, one as the paper writes; one without any is never found. All in float32, thresholds too: 0.7 in float64 is
-    larger than the overlap that should equal it.
+    Predictions are ranked; rows with video -1 are padding. A prediction is correct if its video is right and its IoU
+    with an annotated span is m or more. A query with four spans or more (DiDeMo) must match `annotators` of them: two
+    as released, one in the paper. A query without spans never counts as correct. IoU and thresholds are float32,
+    because 0.7 in float64 is larger than the float32 IoU that should equal it.
 
     >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
     >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))
@@ -37,19 +37,19 @@ def event_recall(
     first = max(at, default=0)
     right_video = video_index[:, :first] == true_video[:, None]
     overlaps = iou(span_s[:, :first, None].astype(np.float32), truth[:, None])  # [Q, N, G]
-    needed = np.where(real.sum(axis=1) >= SEVERAL, annotators, 1)
+    needed = np.where(real.sum(axis=1) >= MANY_SPANS, annotators, 1)
     result = {}
     for threshold in min_iou:
-        met = ((overlaps >= np.float32(threshold)) & real[:, None]).sum(axis=-1) >= needed[:, None]
-        correct = met & right_video
+        matches = ((overlaps >= np.float32(threshold)) & real[:, None]).sum(axis=-1)
+        correct = (matches >= needed[:, None]) & right_video
         for k in at:
-            found = correct[:, :k].any(axis=1)
-            result[f"R@{k} IoU={threshold}"] = 100.0 * float(found.mean()) if len(found) else np.nan
+            hits = correct[:, :k].any(axis=1)
+            result[f"R@{k} IoU={threshold}"] = 100.0 * float(hits.mean()) if len(hits) else np.nan
     return result
 
 
 def event_sum(recalls: Mapping[str, float]) -> float:
-    """The sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, by which the release of JSG chooses an epoch; percent.
+    """Return the sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, in percent; JSG's release selects epochs by it.
 
     >>> event_sum({f"R@{k} IoU={m}": k * m for k in (1, 10, 100) for m in (0.3, 0.5, 0.7)})
     133.2
@@ -60,9 +60,10 @@ def event_sum(recalls: Mapping[str, float]) -> float:
 def _stacked(
     spans: Sequence[Float[np.ndarray, "_ 2"]],
 ) -> tuple[Float[np.ndarray, "Q G 2"], Bool[np.ndarray, "Q G"]]:
-    """Spans in float32, padded to the largest number, and which are real."""
-    counts = np.array([len(own) for own in spans], dtype=np.int64)
+    """Return the spans in float32, padded to the largest number of spans of a query, and a mask of the real ones."""
+    counts = np.array([len(rows) for rows in spans], dtype=np.int64)
     real = np.arange(counts.max(initial=0)) < counts[:, None]
     padded = np.zeros((*real.shape, 2), dtype=np.float32)
-    padded[real] = np.concatenate([np.asarray(own, dtype=np.float32).reshape(-1, 2) for own in spans] or [padded[real]])
+    rows_s = [np.asarray(rows, dtype=np.float32).reshape(-1, 2) for rows in spans]
+    padded[real] = np.concatenate(rows_s or [padded[real]])
     return padded, real

@@ -1,4 +1,4 @@
-"""Results by how much of its video a query's moment covers (M/V in the papers)."""
+"""Results grouped by moment ratio: moment length / video length (M/V in the papers)."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ GMMFORMER_EDGES = (0.0, 0.25, 0.5, 1.0)  # GMMFormer Fig. 4
 
 
 def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGES) -> Int[np.ndarray, " Q"]:
-    """The group of each query: i when edges[i] < ratio <= edges[i + 1]; 0 belongs to the first group.
+    """Return the group of each query: i if edges[i] < ratio <= edges[i + 1]. A ratio of 0 is in the first group.
 
     >>> group_of(np.array([0.0, 0.2, 0.21, 1.0]))
     array([0, 0, 1, 2])
@@ -22,7 +22,7 @@ def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGE
 
 
 def group_names(edges: Sequence[float] = MS_SL_EDGES) -> list[str]:
-    """How the groups are printed.
+    """Return the printed names of the groups.
 
     >>> group_names()
     ['(0,0.2]', '(0.2,0.4]', '(0.4,1]']
@@ -37,7 +37,7 @@ def recall_by_moment_ratio(
     edges: Sequence[float] = MS_SL_EDGES,
     at: Sequence[int] = RECALL_AT,
 ) -> dict[str, dict[str, float]]:
-    """Recall and SumR of each group and how many queries it has (`queries`)."""
+    """Return recall and SumR of each group, and its number of queries (`queries`)."""
     group = group_of(ratio, edges)
     return {
         name: recall(rank[group == i], at) | {"queries": float(np.count_nonzero(group == i))}

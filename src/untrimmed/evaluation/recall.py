@@ -1,4 +1,4 @@
-"""Ranks of the right videos and what is reported of them; pure functions of arrays, percent as in the papers."""
+"""Ranks of the right videos, and metrics of them: pure functions of arrays. Recall is in percent, as in papers."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,17 +14,17 @@ QUERIES_AT_A_TIME = 1024  # bounds the size of the boolean arrays below
 def ranks(
     scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q ..."], *, ties: Ties = "index"
 ) -> Int[np.ndarray, " Q"]:
-    """The 1-based rank of each query's right video by descending score; with several right ones the best rank.
+    """Return the 1-based rank of each query's right video by descending score; the best rank if several are right.
 
-    `truth` holds columns of `scores`, one per query or several, -1 for none. Equal scores are ordered by column
-    (`index`), or the right video goes first (`best`) or last (`worst`). NaN ranks below every number.
+    `truth` has one or several columns of `scores` per query, padded with -1. Ties are broken by column (`index`), or
+    the right video is first (`best`) or last (`worst`). NaN ranks below every number.
 
     >>> ranks(np.array([[0.2, 0.9, 0.2]]), np.array([2]))
     array([3])
     """
     truth = truth[:, None] if truth.ndim == 1 else truth
     if not ((truth >= 0).any(axis=1) & (truth < scores.shape[1]).all(axis=1)).all():
-        raise ValueError("every query needs a right video that is a column of scores")
+        raise ValueError("truth: every query needs at least one right video, and all must be columns of scores")
     starts = range(0, len(scores), QUERIES_AT_A_TIME)
     parts = [slice(start, start + QUERIES_AT_A_TIME) for start in starts]
     all_ranks = [_best_ranks(scores[p], truth[p], ties) for p in parts]
@@ -33,17 +33,15 @@ def ranks(
 
 def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray:
     best = np.full(len(scores), scores.shape[1] + 1, dtype=np.int64)
-    for column in truth.T:  # many queries have one right video, few have dozens: only those with a further one are read
-        own = np.flatnonzero(column >= 0)
-        if len(own):
-            best[own] = np.minimum(
-                best[own], _ranks(scores if len(own) == len(scores) else scores[own], column[own], ties)
-            )
+    for column in truth.T:  # only a few queries have many right videos, so later columns read few rows of scores
+        rows = np.flatnonzero(column >= 0)
+        if len(rows):
+            labelled = scores if len(rows) == len(scores) else scores[rows]  # without a copy if all are
+            best[rows] = np.minimum(best[rows], _ranks(labelled, column[rows], ties))
     return best
 
 
 def _ranks(scores: np.ndarray, column: np.ndarray, ties: Ties) -> np.ndarray:
-    """Ranks for one right video each."""
     right = np.take_along_axis(scores, column[:, None], axis=1)
     missing = np.isnan(scores)
     better = (scores > right) | (np.isnan(right) & ~missing)
@@ -59,7 +57,7 @@ def _ranks(scores: np.ndarray, column: np.ndarray, ties: Ties) -> np.ndarray:
 
 
 def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[str, float]:
-    """R@K for each K and SumR, their sum, in percent; NaN without queries.
+    """Return R@K for each K and their sum, SumR, in percent; NaN without queries.
 
     >>> recall(np.array([1, 3, 7, 200]), at=(1, 5))
     {'R@1': 25.0, 'R@5': 50.0, 'SumR': 75.0}
@@ -69,7 +67,7 @@ def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[s
 
 
 def mean_average_precision(rank: Int[np.ndarray, " Q"]) -> float:
-    """The mean of 1 / rank, a fraction: what the released programs call mAP (one relevant video per query).
+    """Return the mean of 1 / rank, a fraction. Released programs call it mAP (one relevant video per query).
 
     >>> mean_average_precision(np.array([1, 2]))
     0.75
@@ -84,9 +82,9 @@ def retrieval_metrics(
     at: Sequence[int] = RECALL_AT,
     ties: Ties = "index",
 ) -> dict[str, float]:
-    """Recall in percent, SumR, median and mean rank, and mAP.
+    """Return recall and SumR in percent, median and mean rank, and mAP.
 
-    With several right videos a query's rank is the best one, but mAP looks at the first column alone, as released.
+    If several videos are right, the rank is that of the best, but mAP uses the first column of `truth`, as released.
     """
     rank = ranks(scores, truth, ties=ties)
     first = rank if truth.ndim == 1 else ranks(scores, truth[:, 0], ties=ties)

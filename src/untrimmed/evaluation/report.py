@@ -1,4 +1,4 @@
-"""The results of a model on a split, and how they are written down: JSON, CSV, LaTeX."""
+"""The results of a model on a split, and their JSON, CSV and LaTeX forms."""
 
 import csv
 import io
@@ -13,23 +13,23 @@ from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, reca
 from untrimmed.evaluation.recall import RECALL_AT, ranks, recall, retrieval_metrics
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "mean_rank", "queries")
-HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # as papers head them, where that is not the column's name
+HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # column headings of papers that differ from our names
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
-DECIMALS = {"mAP": 4}  # a fraction; everything else is percent, rank or count
-EVENT = "event "  # how rows of event-level recall begin
-ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"  # the same queries, by single and by dense labels
+DECIMALS = {"mAP": 4}  # mAP is a fraction; the rest are percentages, ranks or counts
+EVENT = "event "  # prefix of the rows of event-level recall
+ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"  # rows of the same queries, by single and dense labels
 
 
 @dataclass(frozen=True)
 class Report:
-    """`rows` are results by name: the fused score, each branch alone, event-level recall, the fused score by ratio.
+    """Results of a model on a split.
 
-    Event-level recall wants the right moment of the right video and has one row for each IoU. Moment length / video
-    length (M/V) is grouped as in MS-SL and as in GMMFormer, whose edges differ. R@K and SumR are percent, mAP a
-    fraction, ranks 1-based. `rank` is that of each query's video, in caption order. `note` says in one line why there
-    is no event-level recall where there is none. With dense labels, the rows "one right video" and "any right video"
-    are of the queries that have some: found within K is the annotated video, or any right one; `truths` counts them.
-    `source` says which features were read, where that is known.
+    `rows` contains metrics by row name: the fused score, each branch alone, event-level recall for each IoU, and the
+    fused score by moment ratio (M/V), in the groups of MS-SL and of GMMFormer. R@K and SumR are percentages, mAP is a
+    fraction, ranks are 1-based. `rank` is the rank of each query's video, in caption order. `note` is one line that
+    explains why event-level recall is missing, or empty. With dense labels, the rows "one right video" and "any right
+    video" cover the labelled queries: the first counts only the annotated video as right, the second every labelled
+    one; `truths` counts the labels. `source` describes the features if it is known.
     """
 
     title: str
@@ -42,18 +42,18 @@ class Report:
     source: str = ""
 
     def __str__(self) -> str:
-        """The title and the results of the fused score, on one line."""
-        named = zip(COLUMNS, cells(self.figures), strict=True)
-        return f"{self.title}: " + ", ".join(f"{heading(name)} {cell}" for name, cell in named if cell)
+        """Return the title and the metrics of the fused score on one line."""
+        columns = zip(COLUMNS, cells(self.figures), strict=True)
+        return f"{self.title}: " + ", ".join(f"{heading(name)} {cell}" for name, cell in columns if cell)
 
     @property
     def figures(self) -> Mapping[str, float]:
-        """The results of the fused score."""
+        """The metrics of the fused score."""
         return self.rows["fused"]
 
     @property
     def events(self) -> dict[str, float]:
-        """Event-level recall by `R@K IoU=m`, as `event_recall` gives it; empty where there is none."""
+        """Event-level recall by `R@K IoU=m`, as `event_recall` returns it; empty if it was not computed."""
         return {
             f"{key} {name.removeprefix(EVENT)}": value
             for name, figures in self.rows.items()
@@ -77,10 +77,11 @@ def make_report(
     right_videos: Int[np.ndarray, "Q N"] | None = None,
     truths: Mapping[str, float] | None = None,
 ) -> Report:
-    """The results of a score matrix; `moment_ratios` are NaN where no moment is known, which leaves the query out.
+    """Return the results of a score matrix.
 
-    `events` is event-level recall by `R@K IoU=m` over `num_events` queries. `right_videos` are all right videos of each
-    query, -1 in what is left over and for queries without a label; `truths` counts them.
+    Queries without a moment have a `moment_ratios` of NaN and are in no M/V group. `events` is event-level recall by
+    `R@K IoU=m` over `num_events` queries. `right_videos` has all right videos of each query, padded with -1; a query
+    without labels has only -1. `truths` counts the labels.
     """
     rank = ranks(fused, video_index)
     rows = {"fused": retrieval_metrics(fused, video_index) | {"queries": float(len(rank))}}
@@ -91,10 +92,10 @@ def make_report(
     for key, value in (events or {}).items():
         at, _, threshold = key.partition(" ")
         rows.setdefault(f"{EVENT}{threshold}", {"queries": float(num_events)})[at] = value
-    known = np.isfinite(moment_ratios)
-    if known.any():
+    has_moment = np.isfinite(moment_ratios)
+    if has_moment.any():
         for edges in GROUPINGS:
-            groups = recall_by_moment_ratio(rank[known], moment_ratios[known], edges=edges)
+            groups = recall_by_moment_ratio(rank[has_moment], moment_ratios[has_moment], edges=edges)
             rows |= {f"M/V {name}": figures for name, figures in groups.items()}
     return Report(title, fused.shape[1], rows, rank, tuple(caption_ids), note, truths or {})
 
@@ -102,18 +103,20 @@ def make_report(
 def _by_labels(
     fused: Float[np.ndarray, "Q V"], video_index: Int[np.ndarray, " Q"], right_videos: Int[np.ndarray, "Q N"]
 ) -> dict[str, dict[str, float]]:
-    """Recall of the labelled queries by their annotated video, then by any right one; the latter has no mAP, which
-    means one relevant video here.
+    """Rows of the labelled queries: only the annotated video is right, and every labelled video is right.
+
+    The second row has no mAP, because mAP is defined here for one relevant video.
     """
-    own = np.flatnonzero((right_videos >= 0).any(axis=1))
-    queries = {"queries": float(len(own))}
-    any_rank = ranks(fused[own], right_videos[own])
-    found = recall(any_rank) | {"median_rank": float(np.median(any_rank)), "mean_rank": float(any_rank.mean())}
-    return {ONE_RIGHT: retrieval_metrics(fused[own], video_index[own]) | queries, ANY_RIGHT: found | queries}
+    labelled = np.flatnonzero((right_videos >= 0).any(axis=1))
+    queries = {"queries": float(len(labelled))}
+    rank = ranks(fused[labelled], right_videos[labelled])
+    any_right = recall(rank) | {"median_rank": float(np.median(rank)), "mean_rank": float(rank.mean())}
+    one_right = retrieval_metrics(fused[labelled], video_index[labelled])
+    return {ONE_RIGHT: one_right | queries, ANY_RIGHT: any_right | queries}
 
 
 def heading(metric: str) -> str:
-    """A metric as papers head its column.
+    """Return the column heading of a metric, as in papers.
 
     >>> heading("mean_rank"), heading("R@1")
     ('MnR', 'R@1')
@@ -122,7 +125,7 @@ def heading(metric: str) -> str:
 
 
 def cells(figures: Mapping[str, float], columns: Sequence[str] = COLUMNS) -> list[str]:
-    """One printed cell a column, empty where a row has no such figure.
+    """Return the printed cells of a row, one per column; empty for missing metrics.
 
     >>> cells({"R@1": 12.345, "mAP": 0.21234, "queries": 80.0}, ["R@1", "mAP", "SumR", "queries"])
     ['12.3', '0.2123', '', '80']
@@ -137,7 +140,7 @@ def _cell(column: str, value: float) -> str:
 
 
 def as_document(report: Report) -> dict[str, Any]:
-    """All figures in full precision, and the rank of every query's video by caption id."""
+    """Return all metrics in full precision, and the rank of every query's video by caption id, for JSON."""
     rows = {name: {key: _number(value) for key, value in figures.items()} for name, figures in report.rows.items()}
     by_caption = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
     return {
@@ -155,7 +158,7 @@ def _number(value: float) -> float | None:
 
 
 def to_csv(report: Report) -> str:
-    """One line a row, figures in full precision."""
+    """Return a CSV table with one line per row, metrics in full precision."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *COLUMNS])
@@ -165,7 +168,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_latex(report: Report) -> str:
-    """A table for a paper; it needs the package booktabs."""
+    """Return a LaTeX table; it needs the package booktabs."""
     header = " & ".join(["", *map(heading, COLUMNS)])
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
@@ -182,7 +185,7 @@ def to_latex(report: Report) -> str:
 
 
 def escape_latex(text: str) -> str:
-    r"""Text in which no character means anything to LaTeX but the backslash.
+    r"""Escape the characters that LaTeX interprets, except the backslash.
 
     >>> print(escape_latex("a_b & 5 $"))
     a\_b \& 5 \$
@@ -193,7 +196,7 @@ def escape_latex(text: str) -> str:
 
 
 def per_query(rank: Int[np.ndarray, " Q"], metric: str) -> Float[np.ndarray, " Q"]:
-    """A metric of each query by itself, whose mean is the metric: R@K or their sum SumR in percent, or mAP.
+    """Return one value per query, whose mean is the metric: R@K or SumR in percent, or mAP.
 
     >>> per_query(np.array([1, 4]), "R@1").tolist(), per_query(np.array([1, 4]), "mAP").tolist()
     ([100.0, 0.0], [1.0, 0.25])
