@@ -129,7 +129,7 @@ def _report_table(report: Report) -> Table:
 
 
 def _comparison_table(first: Path, second: Path | None, comparisons: list[Comparison]) -> Table:
-    from untrimmed.evaluation.significance import shown_p
+    from untrimmed.evaluation.significance import format_p
 
     title = f"{first} against {second}, paired over queries, two-sided"
     table = Table("", title=title, title_justify="left", box=box.SIMPLE)
@@ -139,5 +139,5 @@ def _comparison_table(first: Path, second: Path | None, comparisons: list[Compar
         decimals = 4 if c.metric == "mAP" else 1
         figures = (f"{value:.{decimals}f}" for value in (c.first, c.second))
         difference = f"{c.difference:+.{decimals}f}"
-        table.add_row(c.metric, *figures, difference, shown_p(c.fisher_p), shown_p(c.student_p))
+        table.add_row(c.metric, *figures, difference, format_p(c.fisher_p), format_p(c.student_p))
     return table

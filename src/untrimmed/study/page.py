@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from untrimmed.evaluation.report import Report
-from untrimmed.evaluation.significance import compare, shown_p
+from untrimmed.evaluation.significance import compare, format_p
 from untrimmed.reproduction.render import Grid, markdown
 from untrimmed.study.study import Found, Plan
 from untrimmed.study.world import Candidate
@@ -43,7 +43,7 @@ def winners(found: Sequence[Found]) -> Iterator[str]:
 def _lead(found: Found, best: Candidate, other: Candidate) -> str:
     """By how much the best leads another, and whether chance explains it."""
     p = _p_value(found.reports[best], found.reports[other])
-    said = shown_p(p) if p < KNOWN else f"{shown_p(p)}: no difference is known"
+    said = format_p(p) if p < KNOWN else f"{format_p(p)}: no difference is known"
     lead = mean_sum_r(found, best) - mean_sum_r(found, other)
     return f"{lead:.1f} more than `{other}` (p {said})"
 
@@ -124,7 +124,7 @@ def _p_value(first: Sequence[Report], second: Sequence[Report]) -> float:
 
 
 def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
-    return shown_p(_p_value(first, second))
+    return format_p(_p_value(first, second))
 
 
 def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
@@ -132,7 +132,7 @@ def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
     from scipy.stats import ttest_ind
 
     sides = [[report.figures["SumR"] for report in side] for side in (first, second)]
-    return shown_p(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
+    return format_p(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
 
 
 def _findings(found: Found) -> Iterator[str]:
