@@ -11,7 +11,7 @@ from untrimmed.batches import EncodedQueries
 from untrimmed.models.ms_sl import MSSL, MSSLVideos
 from untrimmed.models.registry import METHODS, create_model, register
 from untrimmed.models.storage import save_model
-from untrimmed.plots.timeline import courses
+from untrimmed.plots.timeline import part_similarities
 from untrimmed.search.corpora.trained import TrainedModel
 from untrimmed.types import FrameFeatures, TextFeatures
 
@@ -54,10 +54,10 @@ def test_moments_are_found_by_the_methods_own_similarity(model):
 
 def test_curves_are_drawn_by_the_methods_own_similarity(model):
     queries, videos = a_video_with_the_sentence_in_its_third_quarter()
-    (course,) = courses(model, queries, videos, np.array([0]))
-    assert course.similarity[0, 16:24] == pytest.approx(np.zeros(8))
-    assert (course.similarity[0, :16] < -1).all()
-    assert 0.5 < course.position[0] < 0.75
+    (similarity,) = part_similarities(model, queries, videos, np.array([0]))
+    assert similarity.values[0, 16:24] == pytest.approx(np.zeros(8))
+    assert (similarity.values[0, :16] < -1).all()
+    assert 0.5 < similarity.position[0] < 0.75
 
 
 def test_search_has_the_curve_of_a_saved_model_by_its_own_similarity(model, tmp_path):

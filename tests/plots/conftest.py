@@ -1,4 +1,4 @@
-"""Tiny runs on one simulated data set, trained once for all tests, and opened as pictures open them."""
+"""Tiny runs on one simulated data set, trained once for all tests and opened like `plot` does."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def trained(runs_folder) -> dict[str, TrainedRun]:
 
 @pytest.fixture(scope="session")
 def untrained(runs_folder) -> TrainedRun:
-    """A model of the first weights."""
+    """A model with its initial weights."""
     settings = SMALL_MODEL | {"train.epochs": 0}
     train("gmmformer_v2", data="tvr", root=runs_folder / "data", out=runs_folder / "untrained", **settings)
     return open_trained(runs_folder / "untrained", label="untrained", device="cpu")

@@ -1,4 +1,4 @@
-"""Every picture is written from real runs; what does not fit is refused in one line."""
+"""Every picture is written from real runs; wrong arguments are refused in one line."""
 
 import shutil
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.errors import CheckpointError, ConfigError, UnknownNameError, UntrimmedError
-from untrimmed.plots.catalogue import PICTURES, Asked, plot
+from untrimmed.plots.catalogue import PICTURES, PlotOptions, plot
 
 image = pytest.importorskip("matplotlib.image", reason="the extra `plot` is not installed")
 RUNS_OF = {
@@ -29,7 +29,7 @@ RUNS_OF = {
 }
 
 
-def test_every_picture_has_runs_here():
+def test_every_picture_is_tested():
     assert RUNS_OF.keys() == PICTURES.keys()
 
 
@@ -70,22 +70,23 @@ def test_a_picture_is_the_same_every_time(runs_folder, tmp_path, suffix):
         ("sweep", ["v2", "ral"], "x.png", "v2.*ral"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_one_line(name, runs, out, message, runs_folder, tmp_path):
+def test_wrong_arguments_are_refused_in_one_line(name, runs, out, message, runs_folder, tmp_path):
     with pytest.raises(UntrimmedError, match=message) as refused:
         plot(name, [runs_folder / run for run in runs], tmp_path / out, device="cpu")
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_caption_is_chosen_by_its_id_where_one_is_shown(runs_folder, trained, tmp_path):
+def test_a_caption_is_chosen_by_its_id(runs_folder, trained, tmp_path):
     ids = trained["v2"].dataset.caption_ids
     for number in (0, -1):
-        plot("heatmap", [runs_folder / "v2"], tmp_path / f"{number}.png", Asked(query=(ids[number],)), device="cpu")
+        options = PlotOptions(query=(ids[number],))
+        plot("heatmap", [runs_folder / "v2"], tmp_path / f"{number}.png", options, device="cpu")
     assert not np.array_equal(image.imread(tmp_path / "0.png"), image.imread(tmp_path / "-1.png"))
     with pytest.raises(UnknownNameError, match="'nobody'"):
-        plot("heatmap", [runs_folder / "v2"], tmp_path / "x.png", Asked(query=("nobody",)), device="cpu")
+        plot("heatmap", [runs_folder / "v2"], tmp_path / "x.png", PlotOptions(query=("nobody",)), device="cpu")
     with refused(ConfigError, "noise", "--query"):
-        plot("noise", [runs_folder / "v2"], tmp_path / "x.png", Asked(query=("nobody",)))
+        plot("noise", [runs_folder / "v2"], tmp_path / "x.png", PlotOptions(query=("nobody",)))
 
 
 def test_a_run_without_a_finished_epoch_is_refused(runs_folder, tmp_path):
@@ -105,7 +106,7 @@ def test_data_that_has_moved_is_found_by_its_new_root(runs_folder, tmp_path):
         plot("noise", [runs_folder / "v2"], tmp_path / "c.png", root=tmp_path / "elsewhere", device="cpu")
 
 
-def test_an_older_picture_stays_when_drawing_fails(runs_folder, tmp_path, monkeypatch):
+def test_an_existing_picture_is_unchanged_if_drawing_fails(runs_folder, tmp_path, monkeypatch):
     (tmp_path / "a.png").write_bytes(b"older")
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *args, **settings: 1 / 0)
     with pytest.raises(ZeroDivisionError):

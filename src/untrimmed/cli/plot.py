@@ -60,9 +60,9 @@ def plot(
     catalogue.get_picture(name)
     if out is None:
         raise ConfigError(f"plot {name}: no file to write to; add -o {name}.png or -o {name}.svg")
-    asked = catalogue.Asked(query=tuple(query or ()), videos=videos, seed=seed, moment_ratio=moment_ratio)
+    options = catalogue.PlotOptions(query=tuple(query or ()), videos=videos, seed=seed, moment_ratio=moment_ratio)
     with progress_console.status("drawing"):
-        catalogue.plot(name, runs or [], out, asked, split=split, root=root, device=device)
+        catalogue.plot(name, runs or [], out, options, split=split, root=root, device=device)
     result_console.print(f"written to {out}")
 
 
@@ -77,6 +77,6 @@ def _list_pictures() -> None:
         runs = f"{fewest} to {most} runs" if fewest != most else "1 run"
         runs = f"{fewest} runs or more" if most == MOST_IN_A_SWEEP else runs
         about = (f"\n{picture.figures}; {picture.methods}; {runs}", "dim")
-        table.add_row(name, Text.assemble(picture.shows, about))
+        table.add_row(name, Text.assemble(picture.description, about))
     result_console.print(table)
     result_console.print("next    untrimmed plot NAME RUN [RUN...] -o FILE.png")

@@ -14,7 +14,7 @@ from untrimmed.cli.console import clock, print_json, progress_console, result_co
 from untrimmed.cli.run_evaluation import Opening, require_format
 
 if TYPE_CHECKING:
-    from untrimmed.running.top import Answer, FoundVideo
+    from untrimmed.running.top import CaptionRanking, RankedVideo
 
 COLUMNS = ("id", "query", "right_video", "rank_of_right", "place", "video", "right", "score", "start_s", "end_s")
 
@@ -40,76 +40,76 @@ def evaluate_top(
         rows = np.arange(len(dataset.annotations))
         if queries is not None:
             rows = named_captions(dataset, read_names(queries))
-        answers = top_videos(opened, rows, count)
+        rankings = top_videos(opened, rows, count)
     title = f"{opened.model.name} on {dataset.name}, {dataset.split}"
     if output == "json":
-        print_json({"title": title, "videos": len(dataset.video_ids), "queries": [as_document(a) for a in answers]})
+        print_json({"title": title, "videos": len(dataset.video_ids), "queries": list(map(as_document, rankings))})
     elif output == "csv":
-        typer.echo(_to_csv(answers), nl=False)
+        typer.echo(_to_csv(rankings), nl=False)
     elif output == "latex":
-        typer.echo(_to_latex(title, answers), nl=False)
+        typer.echo(_to_latex(title, rankings), nl=False)
     else:
-        result_console.print(f"{title}: {len(answers):,} queries, {len(dataset.video_ids):,} videos")
-        for answer in answers:
-            _print_answer(answer)
+        result_console.print(f"{title}: {len(rankings):,} queries, {len(dataset.video_ids):,} videos")
+        for ranking in rankings:
+            _print_ranking(ranking)
 
 
-def as_document(answer: Answer) -> dict[str, Any]:
-    """One query and its first videos for JSON. Times are in seconds, or null if they are unknown."""
+def as_document(ranking: CaptionRanking) -> dict[str, Any]:
+    """One caption and its first videos for JSON. Times are in seconds, or null if they are unknown."""
     return {
-        "id": answer.caption_id,
-        "query": answer.text,
-        "right_video": answer.video,
-        "right_moments": [{"start_s": start_s, "end_s": end_s} for start_s, end_s in answer.moments_s],
-        "rank_of_right": answer.rank,
+        "id": ranking.caption_id,
+        "query": ranking.text,
+        "right_video": ranking.video,
+        "right_moments": [{"start_s": start_s, "end_s": end_s} for start_s, end_s in ranking.moments_s],
+        "rank_of_right": ranking.rank,
         "found": [
             {"place": place, "video": video.video, "right": video.is_right, "score": video.score, **_times(video)}
-            for place, video in enumerate(answer.found, start=1)
+            for place, video in enumerate(ranking.videos, start=1)
         ],
     }
 
 
-def _times(video: FoundVideo) -> dict[str, float | None]:
+def _times(video: RankedVideo) -> dict[str, float | None]:
     start_s, end_s = (None, None) if video.moment_s is None else (round(second, 3) for second in video.moment_s)
     return {"start_s": start_s, "end_s": end_s}
 
 
-def _lines(answers: list[Answer]) -> Iterator[dict[str, Any]]:
-    for answer in answers:
-        document = as_document(answer)
+def _lines(rankings: list[CaptionRanking]) -> Iterator[dict[str, Any]]:
+    for ranking in rankings:
+        document = as_document(ranking)
         for video in document.pop("found"):
             yield document | video
 
 
-def _to_csv(answers: list[Answer]) -> str:
+def _to_csv(rankings: list[CaptionRanking]) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(_lines(answers))
+    writer.writerows(_lines(rankings))
     return text.getvalue()
 
 
-def _to_latex(title: str, answers: list[Answer]) -> str:
+def _to_latex(title: str, rankings: list[CaptionRanking]) -> str:
     """A table for a paper; it needs the packages booktabs and amssymb."""
     from untrimmed.evaluation.report import escape_latex
 
     lines = [f"% {title}", r"\begin{tabular}{rlcrl}", r"\toprule", r"& video & right & score & moment (s) \\"]
-    for answer in answers:
-        lines += [r"\midrule", rf"\multicolumn{{5}}{{l}}{{{escape_latex(answer.text)}}} \\"]
-        for place, video in enumerate(answer.found, start=1):
+    for ranking in rankings:
+        lines += [r"\midrule", rf"\multicolumn{{5}}{{l}}{{{escape_latex(ranking.text)}}} \\"]
+        for place, video in enumerate(ranking.videos, start=1):
             mark = r"\checkmark" if video.is_right else ""
             moment = "" if video.moment_s is None else "{:.1f}--{:.1f}".format(*video.moment_s)
             lines.append(rf"{place} & {escape_latex(video.video)} & {mark} & {video.score:.3f} & {moment} \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def _print_answer(answer: Answer) -> None:
-    truth = ", ".join(f"{clock(start_s)} - {clock(end_s)}" for start_s, end_s in dict.fromkeys(answer.moments_s))
-    result_console.print(f"\n{answer.caption_id}  {answer.text}")
-    where = f"is {answer.video}{f', {truth}' if truth else ''}: rank {answer.rank:,}"
+def _print_ranking(ranking: CaptionRanking) -> None:
+    truth = ", ".join(f"{clock(start_s)} - {clock(end_s)}" for start_s, end_s in dict.fromkeys(ranking.moments_s))
+    result_console.print(f"\n{ranking.caption_id}  {ranking.text}")
+    where = f"is {ranking.video}{f', {truth}' if truth else ''}: rank {ranking.rank:,}"
     result_console.print(f"      right {where}")
-    width = max(len(video.video) for video in answer.found)
-    for place, video in enumerate(answer.found, start=1):
+    width = max(len(video.video) for video in ranking.videos)
+    for place, video in enumerate(ranking.videos, start=1):
         moment = "" if video.moment_s is None else "  {} - {}".format(*map(clock, video.moment_s))
         mark = "right" if video.is_right else ""
         result_console.print(f"{place:>4}  {mark:5} {video.video:{width}}  {video.score:7.3f}{moment}")

@@ -219,7 +219,7 @@ def _command(plan: Plan, worlds: list[World], page: Path) -> str:
 def _write(page: Path, found: list[Found], command: str) -> None:
     """The page, and the picture in `figures` beside it."""
     from untrimmed.files import write_whole
-    from untrimmed.plots.combinations import Bar, Combinations, draw_combinations
+    from untrimmed.plots.combinations import CombinationResult, Combinations, draw_combinations
     from untrimmed.plots.style import save
     from untrimmed.study.page import page as text_of
 
@@ -229,8 +229,8 @@ def _write(page: Path, found: list[Found], command: str) -> None:
     for each in found:
         kept = {candidate for growth in each.growths if len(growth.tried) > 1 for candidate in growth.kept}
         tried = [one for growth in each.growths for one in growth.tried]
-        bars = tuple(Bar(str(one.candidate), one.sum_r, one.candidate in kept) for one in tried)
-        worlds.append(Combinations(each.world.data, bars))
+        results = tuple(CombinationResult(str(one.candidate), one.sum_r, one.candidate in kept) for one in tried)
+        worlds.append(Combinations(each.world.data, results))
     save(draw_combinations(worlds), picture)
     write_whole(page, text_of(found, command, f"figures/{picture.name}"))
 

@@ -1,4 +1,4 @@
-"""What combinations reached on validation videos: a panel for each world, a line for what grew out of each method."""
+"""SumR of the combinations that a study tried: one panel per data set, one line per combination."""
 
 import re
 from collections.abc import Sequence
@@ -7,39 +7,39 @@ from dataclasses import dataclass
 from untrimmed.plots.style import BLUE, GREY, VERMILION, Axes, Figure, new_figure, styled
 
 LINE_IN = 0.16  # the height of one line of a name
-NAME = 30  # characters of a line: about half of the picture
-LOOK = {True: ("o", VERMILION), False: ("D", BLUE)}  # by whether a combination was kept
-LEGEND = {True: "kept: the next attachments were tried on it", False: "not kept"}
+NAME = 30  # characters per line: about half of the width of the picture
+LOOK = {True: ("o", VERMILION), False: ("D", BLUE)}  # marker and colour, by `is_kept`
+LEGEND = {True: "kept: more attachments were added to it", False: "not kept"}
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One combination; `kept`: the search went on from it, with one attachment more."""
+class CombinationResult:
+    """One combination. If `is_kept`, the search continued from it with one more attachment."""
 
     label: str
     sum_r: float
-    kept: bool
+    is_kept: bool
 
 
 @dataclass(frozen=True)
 class Combinations:
-    """What was tried on a world, in the order of the search."""
+    """The combinations that were tried on a data set, in the order of the search."""
 
     world: str
-    bars: tuple[Bar, ...]
+    results: tuple[CombinationResult, ...]
 
 
 @styled
 def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
-    """Panels below each other, SumR from left to right; what was kept stands out, where anything grew."""
-    heights = [LINE_IN * (sum(len(_lines(bar.label)) for bar in world.bars) + 2.5) for world in worlds]
-    kinds = [kind for kind in LOOK if any(bar.kept == kind for world in worlds for bar in world.bars)]
-    explained = kinds if True in kinds else []
+    """Draw one panel per data set, with SumR from left to right. A legend explains the marks if any is kept."""
+    heights = [LINE_IN * (sum(len(_lines(result.label)) for result in world.results) + 2.5) for world in worlds]
+    kinds = {result.is_kept for world in worlds for result in world.results}
+    explained = [kind for kind in LOOK if kind in kinds] if True in kinds else []
     figure = new_figure(0.3 + LINE_IN * len(explained) + sum(heights))
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    panels[-1].set_xlabel("SumR on validation videos, one seed", loc="right")  # wider than what names leave of a panel
+    panels[-1].set_xlabel("SumR on validation videos, one seed", loc="right")  # wider than axes beside long names
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:
         figure.legend(handles=handles, loc="outside lower right", borderpad=0.2, borderaxespad=0.2)
@@ -47,30 +47,30 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
 
 
 def _draw(axes: Axes, world: Combinations) -> None:
-    names = [_lines(bar.label) for bar in world.bars]
+    names = [_lines(result.label) for result in world.results]
     ends = [sum(map(len, names[: place + 1])) for place in range(len(names))]
     places = [end - len(name) / 2 for end, name in zip(ends, names, strict=True)]
-    for place, bar in zip(places, world.bars, strict=True):
-        marker, colour = LOOK[bar.kept]
-        axes.plot(bar.sum_r, place, marker, color=colour)
+    for place, result in zip(places, world.results, strict=True):
+        marker, colour = LOOK[result.is_kept]
+        axes.plot(result.sum_r, place, marker, color=colour)
         axes.annotate(
-            f"{bar.sum_r:.1f}",
-            (bar.sum_r, place),
+            f"{result.sum_r:.1f}",
+            (result.sum_r, place),
             (4, -2.5),
             textcoords="offset points",
             color=GREY,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # the grid does not strike figures through
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # hide grid lines behind the number
         )
     axes.set_yticks(places, ["\n".join(name) for name in names])
     axes.set_ylim(max(1, sum(map(len, names))), 0)
-    if world.bars:  # nothing may be trained yet
-        _scale(axes, [bar.sum_r for bar in world.bars])
+    if world.results:  # empty before the first training
+        _scale(axes, [result.sum_r for result in world.results])
     axes.grid(axis="y")
     axes.set_title(world.world, loc="left")
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Few ticks, among the values, with room for their labels and for the figures beside the points."""
+    """Set a few ticks within the range of the values, with room for their labels and for the numbers beside points."""
     from matplotlib.ticker import MaxNLocator
 
     middle = (min(values) + max(values)) / 2
@@ -83,7 +83,7 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _lines(name: str) -> list[str]:
-    """A name in lines of about 30 characters, each part whole.
+    """Split a name into lines of about 30 characters, without splitting its parts.
 
     >>> _lines("gmmformer_v2+ral+query_similarity+transport")
     ['gmmformer_v2+ral', '+query_similarity+transport']

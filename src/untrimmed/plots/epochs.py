@@ -1,4 +1,4 @@
-"""How results on the validation split change while a method learns, and with them what RAL is uncertain of."""
+"""SumR on the validation split after each epoch, and RAL's uncertainties (RAL Fig. 10)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_over, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun
 
-UNCERTAIN = {"query_uncertainty": ("of queries", "-"), "video_uncertainty": ("of videos", "--")}  # name, look
+UNCERTAIN = {"query_uncertainty": ("of queries", "-"), "video_uncertainty": ("of videos", "--")}  # label, line style
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """SumR in percent of each run after each `epoch`, and the uncertainties that the run has followed, by name.
+    """SumR in percent of each run after each `epoch`, and the uncertainties that the run recorded, by name.
 
-    Epoch 0 is a model that has not been trained.
+    Epoch 0 is an untrained model.
     """
 
     epoch: Mapping[str, tuple[int, ...]]
@@ -22,37 +22,39 @@ class Epochs:
 
 
 def epochs_of(runs: Sequence[TrainedRun]) -> Epochs:
-    """What metrics.jsonl of the runs says of each epoch (RAL Fig. 10)."""
+    """Return the validation results of each epoch from metrics.jsonl of the runs."""
     figures = {run.label: [entry["val"] for entry in run.history] for run in runs}
     return Epochs(
         {run.label: tuple(entry["epoch"] for entry in run.history) for run in runs},
-        {label: tuple(own["SumR"] for own in of_run) for label, of_run in figures.items()},
+        {label: tuple(epoch["SumR"] for epoch in epochs) for label, epochs in figures.items()},
         {
             label: {
-                name: tuple(own[name] for own in of_run) for name in UNCERTAIN if all(name in own for own in of_run)
+                name: tuple(epoch[name] for epoch in epochs)
+                for name in UNCERTAIN
+                if all(name in epoch for epoch in epochs)
             }
-            for label, of_run in figures.items()
+            for label, epochs in figures.items()
         },
     )
 
 
 @styled
 def draw_epochs(data: Epochs) -> Figure:
-    """SumR of every run; below it, where a run has followed them, uncertainties of queries and of videos."""
+    """Draw SumR of every run, and in a panel below it the uncertainties of queries and videos if a run has them."""
     has_more = any(data.uncertainty.values())
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]
     for place, (label, values) in enumerate(data.sum_r.items()):
         look = {"color": COLOURS[place], "marker": MARKERS[place], "markevery": max(1, len(values) // 10)}
         panels[0].plot(data.epoch[label], values, label=label, **look)
-        for name, own in data.uncertainty[label].items():
-            panels[1].plot(data.epoch[label], own, linestyle=UNCERTAIN[name][1], **look)
+        for name, uncertainty in data.uncertainty[label].items():
+            panels[1].plot(data.epoch[label], uncertainty, linestyle=UNCERTAIN[name][1], **look)
     panels[0].set_ylabel("SumR (sum of percents)")
     panels[-1].set_xlabel("epoch")
     panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    shown = set().union(*data.epoch.values())
-    if len(shown) == 1:  # matplotlib would zoom in on a point until epochs have decimals
-        panels[-1].set_xlim(min(shown) - 0.5, min(shown) + 0.5)
+    epochs = set().union(*data.epoch.values())
+    if len(epochs) == 1:  # otherwise matplotlib zooms in until epochs have decimals
+        panels[-1].set_xlim(min(epochs) - 0.5, min(epochs) + 0.5)
     for axes in panels:
         axes.grid(axis="y")
     if has_more:

@@ -1,4 +1,4 @@
-"""Where in its video a model sees a caption: the cosine with every clip over time, the true moment marked."""
+"""Heat maps of the cosine of captions with the clips of their video over time, with annotated and best moments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 MOST_CAPTIONS = 5
-TICK_IN = 0.1  # from a tick's label to the axes, and all margins
+TICK_IN = 0.1  # distance of a tick label from the axes; also the sum of all margins
 STRIP_IN = 0.17
 TEXT_IN = 0.19
 REST_IN = 1.1
@@ -33,20 +33,20 @@ REST_IN = 1.1
 
 @dataclass(frozen=True)
 class Strip:
-    """One caption to one model: cosines with the parts of the video, and the span that the model finds best.
+    """One caption and one model: cosines with the parts of the video, and the best moment.
 
-    Parts are drawn between `edges`, shares of the video.
+    Parts are drawn between `edges`, which are shares of the video.
     """
 
     label: str
     similarity: Float[np.ndarray, " N"]
     edges: Float[np.ndarray, " E"]
-    found_s: Span
+    best_s: Span
 
 
 @dataclass(frozen=True)
-class SeenCaption:
-    """A caption, where it is true, and a strip for each model."""
+class HeatMapCaption:
+    """A caption, its annotated moments, and a strip for each model."""
 
     text: str
     truth_s: tuple[Span, ...]
@@ -59,11 +59,11 @@ class HeatMap:
 
     video_id: str
     duration_s: float
-    captions: tuple[SeenCaption, ...]
+    captions: tuple[HeatMapCaption, ...]
 
 
 def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
-    """The captions of a video, or the one asked for, as each model sees them in their video.
+    """Return the similarities of a caption with its video for each model; without an id, of a video's captions.
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """
@@ -75,24 +75,24 @@ def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
     duration_s = runs[0].duration_s(video)
     by_run = [_strips(run, rows, video, duration_s) for run in runs]
     captions = (
-        SeenCaption(dataset.texts[row], dataset.moments[row], tuple(strips[i] for strips in by_run))
+        HeatMapCaption(dataset.texts[row], dataset.moments[row], tuple(strips[i] for strips in by_run))
         for i, row in enumerate(rows)
     )
     return HeatMap(dataset.video_ids[video], duration_s, tuple(captions))
 
 
 def _strips(run: TrainedRun, captions: np.ndarray, video: int, duration_s: float) -> list[Strip]:
-    course, windows = best_windows(run, captions, video)
-    found_s = duration_s * windows
+    similarity, windows = best_windows(run, captions, video)
+    best_s = duration_s * windows
     return [
         Strip(run.label, row, cell_edges(len(row), run.model.row_times), (float(start), float(end)))
-        for row, (start, end) in zip(course.similarity, found_s, strict=True)
+        for row, (start, end) in zip(similarity.values, best_s, strict=True)
     ]
 
 
 @styled
 def draw_heat_map(data: HeatMap) -> Figure:
-    """One strip a caption and model: dark where they agree, dotted the true moment, boxed the one found."""
+    """Draw one strip per caption and model: dark where the cosine is high, with annotated and best moments framed."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.lines import Line2D
 
@@ -101,24 +101,24 @@ def draw_heat_map(data: HeatMap) -> Figure:
     figure = new_figure(REST_IN + block_in * len(data.captions))
     all_axes = figure.subplots(len(data.captions), 1, sharex=True, squeeze=False)[:, 0]
     for axes, caption in zip(all_axes, data.captions, strict=True):
-        _draw_caption(axes, caption, data.duration_s, named=num_strips > 1)
+        _draw_caption(axes, caption, data.duration_s, has_names=num_strips > 1)
     all_axes[-1].tick_params(bottom=True, labelbottom=True)
     all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, location="bottom", aspect=45, pad=0.03, ticks=[0, 1])
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
-    low.set_horizontalalignment("left")  # neither juts out, which would narrow the strips
+    low.set_horizontalalignment("left")  # inside the bar, because text beyond its ends would narrow the strips
     high.set_horizontalalignment("right")
-    bar.set_label("similarity, per strip", labelpad=-8)
+    bar.set_label("similarity (each strip has its own scale)", labelpad=-8)
     bar.outline.set_visible(False)
     marks = [
         Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated moment"),
-        Line2D([], [], color=VERMILION, linewidth=1.2, label="moment found"),
+        Line2D([], [], color=VERMILION, linewidth=1.2, label="best moment"),
     ]
     figure.legend(handles=marks, loc="outside upper left", ncols=2)
     return figure
 
 
-def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named: bool) -> None:
+def _draw_caption(axes: Axes, caption: HeatMapCaption, duration_s: float, *, has_names: bool) -> None:
     from matplotlib.patches import Rectangle
 
     num_strips = len(caption.strips)
@@ -129,19 +129,19 @@ def _draw_caption(axes: Axes, caption: SeenCaption, duration_s: float, *, named:
         axes.pcolormesh(
             duration_s * strip.edges, (num_strips - row - 1, num_strips - row), scaled[None], cmap=HEAT, vmin=0, vmax=1
         )
-        start_s, end_s = strip.found_s
+        start_s, end_s = strip.best_s
         frame = (start_s, num_strips - row - 0.92), end_s - start_s, 0.84
         axes.add_patch(Rectangle(*frame, fill=False, edgecolor=VERMILION, linewidth=1.1))
     mark_moments(axes, caption.truth_s, -0.06, num_strips + 0.12)
     axes.set(xlim=(0, duration_s), ylim=(0, num_strips))
-    axes.set_yticks([num_strips - row - 0.5 for row in range(num_strips)] if named else [])
-    if named:
+    axes.set_yticks([num_strips - row - 0.5 for row in range(num_strips)] if has_names else [])
+    if has_names:
         axes.set_yticklabels([strip.label for strip in caption.strips])
     axes.tick_params(left=False, bottom=False, labelbottom=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     names_in = 0.0
-    if named:  # the caption begins where the names of the runs do, so that it has the width of the picture
+    if has_names:  # start the caption at the left of the names, so that it can use the width of the picture
         widest = max(label.get_window_extent().width for label in axes.get_yticklabels())
         names_in = widest / DPI + TICK_IN
     start = -names_in / (COLUMN_IN - TICK_IN - names_in)

@@ -1,4 +1,4 @@
-"""How well models find videos of which a caption describes a small or a large part."""
+"""SumR by moment ratio: the share of the video that the caption describes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,38 +15,38 @@ GROUPINGS = {"MS-SL, RAL": MS_SL_EDGES, "GMMFormer": GMMFORMER_EDGES}
 
 @dataclass(frozen=True)
 class RecallByRatio:
-    """SumR in percent by grouping, group and run (NaN for an empty group), and the captions of each group."""
+    """SumR in percent by grouping, group and run (NaN for an empty group), and the number of captions in each group."""
 
     sum_r: dict[str, dict[str, dict[str, float]]]
     num_captions: dict[str, dict[str, int]]
 
 
 def recall_by_ratio_of(runs: Sequence[TrainedRun]) -> RecallByRatio:
-    """SumR of every group of moment length / video length, in the groups of both papers' figures.
+    """Return SumR by moment length / video length, in the groups of MS-SL and of GMMFormer.
 
-    Raises: FeatureError when no caption has a moment.
+    Raises: FeatureError if no caption has a moment.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
-    known = np.isfinite(dataset.moment_ratios)
-    if not known.any():
+    has_moment = np.isfinite(dataset.moment_ratios)
+    if not has_moment.any():
         raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has a moment, so there are no groups")
     sum_r: dict[str, dict[str, dict[str, float]]] = {}
     num_captions: dict[str, dict[str, int]] = {}
     for grouping, edges in GROUPINGS.items():
         by_run = {
-            run.label: recall_by_moment_ratio(run.rank[known], dataset.moment_ratios[known], edges=edges)
+            run.label: recall_by_moment_ratio(run.rank[has_moment], dataset.moment_ratios[has_moment], edges=edges)
             for run in runs
         }
         groups = by_run[runs[0].label]
-        sum_r[grouping] = {group: {label: own[group]["SumR"] for label, own in by_run.items()} for group in groups}
+        sum_r[grouping] = {group: {label: row[group]["SumR"] for label, row in by_run.items()} for group in groups}
         num_captions[grouping] = {group: int(figures["queries"]) for group, figures in groups.items()}
     return RecallByRatio(sum_r, num_captions)
 
 
 @styled
 def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
-    """One panel a grouping, a bar for each run in each group, the number of captions below."""
+    """Draw one panel per grouping, with a bar for each run in each group and the number of captions below."""
     figure = new_figure(2.3)
     panels = figure.subplots(1, len(data.sum_r), sharey=True)
     for axes, (grouping, groups) in zip(panels, data.sum_r.items(), strict=True):
@@ -54,16 +54,16 @@ def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
         width = 0.8 / len(run_labels)
         for place, label in enumerate(run_labels):
             x = np.arange(len(groups)) + (place - (len(run_labels) - 1) / 2) * width
-            heights = [own[label] for own in groups.values()]
+            heights = [sum_r[label] for sum_r in groups.values()]
             look = {"color": COLOURS[place], "hatch": HATCHES[place], "edgecolor": "white", "linewidth": 0}
             axes.bar(x, heights, 0.92 * width, label=label, **look)
         counts = data.num_captions[grouping]
         names = [f"{group}\n{counts[group]:,}" for group in groups]
         axes.set_xticks(range(len(groups)), names)
-        axes.set_xlim(-0.5, len(groups) - 0.5)  # empty groups at the ends have their place too
+        axes.set_xlim(-0.5, len(groups) - 0.5)  # show empty groups at the ends too
         axes.tick_params(bottom=False)
         axes.grid(axis="y")
-        axes.set_title(f"groups of {grouping}")
+        axes.set_title(f"groups as in {grouping}")
     panels[0].set_ylabel("SumR (sum of percents)")
     figure.supxlabel("moment length / video length; below: number of captions", fontsize=7.5)
     legend_over(figure, panels[0])

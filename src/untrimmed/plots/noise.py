@@ -1,4 +1,4 @@
-"""How much models lose when every video begins with a segment of noise (RAL Fig. 5)."""
+"""SumR if every video begins with a segment of noise (RAL Fig. 5)."""
 
 import tempfile
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Robustness:
-    """SumR in percent of each run at each level, the length of the noise over that of the video."""
+    """SumR in percent of each run at each level. A level is length of the noise / length of the video."""
 
     levels: tuple[float, ...]
     sum_r: dict[str, tuple[float, ...]]
 
 
 def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) -> Float[np.ndarray, "N D"]:
-    """The frames behind round(level * T) rows of noise, which are the same in every run.
+    """Return round(level * T) rows of noise followed by the frames. The noise of a video is the same in every run.
 
-    Noise points in random directions and is as long as the video's frames on average. The paper says "randomly
-    generated" only; what a network would make of random pixels is not known here, where videos are features.
+    Noise has random directions and the mean length of the video's frame vectors. The paper only says "randomly
+    generated". Random pixels are not an option, because a data set contains features and not pictures.
     """
     count = round(level * len(frames))
     noise = np.random.default_rng(stable_hash(video_id)).standard_normal((count, frames.shape[1]))
@@ -43,7 +43,7 @@ def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) ->
 
 
 class NoisyFrames(VectorSource):
-    """The frames of another source behind noise."""
+    """The frames of another source, after a segment of noise."""
 
     def __init__(self, source: VectorSource, level: float):
         self.source = source
@@ -68,12 +68,12 @@ class NoisyFrames(VectorSource):
         return with_noise(self.source.read(name), self.level, name)
 
     def files(self, names: list[str]) -> list[Path]:
-        """Those of the other source."""
+        """Files of the other source."""
         return self.source.files(names)
 
 
 def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDataset:
-    """The run's split with noise before every video, resampled as the run's features are."""
+    """Return the run's split with noise before every video, resampled like the run's features."""
     data = run.config.data
     dataset = run.dataset
     assert dataset.features.folder is not None, "the features of a run are in files"
@@ -88,23 +88,24 @@ def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDa
 
 
 def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) -> Robustness:
-    """The SumR of every run at every level."""
+    """Return SumR of every run at every level."""
     require_same_split(runs)
     sum_r = {}
     for run in runs:
-        found = []
+        results = []
         for level in levels:
-            # A folder of its own: the cache tells feature files apart, and noise is in none of them.
+            # A separate folder, because the cache identifies features by their files, which do not contain the noise.
             with tempfile.TemporaryDirectory() as folder:
                 noisy = noisy_dataset(run, level, Path(folder))
-                found.append(recall(ranks(replace(run, dataset=noisy).score().fused, noisy.video_index))["SumR"])
-        sum_r[run.label] = tuple(found)
+                rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)
+                results.append(recall(rank)["SumR"])
+        sum_r[run.label] = tuple(results)
     return Robustness(tuple(levels), sum_r)
 
 
 @styled
 def draw_robustness(data: Robustness) -> Figure:
-    """A line for each run; what it loses over the whole range stands beside its name."""
+    """Draw a line for each run; its label includes the change from the lowest to the highest level."""
     figure = new_figure(2.4)
     axes = figure.subplots()
     percent = [100 * level for level in data.levels]

@@ -1,4 +1,4 @@
-"""What prototypes look at, whether that is where a caption is true, and how evenly they are used."""
+"""Prototypes of a model: their attention over a video and inside moments, and how evenly they are used."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ from untrimmed.plots.style import (
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.scores.score import required_best
 
-NEARBY = 1 / 20  # how much of its length a moment is widened on each side, as in the paper
+MARGIN = 1 / 20  # moments are widened on each side by this share of their length, as in the paper
 
 
 @dataclass(frozen=True)
 class PrototypeAttention:
-    """What share of each prototype comes from each of the M equal parts of a video; best prototype of a caption first.
+    """Attention of each prototype over M equal parts of a video, sorted by similarity to a caption.
 
-    `prototype` are their numbers, `similarity` their cosines with the caption.
+    `prototype` contains the prototypes' numbers, `similarity` their cosines with the caption.
     """
 
     video_id: str
@@ -49,7 +49,7 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """The share of attention inside the moments, by rank of the prototype; `by_chance` is that of even attention."""
+    """Share of attention inside moments, by rank of the prototype; `by_chance`: for evenly spread attention."""
 
     inside: Float[np.ndarray, " K"]
     by_chance: float
@@ -61,7 +61,7 @@ def _attention(run: TrainedRun, encoded: EncodedVideos) -> Float[np.ndarray, "V 
     attention = (ProtoVideos.of(encoded) if attached is None else PrototypeShares.of(attached)).unit_attention
     if attention is None:
         raise ConfigError(
-            f"{run.label}: the model keeps no attention of its prototypes; train it with model.keep_attention=true"
+            f"{run.label}: the model does not keep its prototypes' attention; train it with model.keep_attention=true"
         )
     return attention.transpose(1, 2).cpu().numpy()
 
@@ -71,9 +71,9 @@ def _similarities(run: TrainedRun, queries: EncodedQueries, encoded: EncodedVide
 
 
 def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> PrototypeAttention:
-    """The prototypes of a caption's video.
+    """Return the prototypes' attention over a caption's video.
 
-    Raises: FeatureError for a video without a duration, ConfigError for a model that keeps no attention.
+    Raises: FeatureError for a video without a duration, ConfigError for a model that does not keep attention.
     """
     dataset = run.dataset
     row = run.caption(caption_id)
@@ -94,13 +94,13 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
 
 
 def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray, " M"]:
-    """How much of each equal part of a video lies in a span, widened by a twentieth of its length on each side.
+    """Return the share of each equal part of a video that a span covers, widened by a twentieth on each side.
 
     >>> covered((0.0, 10.0), 42.0, 4).tolist()
     [1.0, 0.0, 0.0, 0.0]
     """
     start_s, end_s = span_s
-    start_s, end_s = start_s - NEARBY * (end_s - start_s), end_s + NEARBY * (end_s - start_s)
+    start_s, end_s = start_s - MARGIN * (end_s - start_s), end_s + MARGIN * (end_s - start_s)
     edges = np.linspace(0, duration_s, num_parts + 1)
     overlap = np.minimum(edges[1:], end_s) - np.maximum(edges[:-1], start_s)
     return overlap.clip(min=0) / np.diff(edges)
@@ -109,7 +109,7 @@ def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray
 def inside_by_rank(
     attention: Float[np.ndarray, "K M"], similarity: Float[np.ndarray, " K"], inside: Float[np.ndarray, " M"]
 ) -> Float[np.ndarray, " K"]:
-    """The share of each prototype's attention that lies inside, the prototype most like the caption first.
+    """Return each prototype's share of attention inside, sorted by the prototypes' similarity to the caption.
 
     >>> inside_by_rank(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.3, 0.7]), np.array([0.0, 1.0])).tolist()
     [0.8, 0.1]
@@ -118,14 +118,14 @@ def inside_by_rank(
 
 
 def attendance_of(run: TrainedRun) -> Attendance:
-    """The mean over all captions with a moment (ProtoPRVR Fig. 5).
+    """Return the mean attention inside the moment over all captions with a moment (ProtoPRVR Fig. 5).
 
-    Raises: FeatureError when no caption has one, ConfigError for a model that keeps no attention.
+    Raises: FeatureError if no caption has a moment, ConfigError for a model that does not keep attention.
     """
     dataset = run.dataset
     located = np.flatnonzero(np.isfinite(dataset.moment_ratios))
     if not len(located):
-        raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has a moment to look inside")
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: no caption has an annotated moment")
     shares = []
     chance = []
     for rows, encoded in run.all_videos():
@@ -145,24 +145,23 @@ def attendance_of(run: TrainedRun) -> Attendance:
 
 
 def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
-    """How often each prototype is the best of a caption's own video, by branch (ProtoPRVR Fig. 6)."""
+    """Return for how many captions each prototype of their video is the best match, by branch (ProtoPRVR Fig. 6)."""
     branches = ("clip", "frame") if isinstance(run.model, Proto) else ("clip",)
     counts: dict[str, np.ndarray] = {}
     for rows, encoded in run.all_videos():
-        own, videos = run.captions_of(rows)
+        captions, videos = run.captions_of(rows)
         with torch.no_grad():
-            scores = run.model.score(run.all_queries.select(torch.from_numpy(own)), encoded)
+            scores = run.model.score(run.all_queries.select(torch.from_numpy(captions)), encoded)
         local = torch.from_numpy(videos)[:, None]
         for branch in branches:
             best = required_best(scores[branch]).cpu().gather(1, local)[:, 0].numpy()
-            found = np.bincount(best, minlength=clips_of(encoded).shape[1])
-            counts[branch] = counts.get(branch, 0) + found
+            counts[branch] = counts.get(branch, 0) + np.bincount(best, minlength=clips_of(encoded).shape[1])
     return counts
 
 
 @styled
 def draw_prototype_attention(data: PrototypeAttention) -> Figure:
-    """One row a prototype, the one that the caption meets on top; dotted the true moment."""
+    """Draw one row per prototype, most similar to the caption first; dotted frames are annotated moments."""
     num = len(data.attention)
     figure = new_figure(2.9)
     axes = figure.subplots()
@@ -175,17 +174,17 @@ def draw_prototype_attention(data: PrototypeAttention) -> Figure:
     step = next(step for step in (10, 5, 1) if num >= 2 * step or step == 1)
     axes.set_yticks([1, *range(max(step, 2), num + 1, step)])
     figure.suptitle(f"{short(data.caption, 66)}\ndotted: annotated moment", x=0.02, ha="left", fontsize=7.5)
-    figure.colorbar(picture, ax=axes, pad=0.02, label="attention of the prototype (%)").outline.set_visible(False)
+    figure.colorbar(picture, ax=axes, pad=0.02, label="attention (%)").outline.set_visible(False)
     return figure
 
 
 @styled
 def draw_attendance(data: Attendance) -> Figure:
-    """Bars by rank, and what even attention would give."""
+    """Draw a bar for each rank, and the level of evenly spread attention."""
     figure = new_figure(2.0)
     axes = figure.subplots()
     axes.bar(np.arange(1, len(data.inside) + 1), 100 * data.inside, color=BLUE, width=0.8)
-    axes.axhline(100 * data.by_chance, color=BLACK, linestyle="--", linewidth=1, label="even attention")
+    axes.axhline(100 * data.by_chance, color=BLACK, linestyle="--", linewidth=1, label="evenly spread attention")
     axes.set(xlim=(0.3, len(data.inside) + 0.7), xlabel="rank of the prototype by similarity to the caption")
     axes.set_ylabel("attention inside\nthe moment (%)")
     axes.text(1, 1.03, f"{data.num_captions:,} captions", ha="right", transform=axes.transAxes, color=GREY)
@@ -195,13 +194,13 @@ def draw_attendance(data: Attendance) -> Figure:
 
 @styled
 def draw_matching_frequency(data: Mapping[str, Int[np.ndarray, " K"]]) -> Figure:
-    """One panel a branch: a bar for each prototype, and how high all would be if used evenly."""
+    """Draw one panel per branch: a bar for each prototype, and the level at which all would be used evenly."""
     figure = new_figure(0.45 + 1.35 * len(data))
     all_axes = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (branch, counts), colour in zip(all_axes, data.items(), (BLUE, ORANGE), strict=False):
         axes.bar(np.arange(1, len(counts) + 1), counts, color=colour, width=0.8)
         axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="even use")
-        axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="captions won")
+        axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="captions (best match)")
         used = f"{branch} prototypes: {np.count_nonzero(counts)} of {len(counts)} used"
         axes.text(1, 1.04, used, ha="right", transform=axes.transAxes, color=GREY)
     legend_above(all_axes[0])

@@ -1,7 +1,7 @@
-"""How every picture looks, and how it is written: column width of a paper, the same bytes for the same data.
+"""The style of all pictures, and how they are saved: as wide as a paper's column, the same bytes for the same data.
 
-Colours are Okabe and Ito's, which stay apart for colour-blind readers; lines differ in their markers too and bars in
-their hatching, so that they stay apart in grey. No text is smaller than 7 points at the width of a column.
+The colours are Okabe and Ito's, which colour-blind readers can distinguish. Lines also differ in their markers and bars
+in their hatching, so that they can be distinguished in grey. No text is smaller than 7 points at the column's width.
 """
 
 import textwrap
@@ -22,7 +22,7 @@ else:  # matplotlib is optional, and drawing functions import it when they run
 D = TypeVar("D", bound=Callable[..., Any])
 
 COLUMN_IN = 3.5
-CHARACTERS = 60  # of 7.5 points in a column
+CHARACTERS = 60  # that fit into a column at 7.5 points
 DPI = 300
 SUFFIXES = (".png", ".svg")
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
@@ -31,7 +31,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HATCHES = ("", "/////", ".....", "xxxxx", "|||||", "-----", "\\\\\\\\\\")
 GREY = "#595959"
-HEAT = "Blues"  # light to dark, so that it survives a grey printer
+HEAT = "Blues"  # light to dark, so that it is readable in grey
 _SETTINGS: Any = {
     "font.size": 7.5,
     "axes.titlesize": 7.5,
@@ -52,17 +52,14 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
-    "text.parse_math": False,  # a caption may hold dollar signs
+    "text.parse_math": False,  # a caption may contain dollar signs
     "svg.hashsalt": "untrimmed",
     "savefig.facecolor": "white",
 }
 
 
 def styled(draw: D) -> D:
-    """A function that draws, with the style in force while it runs.
-
-    Raises: ConfigError when matplotlib is not installed.
-    """
+    """Wrap a function so that it draws in our style. Raises ConfigError when it is called without matplotlib."""
 
     @wraps(draw)
     def in_style(*args: Any, **settings: Any) -> Any:
@@ -77,8 +74,8 @@ def styled(draw: D) -> D:
 
 
 def new_figure(height_in: float) -> Figure:
-    """An empty figure as wide as a column."""
-    # No pyplot: it keeps figures alive and picks a window system.
+    """Return an empty figure as wide as a column."""
+    # Without pyplot, which keeps figures in memory and chooses a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -90,7 +87,7 @@ def new_figure(height_in: float) -> Figure:
 def new_panels(
     count: int, *, rest_in: float, beside_in: float, alone_in: float, sharey: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels in rows of two: how high one is beside another and alone, and all that is no panel."""
+    """Return a figure with panels in rows of two, `beside_in` high, or one panel, `alone_in` high; plus `rest_in`."""
     num_columns = min(2, count)
     num_rows = -(-count // num_columns)
     figure = new_figure(rest_in + (beside_in if num_columns == 2 else alone_in) * num_rows)
@@ -101,15 +98,15 @@ def new_panels(
 
 
 def require_suffix(path: Path) -> None:
-    """Raise a ConfigError if the name does not say which of the formats to write."""
+    """Raise a ConfigError if the path does not end in .png or .svg."""
     if path.suffix.lower() not in SUFFIXES:
-        found = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
-        raise ConfigError(f"-o {path}: {found}, wanted .png or .svg; rename it, e.g. {path.with_suffix('.png').name}")
+        ending = f"ends in {path.suffix!r}" if path.suffix else "has no suffix"
+        raise ConfigError(f"-o {path}: {ending}, expected .png or .svg; use e.g. {path.with_suffix('.png').name}")
 
 
 @styled
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture whole or not at all; the same data give the same bytes.
+    """Write the picture atomically; the same data give the same bytes.
 
     Raises: ConfigError for a suffix that is neither .png nor .svg.
     """
@@ -120,7 +117,7 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def mark_moments(axes: Axes, spans_s: Sequence[tuple[float, float]], bottom: float, height: float) -> None:
-    """Dotted frames around annotated moments, over that range of the vertical axis."""
+    """Draw dotted frames around annotated moments, from `bottom` to `bottom + height` on the vertical axis."""
     from matplotlib.patches import Rectangle
 
     look = {"fill": False, "edgecolor": BLACK, "linewidth": 1.2, "linestyle": ":", "clip_on": False}
@@ -129,13 +126,13 @@ def mark_moments(axes: Axes, spans_s: Sequence[tuple[float, float]], bottom: flo
 
 
 def legend_over(figure: Figure, axes: Axes) -> None:
-    """A legend of the axes above all panels of the figure."""
+    """Draw the legend of the axes above all panels of the figure."""
     handles, names = axes.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper left", ncols=columns_for(names), columnspacing=1.2)
 
 
 def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
-    """A legend in lines above the axes, where it hides no data; it begins at `gap` of their height."""
+    """Draw the legend above the axes, where it hides no data; `gap` is its position as a share of their height."""
     names = axes.get_legend_handles_labels()[1]
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, gap), ncols=columns_for(names), borderaxespad=0.3, columnspacing=1.2
@@ -143,7 +140,7 @@ def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
 
 
 def columns_for(names: Sequence[str]) -> int:
-    """How many columns a legend may have so that it is not wider than the picture.
+    """Return how many columns of these names fit into the width of a picture.
 
     >>> columns_for(["proto", "ral"]), columns_for(["gmmformer_v2+ral, two thirds of the data"])
     (3, 1)
@@ -152,7 +149,7 @@ def columns_for(names: Sequence[str]) -> int:
 
 
 def short(text: str, width: int) -> str:
-    """The text on one line of at most so many characters.
+    """Shorten the text to one line of at most `width` characters.
 
     >>> short("a man sits down on a chair", 16)
     'a man sits …'

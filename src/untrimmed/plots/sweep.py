@@ -1,4 +1,4 @@
-"""How much results depend on one setting: runs that differ from one of them in one number each."""
+"""SumR by the value of a setting, from runs that differ from a common base run in one number each."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from untrimmed.plots.style import BLUE, VERMILION, Axes, Figure, legend_above, n
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
 
-NOT_SWEPT = ("data", "train.seed", "reported", "dataset")  # runs may differ in these; seeds are averaged
+IGNORED = ("data", "train.seed", "reported", "dataset")  # runs may also differ in these; seeds are averaged
 
 
 @dataclass(frozen=True)
-class Curve:
-    """SumR in percent by value of a setting, values rising; several seeds give several results for one value."""
+class SweepCurve:
+    """SumR in percent by value of a setting, in ascending order. Several seeds give several results for one value."""
 
     setting: str
     values: tuple[float, ...]
@@ -26,14 +26,14 @@ class Curve:
 
 
 def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Which runs, given with their flat settings, belong to the curve of which setting: those that differ in no other.
+    """Return the swept settings, each with the names of its runs; `settings` are the flat settings of each run.
 
-    One run must be such that every other one differs from it in one setting at most; it stands in all curves.
+    One run must be the base: every other run differs from it in at most one setting. The base is in all curves.
 
     >>> swept_settings({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}, "c": {"x": 1.0, "y": 3.0}})
     {'x': ['a', 'b'], 'y': ['a', 'c']}
 
-    Raises: ConfigError when there is no such run, or nothing differs.
+    Raises: ConfigError if no run is the base, or no setting differs.
     """
     names = list(settings)
     fewest: tuple[int, str, str, list[str]] | None = None
@@ -43,17 +43,15 @@ def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[
         if len(differences[worst]) <= 1:
             swept = list(dict.fromkeys(keys[0] for keys in differences.values() if keys))
             if not swept:
-                raise ConfigError(
-                    f"{', '.join(names)}: the settings are all alike; give runs that differ in one weight"
-                )
+                raise ConfigError(f"{', '.join(names)}: have equal settings; give runs that differ in one setting")
             return {key: [name for name in names if differences[name] in ([], [key])] for key in swept}
         if fewest is None or len(differences[worst]) < fewest[0]:
             fewest = (len(differences[worst]), base, worst, differences[worst])
     assert fewest is not None
     _, base, worst, keys = fewest
     raise ConfigError(
-        f"{base} and {worst} differ in {', '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}; a sweep wants runs that "
-        "differ from one of them in one setting each"
+        f"{base} and {worst} differ in {', '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}; a sweep expects "
+        "runs that differ from one of them in one setting each"
     )
 
 
@@ -61,19 +59,19 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[st
     return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
 
 
-def swept(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under dotted keys, without those in which runs of a sweep may differ."""
-    left_out = tuple(f"{key}." for key in NOT_SWEPT)
-    return {key: value for key, value in flat(settings).items() if not f"{key}.".startswith(left_out)}
+def comparable_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings by dotted keys, without the ignored ones."""
+    ignored = tuple(f"{key}." for key in IGNORED)
+    return {key: value for key, value in flat(settings).items() if not f"{key}.".startswith(ignored)}
 
 
-def sweep_of(runs: Sequence[TrainedRun]) -> list[Curve]:
-    """A curve for each setting that was swept.
+def sweep_of(runs: Sequence[TrainedRun]) -> list[SweepCurve]:
+    """Return a curve for each setting that was swept.
 
-    Raises: ConfigError when it is not clear which setting was swept, or it is not a number.
+    Raises: ConfigError if the swept setting is ambiguous or not a number.
     """
     require_same_split(runs)
-    settings = {run.label: swept(to_plain(run.config)) for run in runs}
+    settings = {run.label: comparable_settings(to_plain(run.config)) for run in runs}
     by_label = {run.label: run for run in runs}
     curves = []
     for setting, members in swept_settings(settings).items():
@@ -83,17 +81,17 @@ def sweep_of(runs: Sequence[TrainedRun]) -> list[Curve]:
             sum_r.setdefault(value, []).append(recall(by_label[label].rank)["SumR"])
         ordered = dict(sorted(sum_r.items()))
         published = _published(runs[0], setting)
-        curves.append(Curve(setting, tuple(ordered), tuple(tuple(own) for own in ordered.values()), published))
+        curves.append(SweepCurve(setting, tuple(ordered), tuple(map(tuple, ordered.values())), published))
     return curves
 
 
 def _number(label: str, setting: str, value: Any) -> float:
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
-    if value == "inf":  # infinity in settings as they are written
+    if value == "inf":  # infinity in YAML
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{label}: {setting} is {value!r}, and a sweep wants a number; leave that run out")
+        raise ConfigError(f"{label}: {setting} is {value!r}, expected a number; leave this run out")
     return float(value)
 
 
@@ -101,13 +99,13 @@ def _published(run: TrainedRun, setting: str) -> float | None:
     config = run.config
     if not has_preset(config.method, config.dataset):
         return None
-    value = swept(to_plain(load_preset(config.method, config.dataset))).get(setting)
+    value = comparable_settings(to_plain(load_preset(config.method, config.dataset))).get(setting)
     return float(value) if isinstance(value, int | float) else None
 
 
 @styled
-def draw_sweep(data: Sequence[Curve]) -> Figure:
-    """A panel for each setting, its values at equal steps; the published value is ringed."""
+def draw_sweep(data: Sequence[SweepCurve]) -> Figure:
+    """Draw a panel for each setting, with its values at equal steps and a ring around the published value."""
     figure, panels = new_panels(len(data), rest_in=0.5, beside_in=1.6, alone_in=1.8)
     for axes, curve in zip(panels, data, strict=True):
         _draw_curve(axes, curve)
@@ -116,13 +114,13 @@ def draw_sweep(data: Sequence[Curve]) -> Figure:
     return figure
 
 
-def _draw_curve(axes: Axes, curve: Curve) -> None:
+def _draw_curve(axes: Axes, curve: SweepCurve) -> None:
     places = range(len(curve.values))
-    means = [sum(own) / len(own) for own in curve.sum_r]
+    means = [sum(seeds) / len(seeds) for seeds in curve.sum_r]
     axes.plot(places, means, color=BLUE, marker="o")
-    for place, own in enumerate(curve.sum_r):
-        if len(own) > 1:
-            axes.plot([place] * len(own), own, "_", color=BLUE, markersize=7)
+    for place, seeds in enumerate(curve.sum_r):
+        if len(seeds) > 1:
+            axes.plot([place] * len(seeds), seeds, "_", color=BLUE, markersize=7)
     if curve.published in curve.values:
         place = curve.values.index(curve.published)
         axes.plot(place, means[place], "o", color=VERMILION, fillstyle="none", markersize=10, label="published value")

@@ -1,4 +1,4 @@
-"""What a model keeps of a video in temporal order, so that a sentence can be compared with every part of it."""
+"""Similarity of captions with the parts of a video in temporal order."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,25 +16,26 @@ from untrimmed.plots.trained_run import TrainedRun
 
 
 @dataclass(frozen=True)
-class Course:
-    """How some captions fit the parts of one video, each of which covers an equal share of it."""
+class PartSimilarity:
+    """Similarity of captions with the parts of one video. Each part covers an equal share of the video."""
 
-    similarity: Float[np.ndarray, "Q N"]
+    values: Float[np.ndarray, "Q N"]
 
     @property
     def position(self) -> Float[np.ndarray, " Q"]:
         """The middle of each caption's best part, as a share of the video.
 
-        >>> Course(np.array([[0.1, 0.9], [0.8, 0.2]])).position.tolist()
+        >>> PartSimilarity(np.array([[0.1, 0.9], [0.8, 0.2]])).position.tolist()
         [0.75, 0.25]
         """
-        return (self.similarity.argmax(axis=1) + 0.5) / self.similarity.shape[1]
+        return (self.values.argmax(axis=1) + 0.5) / self.values.shape[1]
 
 
 def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
-    """Between which shares of a video its `count` parts are drawn: each around the time at which windows pool it.
+    """Return the edges, as shares of a video, between which its `count` parts are drawn.
 
-    With row i of N at i / (N - 1), as JSG was released, the outer cells are half as wide as the others.
+    A cell is around the time at which windows pool its part. In released JSG, row i of N is at i / (N - 1), so the
+    outer cells are half as wide as the others.
 
     >>> cell_edges(4, "middle").tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -46,7 +47,7 @@ def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
 
 
 def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-    """The clips where they stand in temporal order, else the method's timeline, and which rows are real.
+    """Return the clips if they are in temporal order, otherwise the method's timeline, and the mask of real rows.
 
     Raises: ConfigError for a method that encodes a video as one vector only.
     """
@@ -57,25 +58,25 @@ def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "
     return model.timeline(videos)
 
 
-def courses(
+def part_similarities(
     model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[np.ndarray, " Q"]
-) -> list[Course]:
-    """For each video the course of its captions, in their order; `video_index` are rows of `videos`."""
+) -> list[PartSimilarity]:
+    """Return the similarities of each video's captions with its parts; `video_index` contains rows of `videos`."""
     units, mask = parts(model, videos)
-    found = []
+    similarities = []
     for video in range(len(videos)):
-        own = queries.select(torch.from_numpy(np.flatnonzero(video_index == video)))
+        captions = queries.select(torch.from_numpy(np.flatnonzero(video_index == video)))
         rows = units[video] if mask is None else units[video][mask[video]]
-        found.append(Course(model.similarity(own, rows[None])[:, 0].cpu().numpy()))
-    return found
+        similarities.append(PartSimilarity(model.similarity(captions, rows[None])[:, 0].cpu().numpy()))
+    return similarities
 
 
 def best_windows(
     run: TrainedRun, captions: Int[np.ndarray, " Q"], video: int
-) -> tuple[Course, Float[np.ndarray, "Q 2"]]:
-    """The course of some captions through one video, and the window that fits each best: start and end as shares.
+) -> tuple[PartSimilarity, Float[np.ndarray, "Q 2"]]:
+    """Return the similarities of captions with a video's parts, and each caption's best window as shares of the video.
 
-    Windows are those that the package finds moments with (JSG's), pooled over the very parts of the course.
+    Windows are those with which the package finds moments (JSG's). They pool the same parts.
     """
     encoded = run.videos(np.array([video]))
     queries = run.queries(captions)
@@ -83,5 +84,5 @@ def best_windows(
     similarity = partial(run.model.similarity, queries)
     row_times = run.model.row_times
     fits = window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=row_times)(slice(0, 1))[:, 0]
-    course = courses(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
-    return course, JSG_WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()
+    values = part_similarities(run.model, queries, encoded, np.zeros(len(captions), dtype=np.int64))[0]
+    return values, JSG_WINDOWS.spans[fits.argmax(dim=1).cpu()].numpy()

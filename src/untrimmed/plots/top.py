@@ -1,4 +1,4 @@
-"""The first videos of some captions: relevance over time, the best moment, frames where the video files are at hand."""
+"""The first videos of captions: relevance over time, best moment, and frames if there are video files."""
 
 import os
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ from untrimmed.plots.style import (
     styled,
 )
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-from untrimmed.running.top import Answer, FoundVideo, top_videos
+from untrimmed.running.top import CaptionRanking, RankedVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
 
-NUM_VIDEOS = 3  # of one run; of several the first of each
+NUM_VIDEOS = 3  # for one run; several runs show the first video of each
 MOST_CAPTIONS = 4
 NUM_FRAMES = 6
 FRAME_PIXELS = (96, 72)  # width and height
@@ -39,86 +39,88 @@ NAME_IN = 0.14
 GAP_IN = 0.17
 CURVE_IN = 0.28
 FRAMES_IN = 0.42
-LEFT = 0.02  # of strips, as shares of the picture, like WIDTH
+LEFT = 0.02  # left edge of strips and their WIDTH, as shares of the picture
 WIDTH = 0.96
 
 
 @dataclass(frozen=True)
-class ShownVideo:
-    """A found video of `duration_s` seconds with its relevance at some times; frames are None without its file."""
+class TopVideo:
+    """One of a caption's first videos, with its relevance over time; frames are None without a video file."""
 
     label: str
-    found: FoundVideo
+    ranked: RankedVideo
     duration_s: float
     truth_s: tuple[Span, ...]
     relevance: Float[np.ndarray, " N"]
-    times_s: Float[np.ndarray, " N"]  # where windows pool the curve, so that the moment fits it
+    times_s: Float[np.ndarray, " N"]  # at which windows pool the curve, so that it matches the moment
     frames: UInt8[np.ndarray, "F Y X 3"] | None = None
 
 
 @dataclass(frozen=True)
-class ShownAnswer:
-    """A caption, where the right video stands by each run, and videos."""
+class TopCaption:
+    """A caption, the rank of its right video by run, and its first videos."""
 
     text: str
     rank: dict[str, int]
-    videos: tuple[ShownVideo, ...]
+    videos: tuple[TopVideo, ...]
 
 
-def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[ShownAnswer]:
-    """Return each caption's first three videos of one run, or the first video of each of several runs.
+def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[TopCaption]:
+    """Return each caption's first three videos by one run, or the first video by each of several runs.
 
-    `videos` is a folder of files with the videos' names and any suffix. Raises UnknownNameError for an unknown caption,
-    FeatureError for a video without a duration or a folder without a file of these videos.
+    `videos` is a folder with video files that are named like the videos, with any suffix.
+
+    Raises: UnknownNameError for an unknown caption, FeatureError for a video without a duration or a folder without a
+        file of these videos.
     """
     require_same_split(runs)
     rows = np.array([runs[0].caption(caption) for caption in captions or (None,)])
     count = NUM_VIDEOS if len(runs) == 1 else 1
     by_run = [top_videos(run, rows, count) for run in runs]
     files = {} if videos is None else video_files(videos)
-    named = {found.video for answers in by_run for answer in answers for found in answer.found}
-    if videos is not None and not named & files.keys():
+    names = {ranked.video for rankings in by_run for ranking in rankings for ranked in ranking.videos}
+    if videos is not None and not names & files.keys():
         raise FeatureError(
-            f"{videos}: no video file is named {min(named)!r}; give the folder with those of {runs[0].dataset.name}"
+            f"{videos}: no video file is named {min(names)!r}; give the folder with videos of {runs[0].dataset.name}"
         )
-    shown = []
-    for answers in zip(*by_run, strict=True):
+    entries = []
+    for rankings in zip(*by_run, strict=True):
         strips = [
-            _shown(run, answer, found, files)
-            for run, answer in zip(runs, answers, strict=True)
-            for found in answer.found
+            _top_video(run, ranking, ranked, files)
+            for run, ranking in zip(runs, rankings, strict=True)
+            for ranked in ranking.videos
         ]
-        rank = {run.label: answer.rank for run, answer in zip(runs, answers, strict=True)}
-        shown.append(ShownAnswer(answers[0].text, rank, tuple(strips)))
-    return shown
+        rank = {run.label: ranking.rank for run, ranking in zip(runs, rankings, strict=True)}
+        entries.append(TopCaption(rankings[0].text, rank, tuple(strips)))
+    return entries
 
 
 def video_files(folder: Path) -> dict[str, Path]:
-    """All video files below a folder by their names without suffixes.
+    """Return all video files below a folder by their names without suffixes.
 
-    Raises: FeatureError when there is no such folder.
+    Raises: FeatureError if the folder does not exist.
     """
     if not folder.is_dir():
-        raise FeatureError(f"{folder}: no such folder; give the one with the video files, or leave --videos out")
-    found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in sorted(names))
-    return {path.stem: path for path in found if is_video_path(path)}
+        raise FeatureError(f"{folder}: no such folder; give the folder with the video files, or omit --videos")
+    paths = (Path(parent, name) for parent, _, names in os.walk(folder) for name in sorted(names))
+    return {path.stem: path for path in paths if is_video_path(path)}
 
 
-def _shown(run: TrainedRun, answer: Answer, found: FoundVideo, files: dict[str, Path]) -> ShownVideo:
-    duration_s = run.duration_s(found.row)
-    queries = run.queries(np.array([answer.row]))
-    encoded = run.videos(np.array([found.row]))
+def _top_video(run: TrainedRun, ranking: CaptionRanking, ranked: RankedVideo, files: dict[str, Path]) -> TopVideo:
+    duration_s = run.duration_s(ranked.row)
+    queries = run.queries(np.array([ranking.row]))
+    encoded = run.videos(np.array([ranked.row]))
     units, mask = run.model.timeline(encoded)
     rows = units if mask is None else units[:, mask[0]]
     relevance = run.model.similarity(queries, rows)[0, 0].float().cpu().numpy()
-    truth_s = answer.moments_s if found.is_right else ()
+    truth_s = ranking.moments_s if ranked.is_right else ()
     times_s = duration_s * time_grid(len(relevance), row_times=run.model.row_times).numpy()
-    frames = _frames(files[found.video], duration_s) if found.video in files else None
-    return ShownVideo(run.label, found, duration_s, truth_s, relevance, times_s, frames)
+    frames = _frames(files[ranked.video], duration_s) if ranked.video in files else None
+    return TopVideo(run.label, ranked, duration_s, truth_s, relevance, times_s, frames)
 
 
 def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
-    """Frames from the middles of equal parts, all cut to one form."""
+    """Return frames from the middles of equal parts, cropped to one size."""
     from PIL import Image, ImageOps
 
     times_s = (np.arange(NUM_FRAMES) + 0.5) / NUM_FRAMES * duration_s
@@ -127,52 +129,53 @@ def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
 
 
 @styled
-def draw_top(data: Sequence[ShownAnswer]) -> Figure:
-    """A strip for each video, boxed the best moment, dotted the annotated one; one scale for each caption and run."""
+def draw_top(data: Sequence[TopCaption]) -> Figure:
+    """Draw a strip for each video with its best and annotated moments; one scale for each caption and run."""
     from matplotlib.lines import Line2D
 
-    heights = [TITLE_IN + sum(NAME_IN + _strip_in(video) + GAP_IN for video in answer.videos) for answer in data]
+    heights = [TITLE_IN + sum(NAME_IN + _strip_in(video) + GAP_IN for video in caption.videos) for caption in data]
     height_in = LEGEND_IN + sum(heights)
     figure = new_figure(height_in)
-    figure.set_layout_engine("none")  # rows of fixed height, strips of one width
+    figure.set_layout_engine("none")  # rows have a fixed height and strips a fixed width
 
     def write(text: str, down_in: float, size: float = 7.5) -> None:
         figure.text(LEFT, 1 - down_in / height_in, text, va="top", fontsize=size)
 
     top_in = LEGEND_IN
-    for answer in data:
-        ranks = ", ".join(f"{label} {rank:,}" for label, rank in answer.rank.items())
-        ranks = ranks if len(answer.rank) > 1 else ranks.rpartition(" ")[2]
-        write(short(answer.text, CHARACTERS), top_in + 0.01)
+    for caption in data:
+        ranks = ", ".join(f"{label} {rank:,}" for label, rank in caption.rank.items())
+        ranks = ranks if len(caption.rank) > 1 else ranks.rpartition(" ")[2]
+        write(short(caption.text, CHARACTERS), top_in + 0.01)
         write(f"rank of the right video: {ranks}", top_in + 0.135, size=7)
         top_in += TITLE_IN
-        for place, video in enumerate(answer.videos, start=1):
-            name = video.found.video, f"{video.found.score:.3f}", "right" if video.found.is_right else "wrong"
-            write("   ".join((str(place) if len(answer.rank) == 1 else video.label, *name)), top_in, size=7)
+        for place, video in enumerate(caption.videos, start=1):
+            ranked = video.ranked
+            name = ranked.video, f"{ranked.score:.3f}", "right" if ranked.is_right else "wrong"
+            write("   ".join((str(place) if len(caption.rank) == 1 else video.label, *name)), top_in, size=7)
             top_in += NAME_IN + _strip_in(video)
             axes = figure.add_axes((LEFT, 1 - top_in / height_in, WIDTH, _strip_in(video) / height_in))
-            _draw_strip(axes, video, [other.relevance for other in answer.videos if other.label == video.label])
+            _draw_strip(axes, video, [v.relevance for v in caption.videos if v.label == video.label])
             top_in += GAP_IN
     marks = [
         Line2D([], [], color=GREEN, linewidth=2.5, label="right video"),
         Line2D([], [], color=VERMILION, linewidth=1, label="wrong video"),
         Line2D([], [], color=BLUE, linewidth=1.2, label="best moment"),
-        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated"),
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated moment"),
     ]
     figure.legend(handles=marks, loc="upper left", ncols=4, columnspacing=1.1, handlelength=1.3, borderaxespad=0.2)
     return figure
 
 
-def _strip_in(video: ShownVideo) -> float:
+def _strip_in(video: TopVideo) -> float:
     return CURVE_IN + (0 if video.frames is None else FRAMES_IN)
 
 
-def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> None:
+def _draw_strip(axes: Axes, video: TopVideo, curves: Sequence[np.ndarray]) -> None:
     from matplotlib.patches import Rectangle
 
     top = 1 if video.frames is None else 1 + FRAMES_IN / CURVE_IN
-    low = min(own.min() for own in scale)
-    high = max(own.max() for own in scale)
+    low = min(curve.min() for curve in curves)
+    high = max(curve.max() for curve in curves)
     heights = 0.9 * (video.relevance - low) / max(high - low, 1e-9)
     axes.fill_between(video.times_s, 0, heights, color=SKY, alpha=0.45, linewidth=0)
     axes.plot(video.times_s, heights, color=BLUE, linewidth=0.8)
@@ -180,8 +183,8 @@ def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> N
         edges = np.linspace(0, video.duration_s, len(video.frames) + 1)
         for frame, start_s, end_s in zip(video.frames, edges, edges[1:], strict=False):
             axes.imshow(frame, aspect="auto", extent=(start_s, end_s, 1.02, top), interpolation="lanczos")
-    if video.found.moment_s is not None:
-        start_s, end_s = video.found.moment_s
+    if video.ranked.moment_s is not None:
+        start_s, end_s = video.ranked.moment_s
         axes.add_patch(
             Rectangle((start_s, 0), end_s - start_s, top, fill=False, edgecolor=BLUE, linewidth=1.2, clip_on=False)
         )
@@ -192,5 +195,5 @@ def _draw_strip(axes: Axes, video: ShownVideo, scale: Sequence[np.ndarray]) -> N
     first.set_horizontalalignment("left")
     last.set_horizontalalignment("right")
     axes.tick_params(axis="x", length=2, pad=1)
-    right = video.found.is_right
-    axes.spines["left"].set(color=GREEN if right else VERMILION, linewidth=3 if right else 1)
+    is_right = video.ranked.is_right
+    axes.spines["left"].set(color=GREEN if is_right else VERMILION, linewidth=3 if is_right else 1)

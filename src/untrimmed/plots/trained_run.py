@@ -1,4 +1,4 @@
-"""A trained model with the split that it is shown on: what the data of every picture is computed from."""
+"""A trained model and a split of a data set, from which the data of every picture are computed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from untrimmed.running.run import RunConfig, is_run, open_run
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun(OpenedModel):
-    """The best model of a run and a split of a data set; `label` is how pictures name it.
+    """The best model of a run and a split of a data set. `label` is its name in pictures.
 
-    `history` has an entry for each epoch, as metrics.jsonl has a line.
+    `history` has one entry per epoch, the lines of metrics.jsonl.
     """
 
     label: str
@@ -33,26 +33,26 @@ class TrainedRun(OpenedModel):
         return ranks(self.score().fused, self.dataset.video_index)
 
     def duration_s(self, video: int) -> float:
-        """The length of a video in seconds. Raises FeatureError when it is not known."""
+        """Return the duration of a video in seconds; raises FeatureError if it is unknown."""
         dataset = self.dataset
         duration_s = float(dataset.durations_s[video])
         if not duration_s > 0:
             name = dataset.video_ids[video]
             raise FeatureError(
-                f"{dataset.name}: video {name!r} has no duration; add it, or choose another with --query"
+                f"{dataset.name}: video {name!r} has no duration; add it, or choose another video with --query"
             )
         return duration_s
 
     def captions_of(self, videos: Int[np.ndarray, " V"]) -> tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]]:
-        """The rows of the captions of some videos, which rise, and the place of each one's video among these."""
+        """Return the rows of the captions of `videos` (sorted), and for each caption the place of its video there."""
         index = self.dataset.video_index
-        own = np.flatnonzero(np.isin(index, videos))
-        return own, np.searchsorted(videos, index[own])
+        captions = np.flatnonzero(np.isin(index, videos))
+        return captions, np.searchsorted(videos, index[captions])
 
     def caption(self, caption_id: str | None) -> int:
-        """The row of a caption; without an id the first caption, those with a moment first, of the richest video.
+        """Return the row of a caption; without an id, of the first one with a moment in the video with most of these.
 
-        Raises: UnknownNameError when the split has no such caption.
+        Raises: UnknownNameError if the split has no such caption.
         """
         ids = self.dataset.caption_ids
         if caption_id is None:
@@ -70,12 +70,12 @@ class TrainedRun(OpenedModel):
 def open_trained(
     folder: Path, *, label: str, split: str = "test", root: Path | None = None, device: str = "auto"
 ) -> TrainedRun:
-    """The best model of the run in a folder and a split of the run's data set, which may have moved to `root`.
+    """Return the best model of a run and a split of the run's data set, which may have moved to `root`.
 
     Raises: CheckpointError for a folder without a finished run, FeatureError for features that do not fit.
     """
     if not is_run(folder):
-        state = "holds no run (no config.yaml in it)" if folder.is_dir() else "no such folder"
+        state = "contains no run (no config.yaml in it)" if folder.is_dir() else "no such folder"
         raise CheckpointError(f"{folder}: {state}; give the folder of a run (untrimmed train --out)")
     opened = open_model(folder, split=split, root=root, device=device)
     run = open_run(folder)
@@ -83,17 +83,17 @@ def open_trained(
 
 
 def labels(folders: Sequence[Path]) -> list[str]:
-    """A short name for each run, none twice: the folder's name, or as much of its path as tells runs apart.
+    """Return a unique short name for each run: the folder's name, or as much of its path as distinguishes the runs.
 
     >>> labels([Path("a/proto"), Path("a/ral")]), labels([Path("a/run"), Path("b/run")])
     (['proto', 'ral'], ['a/run', 'b/run'])
 
-    Raises: ConfigError when a run is given twice.
+    Raises: ConfigError if a run is given twice.
     """
     paths = [folder.resolve() for folder in folders]
-    twice = next((folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1), None)
-    if twice is not None:
-        raise ConfigError(f"{twice}: given twice; name each run once")
+    repeated = next((folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1), None)
+    if repeated is not None:
+        raise ConfigError(f"{repeated}: this run is given twice; give each run once")
     names = [path.name for path in paths]
     for length in range(2, max(len(path.parts) for path in paths) + 1):
         if len(set(names)) == len(names):
@@ -103,7 +103,7 @@ def labels(folders: Sequence[Path]) -> list[str]:
 
 
 def require_same_split(runs: Sequence[TrainedRun]) -> None:
-    """Raise a ConfigError unless all runs are shown on the same captions."""
+    """Raise a ConfigError unless all runs have the same captions."""
     first = runs[0]
     for run in runs[1:]:
         if run.dataset.caption_ids != first.dataset.caption_ids:

@@ -1,4 +1,4 @@
-"""Captions and clips of a few videos in the plane, by t-SNE: whether captions of a video fall on one point."""
+"""Captions and clips of a few videos in two dimensions, by t-SNE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from jaxtyping import Bool, Float, Int
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.plots.style import BLACK, COLOURS, GREY, MARKERS, Axes, Figure, new_panels, short, styled
-from untrimmed.plots.timeline import courses, parts
+from untrimmed.plots.timeline import part_similarities, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 NUM_VIDEOS = 2
-NUM_DRAWN = 10  # videos whose captions alone are shown
+NUM_RANDOM = 10  # videos in the picture of captions only
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Captions and clips of one model in the plane; `matched` says which clips are the best of a caption."""
+    """Captions and clips of one model in two dimensions; `matched` marks the clips that are the best of a caption."""
 
     label: str
     queries: Float[np.ndarray, "Q 2"]
@@ -32,7 +32,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """The same videos to every model."""
+    """Captions and clips of the same videos by every model."""
 
     video_ids: tuple[str, ...]
     by_run: tuple[Embedded, ...]
@@ -41,9 +41,10 @@ class Embeddings:
 def closest_videos(
     sentence: Float[np.ndarray, "Q D"], video_index: Int[np.ndarray, " Q"], count: int
 ) -> Int[np.ndarray, " V"]:
-    """The videos whose captions mean most alike: the closest pair of mean caption vectors with at least two captions.
+    """Return the videos with the most similar captions, at most `count`, in ascending order.
 
-    Further ones are those closest to the ones already there. Fewer when there are not so many.
+    Of videos with at least two captions, these are the pair with the closest mean caption vectors, then one by one the
+    video that is closest on average to those already chosen.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]
@@ -54,23 +55,23 @@ def closest_videos(
     means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
     cosine = means @ means.T
     np.fill_diagonal(cosine, -np.inf)
-    chosen = [int(place) for place in np.unravel_index(cosine.argmax(), cosine.shape)]
-    while len(chosen) < min(count, len(videos)):
-        near = cosine[chosen].mean(axis=0)
-        near[chosen] = -np.inf
-        chosen.append(int(near.argmax()))
-    return np.sort(videos[chosen[:count]])
+    closest = [int(place) for place in np.unravel_index(cosine.argmax(), cosine.shape)]
+    while len(closest) < min(count, len(videos)):
+        mean_cosine = cosine[closest].mean(axis=0)
+        mean_cosine[closest] = -np.inf
+        closest.append(int(mean_cosine.argmax()))
+    return np.sort(videos[closest[:count]])
 
 
 def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
-    """The two videos that mean most alike to the first run, as each run encodes them.
+    """Return the two videos with the most similar captions in the first run, as each run encodes them.
 
-    Raises: FeatureError without two videos of two captions, ConfigError when scikit-learn is not installed or a method
-    keeps neither frames nor clips.
+    Raises: FeatureError unless two videos have two captions, ConfigError without scikit-learn or for a method that
+        keeps neither frames nor clips.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
-    _with_several_captions(dataset)
+    _multi_caption_videos(dataset)
     videos = closest_videos(runs[0].all_queries.sentence.cpu().numpy(), dataset.video_index, NUM_VIDEOS)
     return Embeddings(
         tuple(dataset.video_ids[video] for video in videos), tuple(_embedded(run, videos) for run in runs)
@@ -86,11 +87,12 @@ def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
     clips = [
         F.normalize(units[v] if mask is None else units[v][mask[v]], dim=-1).cpu().numpy() for v in range(len(videos))
     ]
-    matched = [np.zeros(len(own), dtype=bool) for own in clips]
-    for own, course in zip(matched, courses(run.model, queries, encoded, query_video), strict=True):
-        own[course.similarity.argmax(axis=1)] = True
-    clip_video = np.repeat(np.arange(len(videos)), [len(own) for own in clips])
-    plane = in_the_plane(np.concatenate([sentence, *clips]))
+    matched = [np.zeros(len(rows), dtype=bool) for rows in clips]
+    similarities = part_similarities(run.model, queries, encoded, query_video)
+    for is_best, similarity in zip(matched, similarities, strict=True):
+        is_best[similarity.values.argmax(axis=1)] = True
+    clip_video = np.repeat(np.arange(len(videos)), [len(rows) for rows in clips])
+    plane = in_two_dimensions(np.concatenate([sentence, *clips]))
     return Embedded(
         run.label, plane[: len(captions)], query_video, plane[len(captions) :], clip_video, np.concatenate(matched)
     )
@@ -98,43 +100,42 @@ def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
 
 @dataclass(frozen=True)
 class Captions:
-    """Captions of some videos in the plane, by run; `video` is the place of each one's video in `video_ids`."""
+    """Captions in two dimensions by run; `video` is the place of each caption's video in `video_ids`."""
 
     video_ids: tuple[str, ...]
     video: Int[np.ndarray, " Q"]
     by_run: dict[str, Float[np.ndarray, "Q 2"]]
 
 
-def captions_of_some(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
-    """The captions of ten videos drawn at random among those with several, as each run encodes them (GMMFormer Fig. 6).
+def random_captions_of(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
+    """Return the captions of ten random videos with several captions, as each run encodes them (GMMFormer Fig. 6).
 
-    Raises: FeatureError without two videos of two captions, ConfigError when scikit-learn is not installed.
+    Raises: FeatureError unless two videos have two captions, ConfigError without scikit-learn.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
-    several = _with_several_captions(dataset)
-    videos = np.sort(np.random.default_rng(seed).permutation(several)[:NUM_DRAWN])
+    candidates = _multi_caption_videos(dataset)
+    videos = np.sort(np.random.default_rng(seed).permutation(candidates)[:NUM_RANDOM])
     captions, video = runs[0].captions_of(videos)
     by_run = {
-        run.label: in_the_plane(F.normalize(run.queries(captions).sentence, dim=-1).float().cpu().numpy())
+        run.label: in_two_dimensions(F.normalize(run.queries(captions).sentence, dim=-1).float().cpu().numpy())
         for run in runs
     }
     return Captions(tuple(dataset.video_ids[v] for v in videos), video, by_run)
 
 
-def _with_several_captions(dataset: RetrievalDataset) -> Int[np.ndarray, " V"]:
-    several = np.flatnonzero(np.bincount(dataset.video_index) > 1)
-    if len(several) < NUM_VIDEOS:
-        raise FeatureError(
-            f"{dataset.name}, split {dataset.split}: {len(several)} videos have two captions, wanted {NUM_VIDEOS}"
-        )
-    return several
+def _multi_caption_videos(dataset: RetrievalDataset) -> Int[np.ndarray, " V"]:
+    videos = np.flatnonzero(np.bincount(dataset.video_index) > 1)
+    if len(videos) < NUM_VIDEOS:
+        found = f"{len(videos)} videos have two captions or more, expected at least {NUM_VIDEOS}"
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: {found}; choose another split")
+    return videos
 
 
-def in_the_plane(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
-    """t-SNE of unit vectors, without approximation, from a fixed seed.
+def in_two_dimensions(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
+    """Map unit vectors to two dimensions by exact t-SNE with a fixed seed.
 
-    Raises: ConfigError when scikit-learn is not installed.
+    Raises: ConfigError if scikit-learn is not installed.
     """
     try:
         from sklearn.manifold import TSNE
@@ -147,40 +148,40 @@ def in_the_plane(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N 2"]:
 
 @styled
 def draw_embeddings(data: Embeddings) -> Figure:
-    """One panel a run: clips as dots, filled where a caption meets them, captions as large marks of the same colour."""
+    """Draw one panel per run: captions as stars and clips as marks, filled if a clip is the best of a caption."""
     from matplotlib.lines import Line2D
 
     figure, panels = new_panels(len(data.by_run), rest_in=0.45, beside_in=1.75, alone_in=2.6, sharey=False)
-    for axes, own in zip(panels, data.by_run, strict=True):
-        _draw_points(axes, own)
-        axes.set_title(own.label)
+    for axes, embedded in zip(panels, data.by_run, strict=True):
+        _draw_points(axes, embedded)
+        axes.set_title(embedded.label)
     handles = [
         Line2D([], [], color=COLOURS[v], marker=MARKERS[v], linestyle="", label=short(name, 24))
         for v, name in enumerate(data.video_ids)
     ]
     handles += [
         Line2D([], [], color=GREY, marker="*", markersize=8, markeredgecolor=BLACK, linestyle="", label="caption"),
-        Line2D([], [], color=GREY, marker="o", linestyle="", label="clip, best of a caption"),
+        Line2D([], [], color=GREY, marker="o", linestyle="", label="best clip of a caption"),
         Line2D([], [], color=GREY, marker="o", fillstyle="none", linestyle="", label="other clip"),
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1)
     return figure
 
 
-def _draw_points(axes: Axes, own: Embedded) -> None:
-    for video in np.unique(own.clip_video):
+def _draw_points(axes: Axes, embedded: Embedded) -> None:
+    for video in np.unique(embedded.clip_video):
         colour = COLOURS[video]
-        of_video = own.clip_video == video
+        of_video = embedded.clip_video == video
         for matched in (False, True):
-            x, y = own.clips[of_video & (own.matched == matched)].T
+            x, y = embedded.clips[of_video & (embedded.matched == matched)].T
             axes.plot(x, y, MARKERS[video], color=colour, fillstyle="full" if matched else "none", markeredgewidth=0.8)
-        x, y = own.queries[own.query_video == video].T
+        x, y = embedded.queries[embedded.query_video == video].T
         axes.plot(x, y, "*", color=colour, markersize=7, markeredgecolor=BLACK, markeredgewidth=0.6)
     _frame(axes)
 
 
 def _frame(axes: Axes) -> None:
-    """A frame without ticks: distances in the plane have no unit."""
+    """Draw a frame without ticks, because t-SNE coordinates have no unit."""
     axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -188,18 +189,18 @@ def _frame(axes: Axes) -> None:
 
 @styled
 def draw_captions(data: Captions) -> Figure:
-    """One panel a run: a colour and a mark for each video, lines from its captions to their middle."""
+    """Draw one panel per run: a colour and a mark for each video, with lines from its captions to their mean."""
     figure, panels = new_panels(len(data.by_run), rest_in=0.3, beside_in=1.75, alone_in=2.6, sharey=False)
     for axes, (label, points) in zip(panels, data.by_run.items(), strict=True):
         for video in range(len(data.video_ids)):
-            own = points[data.video == video]
+            captions = points[data.video == video]
             colour = COLOURS[video % len(COLOURS)]
             marker = MARKERS[(video + video // len(COLOURS)) % len(MARKERS)]
-            middle = own.mean(axis=0)
-            for x, y in own:
+            middle = captions.mean(axis=0)
+            for x, y in captions:
                 axes.plot([x, middle[0]], [y, middle[1]], color=colour, linewidth=0.5, alpha=0.6)
-            axes.plot(*own.T, marker, color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.4)
+            axes.plot(*captions.T, marker, color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.4)
         axes.set_title(label)
         _frame(axes)
-    figure.supxlabel(f"captions of {len(data.video_ids)} videos; a colour and a mark for each video", fontsize=7.5)
+    figure.supxlabel(f"captions of {len(data.video_ids)} videos; each video has a colour and a mark", fontsize=7.5)
     return figure

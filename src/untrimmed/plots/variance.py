@@ -1,4 +1,4 @@
-"""Whether a model sends the captions of a video to different places in it: the variance of their best positions."""
+"""Variance of the positions in a video at which its captions fit best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from untrimmed.errors import FeatureError
 from untrimmed.plots.style import COLOURS, Figure, legend_above, new_figure, styled
-from untrimmed.plots.timeline import courses
+from untrimmed.plots.timeline import part_similarities
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 NUM_BINS = 20
@@ -17,9 +17,9 @@ NUM_BINS = 20
 
 @dataclass(frozen=True)
 class PositioningVariances:
-    """The variance of each video, positions being shares of it: by model, and of the annotated moments' middles.
+    """Variance per video of its captions' best positions by model, and of the middles of annotated moments.
 
-    Videos with one caption are left out; `annotated` is empty where moments are not known.
+    Positions are shares of the video. Videos with one caption are excluded; `annotated` is empty without moments.
     """
 
     by_run: dict[str, Float[np.ndarray, " V"]]
@@ -27,45 +27,45 @@ class PositioningVariances:
 
 
 def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " V"]:
-    """The variance of the positions of each video with at least two (GMMFormer v2, appendix D.2).
+    """Return the variance of the positions of each video with at least two (GMMFormer v2, appendix D.2).
 
     >>> variance_by_video(np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])).round(3).tolist()
     [0.01]
     """
     of_videos = (position[video_index == video] for video in np.unique(video_index))
-    return np.array([own.var() for own in of_videos if len(own) > 1])
+    return np.array([values.var() for values in of_videos if len(values) > 1])
 
 
 def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances:
-    """The variances of all videos of the split.
+    """Return the variances of all videos of the split.
 
-    Raises: FeatureError when no video has two captions, ConfigError for a method without frames and clips.
+    Raises: FeatureError if no video has two captions, ConfigError for a method without frames and clips.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
     by_run = {run.label: variance_by_video(positions(run), dataset.video_index) for run in runs}
     if not len(by_run[runs[0].label]):
-        raise FeatureError(f"{dataset.name}, split {dataset.split}: no video has two captions, so nothing can vary")
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: no video has two captions; choose another split")
     moments = [(annotation.main_moment, annotation.duration_s) for annotation in dataset.annotations]
     middles = np.array([sum(span) / 2 / length if span and length else np.nan for span, length in moments])
-    known = np.isfinite(middles)
-    return PositioningVariances(by_run, variance_by_video(middles[known], dataset.video_index[known]))
+    has_moment = np.isfinite(middles)
+    return PositioningVariances(by_run, variance_by_video(middles[has_moment], dataset.video_index[has_moment]))
 
 
 def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
-    """Where each caption fits its own video best, as a share of the video."""
-    found = np.zeros(len(run.dataset.video_index))
+    """Return the position at which each caption fits its video best, as a share of the video."""
+    best = np.zeros(len(run.dataset.video_index))
     for rows, encoded in run.all_videos():
-        own, local = run.captions_of(rows)
-        queries = run.all_queries.select(torch.from_numpy(own))
-        for video, course in enumerate(courses(run.model, queries, encoded, local)):
-            found[own[local == video]] = course.position
-    return found
+        captions, local = run.captions_of(rows)
+        queries = run.all_queries.select(torch.from_numpy(captions))
+        for video, similarity in enumerate(part_similarities(run.model, queries, encoded, local)):
+            best[captions[local == video]] = similarity.position
+    return best
 
 
 @styled
 def draw_positioning_variances(data: PositioningVariances) -> Figure:
-    """Histograms as lines over one axis, the annotated moments as a grey area behind them."""
+    """Draw a histogram for each run as a line, and that of the annotated moments as a grey area."""
     figure = new_figure(2.3)
     axes = figure.subplots()
     widest = max(values.max(initial=0) for values in (*data.by_run.values(), data.annotated))

@@ -1,4 +1,4 @@
-"""Which words of a caption RAL trusts, and where in the video each of them is seen."""
+"""RAL's confidence in each word of a caption, and the similarity of each word with the frames of the video."""
 
 from dataclasses import dataclass, replace
 
@@ -17,9 +17,9 @@ from untrimmed.running.top import top_videos
 
 @dataclass(frozen=True)
 class WordConfidence:
-    """The words of a caption, how much each counts, and their cosines with the frames of the video.
+    """The words of a caption, their confidences, and their cosines with the frames of the video.
 
-    As released the confidences sum to 1.
+    The confidences sum to 1, as released.
     """
 
     video_id: str
@@ -28,12 +28,12 @@ class WordConfidence:
     words: tuple[str, ...]
     confidence: Float[np.ndarray, " W"]
     similarity: Float[np.ndarray, "W T"]
-    rank: int  # of the right video by these confidences,
-    even_rank: int  # and where every word counts alike
+    rank: int  # of the right video with these confidences
+    even_rank: int  # and with equal confidences
 
 
 def word_names(text: str, num_rows: int) -> tuple[str, ...]:
-    """The words of a caption if its features have a row for each, else their numbers: encoders split words.
+    """Return the words of a caption, or row numbers if its features have another number of rows (word pieces).
 
     >>> word_names("A dog, running.", 3), word_names("A dog, running.", 5)
     (('A', 'dog', 'running'), ('1', '2', '3', '4', '5'))
@@ -43,38 +43,38 @@ def word_names(text: str, num_rows: int) -> tuple[str, ...]:
 
 
 def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidence:
-    """A caption and its video (RAL Fig. 8). Raises FeatureError for a video without a duration."""
+    """Return the words of a caption (RAL Fig. 8); raises FeatureError for a video without a duration."""
     dataset = run.dataset
     row = run.caption(caption_id)
     video = int(dataset.video_index[row])
     duration_s = run.duration_s(video)
     queries = run.queries(np.array([row]))
     encoded = run.videos(np.array([video]))
-    said = RALQueries.of(queries.attached["ral"])
-    (frames, mask) = frames_of(encoded)
-    assert said.word_weights is not None, "asked for of runs with CSA only"
-    real = said.word_mask[0]
-    words = F.normalize(said.words[0][real], dim=-1)
-    seen = F.normalize(frames[0][mask[0]], dim=-1)
+    attached = RALQueries.of(queries.attached["ral"])
+    frames, mask = frames_of(encoded)
+    assert attached.word_weights is not None, "the run has CSA: the picture requires its WordMaxSim"
+    real = attached.word_mask[0]
+    words = F.normalize(attached.words[0][real], dim=-1)
+    real_frames = F.normalize(frames[0][mask[0]], dim=-1)
     return WordConfidence(
         dataset.video_ids[video],
         duration_s,
         dataset.moments[row],
         word_names(dataset.texts[row], len(words)),
-        said.word_weights[0][real].cpu().numpy(),
-        (words @ seen.T).cpu().numpy(),
-        *(top_videos(own, np.array([row]), 1)[0].rank for own in (run, with_even_confidences(run))),
+        attached.word_weights[0][real].cpu().numpy(),
+        (words @ real_frames.T).cpu().numpy(),
+        *(top_videos(model, np.array([row]), 1)[0].rank for model in (run, with_even_confidences(run))),
     )
 
 
 def with_even_confidences(run: TrainedRun) -> TrainedRun:
-    """The run with a model to which all words of a caption count alike (RAL Fig. 8c)."""
+    """Return the run with a model that gives all words of a caption equal confidence (RAL Fig. 8c)."""
     return replace(run, model=with_settings(run.model, {"model.ral.confidences": "even"}))
 
 
 @styled
 def draw_word_confidence(data: WordConfidence) -> Figure:
-    """A row for each word: where it is seen, and beside it its confidence; dotted the true moment."""
+    """Draw a row for each word: its cosine with the frames, and its confidence; dotted frames are annotated moments."""
     num = len(data.words)
     figure = new_figure(1.0 + 0.16 * num)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.5, 1])
