@@ -73,12 +73,12 @@ def test_imports_point_one_way():
     assert wrong == []
 
 
-def test_imports_of_the_package_itself_are_seen():
+def test_the_import_check_sees_imports_of_the_package_itself():
     tree = ast.parse("import untrimmed\nfrom untrimmed import open, errors\nimport untrimmed.types as t\nimport ast")
     assert list(imported(tree)) == ["untrimmed", "untrimmed.open", "untrimmed.errors", "untrimmed.types"]
 
 
-def test_no_module_imports_itself_by_way_of_others():
+def test_there_are_no_import_cycles():
     names = {".".join(("untrimmed", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in TREES}
     names |= {name.removesuffix(".__init__"): path for name, path in names.items() if name.endswith(".__init__")}
     left = {path: {names[name] for name in imported(tree) if name in names} - {path} for path, tree in TREES.items()}
@@ -88,7 +88,7 @@ def test_no_module_imports_itself_by_way_of_others():
     assert sorted(str(path.relative_to(PACKAGE)) for path in left) == []
 
 
-def test_a_model_knows_its_attachments_and_both_know_no_registry():
+def test_models_import_attachments_and_neither_imports_the_registry():
     order = ["settings", "attachment", "base", "registry"]  # each may name those before it, for types too
     for place, name in enumerate(order):
         text = (PACKAGE / "models" / f"{name}.py").read_text(encoding="utf-8")
@@ -96,7 +96,7 @@ def test_a_model_knows_its_attachments_and_both_know_no_registry():
         assert "TYPE_CHECKING" not in text
 
 
-def test_no_class_is_made_at_run_time():
+def test_no_class_is_created_at_run_time():
     calls = [
         f"{path.relative_to(PACKAGE)}, line {node.lineno}"
         for path, tree in TREES.items()
@@ -110,7 +110,7 @@ def test_no_class_is_made_at_run_time():
     assert calls == []
 
 
-def test_no_module_is_named_for_nothing():
+def test_every_module_has_a_specific_name():
     names = {path.stem for path in TREES}
     assert not names & {"utils", "util", "common", "misc", "helpers"}
 
@@ -126,7 +126,7 @@ def test_importing_the_package_is_quick_and_imports_no_torch():
     assert float(seconds) < 0.15
 
 
-def test_every_public_name_can_be_had():
+def test_every_public_name_can_be_imported():
     import untrimmed
 
     assert {name for name in untrimmed.__all__ if getattr(untrimmed, name) is None} == set()

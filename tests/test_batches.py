@@ -36,7 +36,7 @@ def with_words(count: int, length: int) -> EncodedQueries:
     return EncodedQueries(sentence=torch.randn(count, 5)).attach("mine", Own(words=torch.randn(count, length, 3)))
 
 
-def test_what_an_attachment_keeps_is_cut_joined_and_moved_with_the_method_s():
+def test_encodings_of_an_attachment_are_selected_joined_and_moved_with_the_others():
     short, long = with_words(2, 3), with_words(1, 4)
     joined = EncodedQueries.cat([short, long])
     assert joined.tensors().keys() == {"sentence", "mine.words"}
@@ -48,7 +48,7 @@ def test_what_an_attachment_keeps_is_cut_joined_and_moved_with_the_method_s():
     assert joined.to("cpu", torch.float64).attached["mine"].words.dtype == torch.float64
 
 
-def test_encodings_are_written_back_by_name():
+def test_encodings_are_replaced_by_name():
     queries = with_words(2, 3)
     doubled = queries.with_tensors({name: 2 * tensor for name, tensor in queries.tensors().items()})
     assert torch.equal(doubled.sentence, 2 * queries.sentence)

@@ -33,7 +33,7 @@ def run_ci(folder, make="exit 0", **environment):
     return done, calls
 
 
-def test_what_was_left_out_is_said_last_and_the_rest_runs(tmp_path):
+def test_skipped_steps_are_listed_last(tmp_path):
     done, calls = run_ci(tmp_path, UNTRIMMED_NO_BROWSER="1")
     assert done.returncode == 0
     assert [call.split()[:2] for call in calls] == [["make", "page-tools"], ["make", "test"], ["make", "rest"]]
@@ -48,7 +48,7 @@ def test_a_failed_installation_is_tried_for_each_package_alone(tmp_path):
 
 
 @pytest.mark.parametrize(("allowed", "fails"), [("", True), ("1", False)])
-def test_a_missing_browser_fails_unless_it_is_allowed(allowed, fails):
+def test_a_missing_browser_fails_unless_the_variable_allows_it(allowed, fails):
     command = ["make", "page-tools", "CHROMIUM=/nonexistent/chromium"]
     environment = {**os.environ, "UNTRIMMED_NO_BROWSER": allowed}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)

@@ -29,7 +29,7 @@ class Outer:
     on: bool = True
 
 
-def test_plain_values_become_a_typed_dataclass_and_back():
+def test_a_dataclass_is_built_from_plain_values_and_converted_back():
     values = {"dim": 3, "kind": "b", "widths": [1, float("inf")], "inner": {"rate": 2}, "extra": {"x": None}}
     built = build(Outer, values)
     assert built == Outer(3, "b", (1.0, math.inf), inner=Inner(2.0), extra={"x": None})
@@ -61,7 +61,7 @@ def test_a_wrong_value_is_refused_with_its_key(values, message):
         build(Outer, values)
 
 
-def test_dotted_overrides_reach_inside_and_leave_the_source_alone():
+def test_dotted_overrides_change_a_copy():
     source = {"model": {"dim": 1}, "losses": {"x": None}}
     changed = override(source, parse_overrides(["model.dim=2", "losses.x.margin=0.5", "new.deep.key=[1, 2]"]))
     assert changed == {"model": {"dim": 2}, "losses": {"x": {"margin": 0.5}}, "new": {"deep": {"key": [1, 2]}}}
@@ -74,13 +74,13 @@ def test_an_override_through_a_single_value_is_refused():
 
 
 @pytest.mark.parametrize("text", ["model.dim", "=3", "a=[1"])
-def test_an_override_that_is_no_assignment_is_refused(text):
+def test_an_override_without_the_form_key_value_is_refused(text):
     with pytest.raises(ConfigError):
         parse_overrides([text])
 
 
 @pytest.mark.parametrize("content", ["a: [", "- 1"])
-def test_a_file_that_is_no_mapping_is_refused(tmp_path, content):
+def test_a_yaml_file_without_a_mapping_is_refused(tmp_path, content):
     path = tmp_path / "run.yaml"
     path.write_text(content)
     with pytest.raises(ConfigError, match=r"run\.yaml"):
@@ -106,14 +106,14 @@ def wait(seconds: float = 0.0, unit: Literal["s", "ms"] = "s") -> str:
     return unit
 
 
-def test_a_number_written_as_text_is_yamls_doing_in_settings_alone():
+def test_a_number_as_text_is_refused_in_arguments_and_settings():
     with refused(ConfigError, "seconds", "'1e-3'"):
         wait("1e-3")
     with refused(ConfigError, "rate", "'1e-3'"):
         build(Outer, {"dim": 3, "inner": {"rate": "1e-3"}})
 
 
-def test_a_text_of_an_enum_is_the_text_it_equals():
+def test_a_member_of_a_text_enum_becomes_its_text():
     class Unit(str, Enum):
         milli = "ms"
         micro = "us"
@@ -137,7 +137,7 @@ class Below(Base):
             raise ConfigError("wanted widths above 0")
 
 
-def test_settings_are_checked_in_every_class_below():
+def test_settings_are_checked_in_every_subclass():
     made = Below(dim=np.int64(3), widths=[1, 2])
     assert (made, type(made.dim), type(made.widths[0])) == (Below(dim=3, widths=(1.0, 2.0)), int, float)
     assert str(inspect.signature(Below)) == "(*, dim: int = 1, widths: tuple[float, ...] = ()) -> None"

@@ -11,7 +11,7 @@ def write_half(path):
         raise OSError("disk full")
 
 
-def test_an_error_leaves_the_old_file_and_no_other(tmp_path):
+def test_an_error_leaves_the_old_file_unchanged(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     with pytest.raises(OSError, match="disk full"):
@@ -20,7 +20,7 @@ def test_an_error_leaves_the_old_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_appears_when_the_block_ends_with_ordinary_rights(tmp_path):
+def test_a_file_appears_when_the_block_ends_with_default_permissions(tmp_path):
     path = tmp_path / "new" / "a.txt"
     with whole_file(path) as temporary:
         temporary.write_text("all")
@@ -31,7 +31,7 @@ def test_a_file_appears_when_the_block_ends_with_ordinary_rights(tmp_path):
     assert path.stat().st_mode == other.stat().st_mode
 
 
-def test_of_two_writers_of_a_folder_the_first_to_finish_stays(tmp_path):
+def test_the_first_of_two_writers_of_a_folder_wins(tmp_path):
     path = tmp_path / "cache"
     with whole_folder(path) as late:
         (late / "a").write_text("late")
@@ -41,7 +41,7 @@ def test_of_two_writers_of_a_folder_the_first_to_finish_stays(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_writer_that_makes_its_file_private_cannot_keep_it_so(tmp_path):
+def test_a_private_temporary_file_gets_default_permissions(tmp_path):
     with whole_file(tmp_path / "a.txt") as temporary:
         temporary.write_text("all")
         temporary.chmod(0o600)
@@ -50,7 +50,7 @@ def test_a_writer_that_makes_its_file_private_cannot_keep_it_so(tmp_path):
 
 
 @pytest.mark.parametrize("writer", [whole_file, whole_folder])
-def test_an_error_leaves_no_folder_that_was_made_for_it(tmp_path, writer):
+def test_an_error_deletes_the_folders_that_were_created(tmp_path, writer):
     kept = tmp_path / "kept"
     kept.mkdir()
     with pytest.raises(OSError, match="disk full"), writer(kept / "new" / "newer" / "a"):
@@ -59,7 +59,7 @@ def test_an_error_leaves_no_folder_that_was_made_for_it(tmp_path, writer):
 
 
 @pytest.mark.parametrize("writer", [whole_file, whole_folder])
-def test_an_error_names_what_was_to_be_written_not_what_stands_for_it(tmp_path, writer):
+def test_an_error_names_the_file_instead_of_the_temporary_one(tmp_path, writer):
     path = tmp_path / ("a" * 256)  # longer than names can be
     with pytest.raises(OSError, match="too long") as raised, writer(path):
         pass
@@ -71,7 +71,7 @@ def test_the_longest_name_can_be_written(tmp_path):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["all"]
 
 
-def test_without_replacing_a_file_that_has_come_up_meanwhile_stays(tmp_path):
+def test_without_replace_a_file_created_in_the_meantime_stays(tmp_path):
     path = tmp_path / "a.txt"
     with pytest.raises(FileExistsError), whole_file(path, replace=False):
         path.write_text("early")
@@ -79,7 +79,7 @@ def test_without_replacing_a_file_that_has_come_up_meanwhile_stays(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_kill_has_left_is_cleared_away_by_the_only_writer(tmp_path):
+def test_the_only_writer_deletes_the_temporary_file_of_a_killed_process(tmp_path):
     with whole_file(tmp_path / "a.txt", is_only_writer=True) as temporary:
         left = temporary
     left.write_text("half, and more than all")

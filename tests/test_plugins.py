@@ -45,11 +45,11 @@ def hostile(path):
     return mark
 
 
-def test_a_module_of_what_was_imported_before_is_found_again(saved):
+def test_a_module_that_was_imported_before_is_imported_again(saved):
     assert load(saved).model.name == "diary_frames+diary_bias"
 
 
-def test_a_module_beside_a_stranger_s_run_is_not_executed(saved, monkeypatch):
+def test_a_module_next_to_a_strangers_run_is_not_executed(saved, monkeypatch):
     stranger = saved.parent / "download" / "run"
     shutil.copytree(saved, stranger)
     mark = hostile(stranger / "evil.py")
@@ -84,7 +84,7 @@ def test_a_package_that_appears_around_a_module_is_not_executed(saved, tmp_path)
     assert not mark.exists()
 
 
-def test_a_package_that_gets_code_of_its_own_later_is_not_executed(world, monkeypatch):
+def test_a_package_that_gets_an_init_file_later_is_not_executed(world, monkeypatch):
     package = world / "lab" / "jotter"
     package.mkdir(parents=True)
     shutil.copy(world / "code" / "diary.py", package / "diary.py")
@@ -103,7 +103,7 @@ def test_a_package_that_gets_code_of_its_own_later_is_not_executed(world, monkey
     assert sys.path == before
 
 
-def test_a_module_beside_that_has_changed_is_asked_for_again(saved, tmp_path):
+def test_a_changed_module_in_the_same_folder_must_be_imported_again(saved, tmp_path):
     beside = tmp_path / "code" / "diary_losses.py"
     mark = tmp_path / "executed"
     beside.write_text(beside.read_text() + f"\nopen({str(mark)!r}, 'w').close()\n")
@@ -114,7 +114,7 @@ def test_a_module_beside_that_has_changed_is_asked_for_again(saved, tmp_path):
     assert load(saved).model.name == "diary_frames+diary_bias"
 
 
-def test_a_file_that_has_changed_is_asked_for_again(saved, tmp_path, caplog):
+def test_a_changed_file_must_be_imported_again(saved, tmp_path, caplog):
     file = tmp_path / "code" / "diary.py"
     file.write_text(file.read_text() + "\n# more\n")
     with pytest.raises(ConfigError, match="--import"):
@@ -125,7 +125,7 @@ def test_a_file_that_has_changed_is_asked_for_again(saved, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("has_moved", [False, True])
-def test_a_file_that_was_not_imported_from_where_it_is_must_be_named(saved, tmp_path, has_moved):
+def test_a_file_that_was_not_imported_from_its_path_must_be_named(saved, tmp_path, has_moved):
     if has_moved:
         (tmp_path / "code").rename(tmp_path / "elsewhere")
     else:
@@ -137,19 +137,19 @@ def test_a_file_that_was_not_imported_from_where_it_is_must_be_named(saved, tmp_
 
 
 @pytest.mark.parametrize("imports", ["evil", [{"name": "evil"}], [3], [{"name": 1, "file": "x", "sha256": "y"}]])
-def test_damaged_names_of_modules_are_told(imports, saved):
+def test_a_damaged_list_of_modules_is_reported(imports, saved):
     settings = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps(settings | {"imports": imports}))
     with refused(CheckpointError, "config.json"):
         load(saved)
 
 
-def test_a_model_of_the_package_names_no_module(tmp_path):
+def test_a_model_of_this_package_lists_no_module(tmp_path):
     save_model(create_model("ms_sl", query_dim=4, video_dim=4, dim=8), tmp_path)
     assert "imports" not in json.loads((tmp_path / "config.json").read_text())
 
 
-def test_a_module_is_imported_by_name_and_in_a_package_without_executing_others(world, monkeypatch):
+def test_a_module_in_a_package_is_imported_by_name(world, monkeypatch):
     package = world / "lab" / "notes"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -174,7 +174,7 @@ def test_a_module_is_imported_by_name_and_in_a_package_without_executing_others(
         ("antigravity.py", "x = 1", "'antigravity'"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_told_in_one_line(name, text, message, world):
+def test_a_module_that_cannot_be_imported_is_reported_in_one_line(name, text, message, world):
     before = list(sys.path)
     if text:
         (world / name).write_text(text)
@@ -183,7 +183,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(name, text, messag
     assert sys.path == before
 
 
-def test_installed_packages_announce_their_modules_and_a_broken_one_harms_nobody(world, monkeypatch, caplog):
+def test_plug_ins_of_installed_packages_are_imported_and_broken_ones_skipped(world, monkeypatch, caplog):
     sys.path.insert(0, str(world / "code"))
     names = ("diary_broken", "diary_leaves", "diary")
     entries = [importlib.metadata.EntryPoint(name, name, plugins.GROUP) for name in names]
@@ -199,6 +199,6 @@ def test_installed_packages_announce_their_modules_and_a_broken_one_harms_nobody
     assert all(any(name in line and error in line for line in said) for name, error in errors.items())
 
 
-def test_without_its_module_a_name_is_unknown(world):
+def test_without_its_module_a_method_is_unknown(world):
     with pytest.raises(UnknownNameError):
         create_model("diary_frames", query_dim=4, video_dim=4)

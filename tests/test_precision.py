@@ -28,18 +28,18 @@ def processor(request, monkeypatch, tmp_path):
     return request.param
 
 
-def test_auto_is_bfloat16_only_where_the_processor_has_it(processor):
+def test_auto_is_bfloat16_only_on_processors_with_fast_bfloat16(processor):
     quick = PROCESSORS[processor]
     assert has_fast_bfloat16("cpu") == quick
     chosen = choose_format("auto", "cpu")
     assert chosen.name == ("bfloat16" if quick else "float32")
 
 
-def test_sums_of_bytes_are_exact_where_the_processor_has_vnni(processor):
+def test_int8_sums_are_exact_on_processors_with_vnni(processor):
     assert has_exact_int8() == (processor is not None and "vnni" in processor)
 
 
-def test_what_is_asked_for_is_taken_on_any_processor(processor):
+def test_a_requested_format_is_used_on_any_processor(processor):
     for name in ("float32", "bfloat16"):
         assert choose_format(name, "cpu").name == name
 
@@ -48,7 +48,7 @@ def test_what_is_asked_for_is_taken_on_any_processor(processor):
     ("limit", "quick"),
     [("AVX2", False), ("avx512_core", False), ("AVX512_CORE_BF16", False), ("AVX512_CORE_AMX", True)],
 )
-def test_instructions_that_are_switched_off_do_not_count(limit, quick, monkeypatch, tmp_path):
+def test_disabled_instructions_do_not_count(limit, quick, monkeypatch, tmp_path):
     (tmp_path / "cpuinfo").write_text("flags : amx_bf16")
     monkeypatch.setattr(precision, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
@@ -56,13 +56,13 @@ def test_instructions_that_are_switched_off_do_not_count(limit, quick, monkeypat
 
 
 @pytest.mark.parametrize(("capability", "quick"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
-def test_a_gpu_is_asked_for_its_generation(capability, quick, monkeypatch):
+def test_bfloat16_on_a_gpu_depends_on_its_generation(capability, quick, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert has_fast_bfloat16("cuda:1") == quick
     assert not has_fast_bfloat16("mps")
 
 
 @pytest.mark.parametrize("name", ["fp17", "bf16"])
-def test_another_name_is_refused(name):
+def test_an_unknown_precision_is_refused(name):
     with pytest.raises(ConfigError, match=name):
         read_precision(name)

@@ -30,7 +30,7 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def test_hits_stand_in_one_file_with_pictures_and_links_that_seek(run, videos, tmp_path):
+def test_the_page_has_pictures_and_links_to_the_moments(run, videos, tmp_path):
     run("index", videos)
     code, out, told = run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
     assert str(tmp_path / "hits.html") in told
@@ -45,7 +45,7 @@ def test_hits_stand_in_one_file_with_pictures_and_links_that_seek(run, videos, t
     assert not page.all("script")
 
 
-def test_hostile_names_and_sentences_are_text_there(run, videos, tmp_path):
+def test_hostile_names_and_sentences_are_escaped(run, videos, tmp_path):
     write_clip(videos / "<script>alert(1)<!--\"'.mp4", ["yellow"])
     run("index", videos)
     run("search", "yellow </h1><script>", "--html", tmp_path / "hits.html")
@@ -55,7 +55,7 @@ def test_hostile_names_and_sentences_are_text_there(run, videos, tmp_path):
     assert "<script>alert(1)<!--\"'.mp4" in "".join(page.texts)
 
 
-def test_what_follows_stands_behind_each_moment(run, videos, tmp_path):
+def test_each_moment_is_followed_by_its_then_moment(run, videos, tmp_path):
     run("index", videos)
     run("search", "red", "--then", "green", "--html", tmp_path / "hits.html", "--limit", "1", "--moments", "1")
     page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def test_what_follows_stands_behind_each_moment(run, videos, tmp_path):
     assert sum("red" in text and "green" in text for text in page.texts) >= 1
 
 
-def test_chances_stand_behind_scores(tmp_path):
+def test_confidences_follow_the_scores(tmp_path):
     moment = Moment(1.0, 2.0, 0.5)
     hits = [
         Hit(tmp_path / "gone.mp4", "0" * 16, 1.0, 2.0, 0.5, 9.0, (moment,), confidence=some) for some in (0.72, None)
@@ -74,7 +74,7 @@ def test_chances_stand_behind_scores(tmp_path):
     assert ["0.500, 72%" in texts, "0.500" in texts] == [True, True]
 
 
-def test_a_video_that_is_gone_keeps_its_place(run, videos, tmp_path):
+def test_a_deleted_video_is_listed_without_a_picture(run, videos, tmp_path):
     run("index", videos)
     (videos / "flag.mp4").unlink()
     assert run("search", "green", "--html", tmp_path / "hits.html")[0] == 0

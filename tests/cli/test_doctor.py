@@ -27,14 +27,14 @@ def nothing_cached(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [DEFAULT, ENCODERS[DEFAULT].hub_id])
-def test_of_the_default_encoder_one_thing_is_said_once(run, name):
+def test_the_default_encoder_is_reported_once(run, name):
     code, out, _ = run("doctor", "--encoder", name)
     assert code == 2
     (line,) = [line for line in out.splitlines() if "siglip2" in line]
     assert line.split()[:2] == ["bad", "encoder"]
 
 
-def test_of_another_encoder_and_of_the_default_one_line_each(run):
+def test_another_encoder_and_the_default_have_one_line_each(run):
     _, out, _ = run("doctor", "--encoder", "clip-b32")
     lines = out.splitlines()
     (default,) = [line for line in lines if DEFAULT in line]
@@ -42,7 +42,7 @@ def test_of_another_encoder_and_of_the_default_one_line_each(run):
     assert len(lines) == len({line.split()[1] for line in lines}), "no subject twice"
 
 
-def test_without_torch_the_default_is_no_promise(run, monkeypatch):
+def test_without_torch_the_default_encoder_is_only_a_note(run, monkeypatch):
     monkeypatch.setattr(weights, "locate", lambda *_, **__: "weights are here")
     monkeypatch.setitem(sys.modules, "transformers", None)
     _, out, _ = run("doctor")
@@ -51,7 +51,7 @@ def test_without_torch_the_default_is_no_promise(run, monkeypatch):
     assert all(word in default for word in ("transformers", "'builtin'", "pip install 'untrimmed[hub]'"))
 
 
-def test_builtin_that_nobody_asked_for_may_be_missing(run, monkeypatch):
+def test_builtin_may_be_missing_unless_it_is_requested(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     for words, ends, state in (((), 0, "note"), (("--encoder", "builtin"), 2, "bad")):
         code, out, _ = run("doctor", *words)
@@ -59,7 +59,7 @@ def test_builtin_that_nobody_asked_for_may_be_missing(run, monkeypatch):
         assert (code, line.split()[:2]) == (ends, [state, "encoder"])
 
 
-def test_repair_says_what_was_damaged_and_what_to_do(tmp_path, run):
+def test_repair_lists_damaged_files_and_the_next_command(tmp_path, run):
     folder = tmp_path / "own"
     with VideoIndex(folder, create=True) as index:
         index.write_settings(LIBRARY)

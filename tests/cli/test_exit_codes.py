@@ -11,7 +11,7 @@ from untrimmed.search.store.table import VideoIndex
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
-def test_a_reader_that_has_left_is_not_nothing_found(tmp_path, options):
+def test_a_closed_pipe_has_its_own_exit_code(tmp_path, options):
     with VideoIndex(tmp_path / "library", create=True) as index:
         index.write_settings(SETTINGS)
         index.put(stored("/v/a.mp4"))

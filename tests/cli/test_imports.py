@@ -97,7 +97,7 @@ def test_a_library_is_evaluated_without_torch(builtin_library, tmp_path):
     assert "R@1" in done.stdout
 
 
-def test_parity_without_torch_says_what_to_install(tmp_path):
+def test_parity_without_torch_names_the_package_to_install(tmp_path):
     done = without_torch("from untrimmed.parity.__main__ import main; sys.exit(main())", tmp_path)
     assert done.returncode == 2
     assert [done.stderr.count("\n"), "pip install 'untrimmed[torch]'" in done.stderr] == [1, True]
@@ -118,7 +118,7 @@ def without_torch(program: str, *words: str | Path) -> subprocess.CompletedProce
         (["search", "a dog", "--library", "{library}"], "pip install 'untrimmed[hub]'"),
     ],
 )
-def test_without_torch_what_needs_it_says_so_in_one_line(library, arguments, line):
+def test_commands_that_need_torch_say_so_in_one_line_without_it(library, arguments, line):
     settings = library / "library.json"
     settings.write_text(settings.read_text().replace('"toy"', '"openai/clip-vit-large-patch14"'))
     words = [argument.format(library=library) for argument in arguments]

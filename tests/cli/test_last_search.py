@@ -40,7 +40,7 @@ def test_hits_of_the_last_search_have_numbers(tmp_path):
         ("²", ConfigError),
     ],
 )
-def test_numbers_of_no_hit_are_refused(tmp_path, number, error):
+def test_unknown_hit_numbers_are_refused(tmp_path, number, error):
     remember(tmp_path, HITS)
     with pytest.raises(error):
         recall(tmp_path, number)
@@ -50,7 +50,7 @@ def test_numbers_of_no_hit_are_refused(tmp_path, number, error):
     "damage",
     ["{", "5", "null", '[["a"]]', '[["v", [[1]]]]', '[["v", 1]]', "[[1, [[1, 2]]]]", '[["v", [["a", 2]]]]', "[null]"],
 )
-def test_a_damaged_memory_asks_for_another_search(tmp_path, damage):
+def test_a_damaged_file_of_hits_asks_for_another_search(tmp_path, damage):
     (tmp_path / "last_search.json").write_text(damage)
     with pytest.raises(ConfigError):
         recall(tmp_path, "1")
@@ -58,7 +58,7 @@ def test_a_damaged_memory_asks_for_another_search(tmp_path, damage):
 
 @pytest.mark.parametrize("lets_delete", [True, False])
 @pytest.mark.parametrize("has_cache", [True, False])
-def test_an_older_search_never_answers_for_one_that_could_not_be_kept(
+def test_hits_of_an_older_search_are_deleted_if_new_ones_cannot_be_stored(
     tmp_path, monkeypatch, capsys, lets_delete, has_cache
 ):
     """A full disk lets files be deleted, a read-only library does not."""

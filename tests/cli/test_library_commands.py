@@ -45,7 +45,7 @@ def test_index_then_search_finds_the_moment(run, videos):
     }  # fmt: skip
 
 
-def test_parts_are_indexed_apart_and_merged(run, videos, tmp_path):
+def test_parts_are_indexed_separately_and_merged(run, videos, tmp_path):
     for number in (1, 2):
         assert run("index", videos, "--part", f"{number}/2")[0] == 0
     parts = [tmp_path / f"library.part-{number}-of-2" for number in (1, 2)]
@@ -61,7 +61,7 @@ def test_parts_are_indexed_apart_and_merged(run, videos, tmp_path):
     assert "--part" in run("index", videos, "--part", "1/2", "--model", "none")[2]
 
 
-def test_a_cluster_that_does_not_answer_is_told_in_one_line(run, videos):
+def test_a_cluster_that_does_not_answer_is_reported_in_one_line(run, videos):
     pytest.importorskip("ray", reason="untrimmed[ray] is not installed")
     run("index", videos)
     code, _, err = run("search", "blue", "--ray", "127.0.0.1:1", "--shards", "2")
@@ -86,7 +86,7 @@ def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, wid
     assert "broken.mp4" in shown
 
 
-def test_json_of_indexing_is_a_line_a_file_as_it_happens(run, videos, tmp_path, monkeypatch):
+def test_json_of_indexing_has_one_line_per_file(run, videos, tmp_path, monkeypatch):
     (videos / "broken.mp4").write_bytes(b"no video at all")
     printed = []
 
@@ -122,7 +122,7 @@ def run_ls(tmp_path):
     return untrimmed.open(tmp_path / "library").videos()
 
 
-def test_json_of_indexing_and_searching_has_one_form_whatever_the_names(run, videos):
+def test_json_of_indexing_and_searching_is_valid_for_any_file_name(run, videos):
     (videos / "flag.mp4").rename(videos / "флаг.mp4")
     bad = os.fsdecode(bytes(videos) + b"/\xff.mp4")
     shutil.copy(videos / "флаг.mp4", bad)
@@ -201,7 +201,7 @@ def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
     assert "Traceback" not in out + err
 
 
-def test_a_run_that_is_not_there_is_one_line_and_no_bar(run, videos, tmp_path):
+def test_a_missing_run_is_reported_in_one_line_without_a_bar(run, videos, tmp_path):
     run("index", videos)
     code, out, err = run("index", "--model", tmp_path / "nowhere")
     assert (code, out) == (2, "")
@@ -210,7 +210,7 @@ def test_a_run_that_is_not_there_is_one_line_and_no_bar(run, videos, tmp_path):
     assert "ms_sl+ral" in run("index", "--model", "ms_sl+ral")[2]
 
 
-def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(run, videos, monkeypatch):
+def test_an_unreadable_file_fails_alone_and_can_be_removed(run, videos, monkeypatch):
     run("index", videos)
     # What the framework asks before a command runs, and what reading meets; tests that run as root may read all.
     monkeypatch.setattr("os.access", lambda path, *_, **__: Path(path).parent != videos)
@@ -226,7 +226,7 @@ def test_a_named_file_that_cannot_be_read_costs_no_other_and_can_be_forgotten(ru
     assert run("rm", videos / "flag.mp4")[0] == 0
 
 
-def test_a_folder_without_videos_is_no_error(run, tmp_path):
+def test_a_folder_without_videos_is_not_an_error(run, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, _ = run("index", tmp_path / "empty")
     assert (code, numbers(out, 1)) == (0, [0])
@@ -257,7 +257,7 @@ def test_names_cannot_steer_the_terminal_and_frames_of_long_ones_are_saved(run, 
     assert str(tmp_path / "file") in err
 
 
-def test_a_frame_that_cannot_be_written_whole_is_not_there(run, videos, tmp_path, monkeypatch):
+def test_a_frame_that_cannot_be_written_completely_is_deleted(run, videos, tmp_path, monkeypatch):
     run("index", videos)
 
     def full(self, file, *_, **__):
@@ -272,7 +272,7 @@ def test_a_frame_that_cannot_be_written_whole_is_not_there(run, videos, tmp_path
     assert list((tmp_path / "frames").glob("*")) == []
 
 
-def test_names_that_look_like_markup_or_emoji_are_shown_as_they_are(run, videos):
+def test_names_that_look_like_markup_or_emoji_are_printed_verbatim(run, videos):
     odd = videos / "a :dog: [red]b[bold].mp4"
     (videos / "flag.mp4").rename(odd)
     (videos / ":cat: [broken].mp4").write_bytes(b"no video")
@@ -299,7 +299,7 @@ def test_ls_status_and_rm(run, videos):
     assert (videos / "sea [1].mp4").exists()
 
 
-def test_a_hit_is_cut_out_by_its_number_and_frames_are_saved(run, videos, tmp_path):
+def test_a_hit_is_cut_by_its_number_and_frames_are_saved(run, videos, tmp_path):
     import av
 
     run("index", videos)
@@ -333,7 +333,7 @@ def test_several_hits_are_cut_into_a_folder_by_rank(run, videos, tmp_path):
     assert sorted(path.name for path in clips.iterdir()) == names
 
 
-def test_of_several_hits_one_that_cannot_be_cut_costs_no_other(run, videos, tmp_path):
+def test_a_hit_that_cannot_be_cut_does_not_stop_the_others(run, videos, tmp_path):
     run("index", videos)
     run("search", "green")
     (videos / "flag.mp4").unlink()
@@ -349,7 +349,7 @@ def test_of_several_hits_one_that_cannot_be_cut_costs_no_other(run, videos, tmp_
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_cut_shows_how_far_it_is(run, videos, tmp_path, monkeypatch, is_terminal):
+def test_a_cut_shows_its_progress(run, videos, tmp_path, monkeypatch, is_terminal):
     told = io.StringIO()
     console = Console(file=told, force_terminal=is_terminal, width=120, highlight=False)
     for module in (bars_module, cut_module):
@@ -378,13 +378,13 @@ def test_a_cut_has_a_time_limit(run, videos, tmp_path):
 @pytest.mark.parametrize(
     ("end", "options"), [("200000", []), ("20", ["--margin", "1e7"]), ("20", ["--timeout", "inf"])]
 )
-def test_a_span_or_a_limit_far_beyond_the_end_is_fine_and_what_was_written_is_said(run, videos, tmp_path, end, options):
+def test_a_span_beyond_the_end_is_cut_at_the_end_which_is_printed(run, videos, tmp_path, end, options):
     code, out, _ = run("cut", f"{videos / 'flag.mp4'}@0-{end}", "-o", tmp_path / "out.mp4", *options)
     assert code == 0
     assert all(value in out for value in (str(tmp_path / "out.mp4"), "0:00.0 - 0:06.0", str(videos / "flag.mp4")))
 
 
-def test_a_cut_that_comes_on_may_take_as_long_as_it_wants(run, videos, tmp_path, monkeypatch):
+def test_a_cut_that_makes_progress_has_no_time_limit(run, videos, tmp_path, monkeypatch):
     """A container without an index is decoded from its beginning, however short the span is."""
     told = []
     monkeypatch.setattr("untrimmed.video.reader.cut", lambda *_, limits, **__: told.append(limits) or 2.0)
@@ -392,7 +392,7 @@ def test_a_cut_that_comes_on_may_take_as_long_as_it_wants(run, videos, tmp_path,
     assert (told[0].stall_s, told[0].total_s) == (600.0, math.inf)
 
 
-def test_several_clips_go_to_no_folder_that_is_named_like_a_video(run, videos, tmp_path):
+def test_several_clips_are_refused_for_a_name_with_a_video_suffix(run, videos, tmp_path):
     run("index", videos)
     run("search", "green")
     code, _, err = run("cut", "1-2", "-o", tmp_path / "many.mp4")
@@ -400,7 +400,7 @@ def test_several_clips_go_to_no_folder_that_is_named_like_a_video(run, videos, t
     assert not (tmp_path / "many.mp4").exists()
 
 
-def test_similar_to_a_time_behind_the_end_or_to_no_time_is_refused(run, videos):
+def test_similar_refuses_a_missing_time_and_a_time_after_the_end(run, videos):
     run("index", videos)
     code, out, err = run("similar", f"{videos / 'sea [1].mp4'}@99")
     assert (code, out) == (2, "")
@@ -410,7 +410,7 @@ def test_similar_to_a_time_behind_the_end_or_to_no_time_is_refused(run, videos):
     assert (code, f"{videos / 'flag.mp4'}@" in err) == (2, True)
 
 
-def test_status_names_the_sampling_of_videos_that_another_left_behind(run, videos):
+def test_status_counts_videos_with_an_older_sampling(run, videos):
     run("index", videos)
     (videos / "flag.mp4").unlink()
     run("index", videos, "--keyframes")
@@ -438,7 +438,7 @@ def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):
     assert "line 1" in err
 
 
-def test_evaluate_goes_on_without_unknown_videos_if_asked(run, videos, tmp_path):
+def test_evaluate_skips_unknown_videos_on_request(run, videos, tmp_path):
     run("index", videos)
     queries = tmp_path / "queries.jsonl"
     queries.write_text(
@@ -454,7 +454,7 @@ def test_evaluate_goes_on_without_unknown_videos_if_asked(run, videos, tmp_path)
     assert len(json.loads(out)["queries"]) == 1
 
 
-def test_help_says_the_defaults_that_are_written_out(run, monkeypatch):
+def test_help_shows_defaults_in_brackets(run, monkeypatch):
     """Square brackets are markup to what prints help; without a backslash before them they are left out."""
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run("index", "--help")
@@ -469,7 +469,7 @@ def test_help_says_the_defaults_that_are_written_out(run, monkeypatch):
     assert unescaped == []
 
 
-def test_encoders_are_listed_whole_on_80_columns(run, monkeypatch):
+def test_the_list_of_encoders_fits_80_columns(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = run("encoders")
     assert code == 0

@@ -35,7 +35,7 @@ def trained(world, anew):
     return world / "run"
 
 
-def test_a_run_is_evaluated_drawn_and_searched_with_without_naming_the_module_again(trained, anew, videos, tmp_path):
+def test_a_run_with_an_imported_method_is_used_without_naming_the_module_again(trained, anew, videos, tmp_path):
     report = anew("evaluate", trained)
     assert METHOD in report
     anew("plot", "moment-ratio", trained, "-o", tmp_path / "ratio.svg")
@@ -45,7 +45,7 @@ def test_a_run_is_evaluated_drawn_and_searched_with_without_naming_the_module_ag
     assert "flag.mp4" in anew("search", "red")
 
 
-def test_names_are_known_where_the_module_is_named(world, anew):
+def test_names_of_a_module_are_known_with_the_import_option(world, anew):
     listed = json.loads(anew("models", "--json", "--import", world / "code" / "diary.py"))
     assert listed["methods"]["diary_frames"]["paper"] == "Diary: the mean word against the best frame."
     assert {"diary_bias", "diary_short"} <= listed["attachments"].keys()
@@ -66,6 +66,6 @@ def test_a_module_that_has_changed_can_be_named_to_doctor(trained, world, run):
     assert (code, METHOD in out) == (0, True)
 
 
-def test_a_method_without_a_preset_says_where_one_may_come_from(world, refusal):
+def test_a_method_without_a_preset_points_to_the_instructions(world, refusal):
     data = ("--data", "mine", "--root", world / "data", "--import", world / "code" / "diary.py")
     assert "CONTRIBUTING.md" in refusal("train", "diary_frames", *data)

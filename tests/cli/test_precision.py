@@ -36,7 +36,7 @@ def test_a_library_of_one_format_is_searched_and_added_to_in_the_other(run, vide
     assert (facts["videos"], facts["products"]) == (2, "bfloat16 and float32")
 
 
-def test_status_and_doctor_say_what_is_in_use_and_why(run, videos, model, monkeypatch):
+def test_status_and_doctor_print_the_number_format_and_its_reason(run, videos, model, monkeypatch):
     run("index", "--encoder", model, "--device", "cpu", "--precision", "float32", videos)
     for quick, name in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, quick=quick: quick)
@@ -58,7 +58,7 @@ def test_status_and_doctor_say_what_is_in_use_and_why(run, videos, model, monkey
         ["evaluate", "VIDEOS", "--queries", "VIDEOS/queries.jsonl"],
     ],
 )
-def test_every_command_knows_the_same_names(run, videos, words):
+def test_every_command_refuses_unknown_formats(run, videos, words):
     (videos / "queries.jsonl").write_text("")
     words = [word.replace("VIDEOS", str(videos)) for word in words]
     for name in ("fp17", "bf16"):

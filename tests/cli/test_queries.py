@@ -42,14 +42,14 @@ def test_then_prints_both_moments(indexed):
     assert first["moments"][0]["end_s"] <= first["then"][0]["start_s"]
 
 
-def test_not_and_weights_change_what_is_first(indexed):
+def test_not_and_weights_change_the_first_hit(indexed):
     assert found(indexed, "white")["hits"][0]["score"] > 0.8
     document = found(indexed, "white", "--not", "white", "--weight", "not=3")
     assert document["without"] == ["white"]
     assert document["hits"][0]["score"] < 0.8
 
 
-def test_examples_are_hits_places_ids_and_pictures(indexed, videos, tmp_path):
+def test_an_example_may_be_a_hit_a_place_an_id_or_a_picture(indexed, videos, tmp_path):
     sea = found(indexed, "blue")["hits"][0]
     for place in ("1", "1.1", f"{sea['video']}@1", f"{sea['video_id']}@0:00.5-2"):
         found(indexed, "blue")  # the last search, of which 1 is the first hit
@@ -63,7 +63,7 @@ def test_examples_are_hits_places_ids_and_pictures(indexed, videos, tmp_path):
     assert away["hits"][0]["score"] < found(indexed, "white")["hits"][0]["score"]
 
 
-def test_filters_leave_some_videos(indexed, videos):
+def test_filters_exclude_videos(indexed, videos):
     names = {os.path.basename(hit["video"]) for hit in found(indexed, "red", "--max-duration", "0:05")["hits"]}
     assert names == {"sea [1].mp4"}
     assert len(found(indexed, "red", "--max-size", "1G", "--min-height", "10", "--since", "2001-01-01")["hits"]) == 2
@@ -72,7 +72,7 @@ def test_filters_leave_some_videos(indexed, videos):
     assert "2001-01-01" in err
 
 
-def test_how_much_later_is_of_what_comes_then(indexed):
+def test_within_s_requires_then(indexed):
     code, _, err = indexed("search", "red", "--within-s", "3")
     assert (code, "--then" in err) == (2, True)
 
@@ -84,7 +84,7 @@ def test_flat_and_fold(indexed):
     assert len(folded) <= len(flat)
 
 
-def test_chances_are_shown_and_nothing_is_found_below_the_least(indexed, monkeypatch):
+def test_confidences_are_printed_and_low_ones_hidden(indexed, monkeypatch):
     assert found(indexed, "blue")["hits"][0]["confidence"] is None
     code, _, err = indexed("search", "blue", "--min-confidence", "0.5")
     assert (code, "'toy'" in err) == (2, True)
@@ -115,7 +115,7 @@ def test_chances_are_shown_and_nothing_is_found_below_the_least(indexed, monkeyp
         (("red", "--image", "nowhere.png"), "nowhere.png"),
     ],
 )
-def test_what_cannot_be_meant_is_named_in_one_line(indexed, words, named):
+def test_invalid_values_are_named_in_one_line(indexed, words, named):
     found(indexed, "red")
     code, _, err = indexed("search", *words)
     assert code == 2

@@ -28,7 +28,7 @@ def forgotten(run, yes=True):
     return code, numbers(out)
 
 
-def test_without_a_terminal_it_wants_a_yes(indexed, videos):
+def test_removal_without_a_terminal_requires_the_yes_option(indexed, videos):
     (videos / "flag.mp4").unlink()
     code, out, err = indexed("rm", "--gone")
     assert (code, out) == (2, "")
@@ -37,7 +37,7 @@ def test_without_a_terminal_it_wants_a_yes(indexed, videos):
 
 
 @pytest.mark.parametrize(("answer", "left"), [(True, 2), (False, 3)])
-def test_on_a_terminal_it_asks(indexed, videos, monkeypatch, answer, left):
+def test_removal_on_a_terminal_asks_for_confirmation(indexed, videos, monkeypatch, answer, left):
     (videos / "flag.mp4").unlink()
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question, **_: question.startswith("1 ") and answer)
@@ -46,7 +46,7 @@ def test_on_a_terminal_it_asks(indexed, videos, monkeypatch, answer, left):
     assert listed(indexed) == left
 
 
-def test_a_dry_run_names_what_would_be_forgotten(indexed, videos):
+def test_a_dry_run_lists_what_would_be_removed(indexed, videos):
     (videos / "flag.mp4").unlink()
     code, out, err = indexed("rm", "--gone", "--dry-run")
     assert (code, numbers(out)) == (0, [1])
@@ -56,7 +56,7 @@ def test_a_dry_run_names_what_would_be_forgotten(indexed, videos):
 
 
 @pytest.mark.parametrize("leaves", ["empty", "nothing"])
-def test_a_missing_drive_is_kept_until_it_is_named(indexed, videos, tmp_path, leaves):
+def test_videos_of_a_missing_drive_are_kept_until_it_is_named(indexed, videos, tmp_path, leaves):
     (videos / "flag.mp4").unlink()
     shutil.rmtree(tmp_path / "drive")
     if leaves == "empty":
@@ -72,7 +72,7 @@ def test_a_missing_drive_is_kept_until_it_is_named(indexed, videos, tmp_path, le
     assert numbers(indexed("rm", root)[1]) == [1]
 
 
-def test_a_folder_deleted_beside_others_is_gone(indexed, videos, tmp_path):
+def test_videos_of_a_deleted_subfolder_are_removed(indexed, videos, tmp_path):
     shutil.rmtree(tmp_path / "drive" / "trip")
     (tmp_path / "drive" / "notes.txt").touch()
     write_clip(tmp_path / "drive" / "moon.mp4", ["white"])
@@ -80,7 +80,7 @@ def test_a_folder_deleted_beside_others_is_gone(indexed, videos, tmp_path):
     assert forgotten(indexed) == (0, [1])
 
 
-def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
+def test_an_unreadable_path_does_not_count_as_deleted(indexed, videos, monkeypatch):
     own = os.stat
 
     def stat(path, *args, **kwargs):
@@ -92,7 +92,7 @@ def test_what_cannot_be_looked_at_is_not_gone(indexed, videos, monkeypatch):
     assert forgotten(indexed) == (0, [0])
 
 
-def test_a_link_that_leads_nowhere_is_a_drive_that_is_missing(indexed, videos, tmp_path):
+def test_a_broken_link_counts_as_a_missing_drive(indexed, videos, tmp_path):
     (videos / "usb").symlink_to(tmp_path / "drive")
     (tmp_path / "disk").mkdir()
     write_clip(tmp_path / "disk" / "moon.mp4", ["white"])
@@ -108,7 +108,7 @@ def test_a_link_that_leads_nowhere_is_a_drive_that_is_missing(indexed, videos, t
         assert str(videos / link) in err
 
 
-def test_a_folder_with_hidden_files_alone_is_a_drive_that_is_missing(indexed, videos, tmp_path):
+def test_a_folder_with_only_hidden_files_counts_as_a_missing_drive(indexed, videos, tmp_path):
     write_clip(tmp_path / "drive" / "moon.mp4", ["white"])
     indexed("index", tmp_path / "drive")
     shutil.rmtree(tmp_path / "drive")
@@ -117,7 +117,7 @@ def test_a_folder_with_hidden_files_alone_is_a_drive_that_is_missing(indexed, vi
     assert forgotten(indexed) == (3, [0])
 
 
-def test_a_drive_that_comes_back_during_the_question_loses_nothing(indexed, videos, monkeypatch):
+def test_a_drive_that_returns_before_the_confirmation_loses_no_video(indexed, videos, monkeypatch):
     (videos / "flag.mp4").rename(videos / "away")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_, **__: (videos / "away").rename(videos / "flag.mp4"))

@@ -7,7 +7,7 @@ from untrimmed.cli.run_evaluation import _comparison_table
 from untrimmed.evaluation.significance import Comparison
 
 
-def test_a_small_p_is_printed_as_below_what_the_test_can_tell(capsys):
+def test_a_small_p_is_printed_as_below_the_resolution_of_the_test(capsys):
     comparisons = [Comparison("R@1", 40.0, 20.0, 1 / 10_001, 1e-30), Comparison("R@5", 1.0, 1.0, 1.0, 0.03456)]
     result_console.print(_comparison_table(Path("one"), Path("other"), comparisons))
     first, second = (line.split() for line in capsys.readouterr().out.splitlines() if "R@" in line)

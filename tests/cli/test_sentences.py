@@ -39,7 +39,7 @@ def test_a_known_sentence_has_no_warnings(indexed):
 
 
 @pytest.mark.parametrize("sentence", ["собака", "🐶", "x" * 200_000])
-def test_without_one_known_word_nothing_is_found(indexed, sentence):
+def test_a_sentence_without_a_known_word_has_no_hits(indexed, sentence):
     code, out, err = indexed("search", sentence, "--json")
     document = json.loads(out)
     assert code == 1
@@ -49,7 +49,7 @@ def test_without_one_known_word_nothing_is_found(indexed, sentence):
     assert len(err) < 500
 
 
-def test_without_one_known_word_no_video_is_loaded_but_options_are_looked_at(indexed, monkeypatch):
+def test_without_a_known_word_options_are_checked_but_no_video_is_loaded(indexed, monkeypatch):
     monkeypatch.setattr(VideoIndex, "read", lambda *_: pytest.fail("videos were read"))
     assert indexed("search", "dogs")[0] == 1
     assert indexed("search", "dogs", "--in", "/nowhere")[0] == 2
@@ -68,7 +68,7 @@ def test_many_unknown_words_are_counted(indexed):
     assert "'one', 'two', 'three', 'four'" in err
 
 
-def test_a_sentence_that_is_too_long_says_how_much_was_read(indexed):
+def test_a_warning_gives_the_number_of_words_read_of_a_long_sentence(indexed):
     code, out, _ = indexed("search", "red white green blue yellow aa bb", "--json")
     assert code == 0
     (warning,) = json.loads(out)["warnings"]

@@ -26,7 +26,7 @@ def serving(*options, **environment):
             process.kill()
 
 
-def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(tmp_path):
+def test_serve_prints_its_address_and_ends_with_ctrl_c(tmp_path):
     with serving("--library", tmp_path / "library") as (process, address):
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(address + "healthz", timeout=20) as answer:
@@ -36,7 +36,7 @@ def test_it_prints_its_address_answers_there_and_ends_with_ctrl_c(tmp_path):
         assert process.wait(20) in (0, 130)
 
 
-def test_a_token_of_the_environment_is_asked_for(tmp_path):
+def test_a_token_from_the_environment_is_required(tmp_path):
     with serving("--library", tmp_path / "library", UNTRIMMED_TOKEN="correct-horse-battery") as (_, address):
         assert address.endswith("/?token=correct-horse-battery")
         place = address.partition("?")[0] + "api/videos"
@@ -47,7 +47,7 @@ def test_a_token_of_the_environment_is_asked_for(tmp_path):
             assert json.load(answer)["total"] == 0
 
 
-def test_addresses_that_others_reach_are_refused_without_a_token(refusal, tmp_path):
+def test_public_addresses_are_refused_without_a_token(refusal, tmp_path):
     assert "--token auto" in refusal("serve", "--library", tmp_path, "--host", "0.0.0.0")
 
 
@@ -65,25 +65,25 @@ def test_a_folder_is_watched(tmp_path):
     assert (watch["path"], watch["failed"]) == (str(tmp_path / "videos"), [])
 
 
-def test_a_folder_that_is_not_there_is_refused(refusal, tmp_path):
+def test_a_missing_folder_is_refused(refusal, tmp_path):
     assert "--watch" in refusal("serve", "--library", tmp_path, "--watch", tmp_path / "nowhere")
     assert "--videos" in refusal("serve", "--library", tmp_path, "--videos", tmp_path / "nowhere")
 
 
-def test_a_port_that_is_taken_is_refused(refusal, tmp_path):
+def test_a_port_in_use_is_refused(refusal, tmp_path):
     with serving("--library", tmp_path / "library") as (_, address):
         port = address.rstrip("/").rpartition(":")[2]
         assert "--port" in refusal("serve", "--library", tmp_path, "--port", port)
 
 
-def test_agents_of_other_machines_need_a_token_and_http(refusal, tmp_path):
+def test_mcp_for_other_machines_requires_http_and_a_token(refusal, tmp_path):
     assert "--token auto" in refusal("mcp", "--library", tmp_path, "--http", 0, "--host", "0.0.0.0")
     for option in ("--host", "--allow-host"):
         error = refusal("mcp", "--library", tmp_path, option, "0.0.0.0")
         assert [option in error, "--http PORT" in error] == [True, True]
 
 
-def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
+def test_without_the_mcp_package_one_line_names_what_to_install(tmp_path):
     code = "import sys; sys.modules['mcp'] = None; from untrimmed.cli.app import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "mcp", "--library", str(tmp_path)], capture_output=True, text=True, check=False
@@ -93,7 +93,7 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path):
     assert "pip install 'untrimmed[mcp]'" in line
 
 
-def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
+def test_jobs_of_watched_folders_are_printed_and_a_notice_only_once(capsys):
     from untrimmed.cli.serve import _JobPrinter
     from untrimmed.server.jobs import IndexJob
     from untrimmed.server.schemas import FailedFile
@@ -113,7 +113,7 @@ def test_what_watched_folders_led_to_is_printed_and_a_notice_once(capsys):
     assert "library in use" in lines[5]
 
 
-def test_a_service_of_no_library_says_so(tmp_path, capsys):
+def test_serving_a_missing_library_prints_a_note(tmp_path, capsys):
     from untrimmed.cli.serve import print_library
 
     print_library(tmp_path)

@@ -18,7 +18,7 @@ def words(data_root, tmp_path):
     return ["study", "ms_sl", "--data", "tvr", "--root", data_root, "--out", tmp_path / "runs", *SIZES]
 
 
-def test_a_study_trains_writes_its_page_and_goes_on_with_more_seeds(typed, words, tmp_path):
+def test_a_study_trains_writes_its_page_and_continues_with_more_seeds(typed, words, tmp_path):
     page = tmp_path / "docs" / "combinations.md"
     page.parent.mkdir()
     words += ["--attach", "evidence,registers", "--page", page]
@@ -41,7 +41,7 @@ def test_a_study_trains_writes_its_page_and_goes_on_with_more_seeds(typed, words
     assert "±" in page.read_text()
 
 
-def test_a_page_can_be_made_of_what_is_there(typed, words, tmp_path):
+def test_a_page_is_written_from_existing_runs(typed, words, tmp_path):
     page = tmp_path / "page.md"
     assert typed(*words, "--seeds", 1, "--attach", "evidence", "--page", page)[0] == 0
     more = ["--seeds", 2, "--attach", "evidence,transport", "--rates", "1e-3,3e-4"]
@@ -51,7 +51,7 @@ def test_a_page_can_be_made_of_what_is_there(typed, words, tmp_path):
     assert all(value in page.read_text() for value in ("`ms_sl+transport`", "0.001", "1 of 2"))
 
 
-def test_what_is_kept_of_runs_makes_the_same_page_where_they_are_not(typed, words, tmp_path):
+def test_result_files_give_the_same_page_without_the_runs(typed, words, tmp_path):
     pages = [tmp_path / "first" / "page.md", tmp_path / "second" / "page.md"]
     for page in pages:
         page.parent.mkdir()
@@ -71,7 +71,7 @@ def _told(line):
     return cells[:11] + cells[12:] if len(cells) > 3 else cells
 
 
-def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp_path):
+def test_a_dry_run_lists_the_trainings_and_trains_nothing(typed, words, tmp_path):
     code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
     assert code == 0
     assert all(word in printed for word in ("tvr", "evidence", "registers"))
@@ -79,7 +79,7 @@ def test_a_dry_run_says_what_it_would_train_and_trains_nothing(typed, words, tmp
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_tells_of_several_rates_what_they_are_trained_for(typed, words):
+def test_a_dry_run_gives_the_purpose_of_several_rates(typed, words):
     for more in (["--rates", "1e-3,3e-4"], ["gmmformer"]):
         assert {2, 4} <= set(numbers(typed(*words, *more, "--dry-run")[1]))
 
@@ -114,5 +114,5 @@ def test_a_dry_run_refuses_runs_of_other_sizes_and_data_and_writes_nothing(typed
         (["dl_dkd"], "dl_dkd"),
     ],
 )
-def test_what_is_wrong_is_named_before_anything_is_trained(refusal, words, wrong, named):
+def test_mistakes_are_named_before_training(refusal, words, wrong, named):
     assert named in refusal(*words, *wrong)

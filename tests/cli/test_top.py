@@ -30,7 +30,7 @@ def opened(folder):
     return open_model(folder, device="cpu")
 
 
-def test_all_captions_with_the_first_videos_by_score(folder, opened, typed):
+def test_top_lists_the_first_videos_of_every_caption_by_score(folder, opened, typed):
     code, out, _ = typed("evaluate", folder, "--top", 3, "--format", "json", "--device", "cpu")
     assert code == 0
     document = json.loads(out)
@@ -46,7 +46,7 @@ def test_all_captions_with_the_first_videos_by_score(folder, opened, typed):
         assert query["right_moments"] == [{"start_s": s, "end_s": e} for s, e in dataset.moments[row]]
 
 
-def test_the_best_moment_is_the_best_window_of_that_video(folder, opened, typed):
+def test_top_gives_the_best_moment_of_each_video(folder, opened, typed):
     _, out, _ = typed("evaluate", folder, "--top", 2, "--format", "json", "--device", "cpu")
     found = json.loads(out)["queries"][5]["found"][1]
     video = opened.dataset.video_ids.index(found["video"])
@@ -73,7 +73,7 @@ def test_a_model_without_a_timeline_lists_videos_and_is_evaluated_without_moment
     assert "model.keep_attention=true" in line
 
 
-def test_an_error_in_finding_moments_is_told(opened, monkeypatch):
+def test_an_error_while_finding_moments_is_reported(opened, monkeypatch):
     def fail(queries, videos):
         raise ConfigError("a setting that contradicts another one")
 
@@ -82,7 +82,7 @@ def test_an_error_in_finding_moments_is_told(opened, monkeypatch):
         top_videos(opened, np.arange(2), 1)
 
 
-def test_some_captions_by_id_and_by_text_as_table_csv_and_latex(folder, opened, typed, tmp_path):
+def test_selected_captions_are_printed_as_table_csv_and_latex(folder, opened, typed, tmp_path):
     dataset = opened.dataset
     first, second = dataset.caption_ids[4], dataset.texts[2]
     queries = tmp_path / "queries.txt"
@@ -116,11 +116,11 @@ def test_some_captions_by_id_and_by_text_as_table_csv_and_latex(folder, opened, 
         (["--queries", "empty.txt"], "--top"),
     ],
 )
-def test_what_does_not_fit_is_one_line(words, named, folder, refusal, tmp_path, monkeypatch):
+def test_conflicting_options_of_top_are_refused_in_one_line(words, named, folder, refusal, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.txt").write_text("\n")
     assert named in refusal("evaluate", folder, *(word.replace("RUN", str(folder)) for word in words))
 
 
-def test_a_library_has_no_top(refusal, tmp_path):
+def test_top_is_refused_for_a_library(refusal, tmp_path):
     assert "--top" in refusal("evaluate", tmp_path, "--top", 3)

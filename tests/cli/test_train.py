@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
     return root, result
 
 
-def test_compiled_steps_belong_to_the_settings_of_a_run(trained, monkeypatch):
+def test_compile_is_stored_in_the_settings_of_a_run(trained, monkeypatch):
     root, _ = trained
     encoders = []
     monkeypatch.setattr(torch, "compile", lambda encoder, dynamic: encoders.append(encoder.__name__) or encoder)
@@ -60,7 +60,7 @@ def test_compiled_steps_belong_to_the_settings_of_a_run(trained, monkeypatch):
     assert isinstance(run(*words).exception, ConfigError)
 
 
-def test_train_tells_the_best_epoch_and_the_next_command(trained):
+def test_train_prints_the_best_epoch_and_the_next_command(trained):
     root, result = trained
     assert f"untrimmed evaluate {root / 'run'}" in result.stdout
     metrics = [json.loads(line) for line in (root / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -136,7 +136,7 @@ def test_a_run_is_evaluated_with_changed_settings(trained, typed):
     assert changed["rows"]["fused"] == own["rows"]["clip only"] != own["rows"]["fused"]
 
 
-def test_a_method_is_no_run_and_a_data_set_is_looked_for_by_its_name(trained, refusal):
+def test_wrong_runs_data_sets_and_settings_are_refused(trained, refusal):
     root = trained[0]
     assert "untrimmed train ms_sl" in refusal("evaluate", "ms_sl", "--data", "tvr")
     assert "'tvr'" in refusal("train", "ms_sl", "--data", "tvrr", "--root", root, "--out", root / "x")
@@ -150,7 +150,7 @@ def test_settings_of_training_do_not_change_in_evaluation(trained, refusal):
     assert "KEY=VALUE" in refusal("evaluate", trained[0] / "tvr", "--queries", "labels.jsonl", "model.dim=3")
 
 
-def test_one_annotator_or_two_must_be_met_as_the_run_or_a_changed_setting_says(tmp_path, typed):
+def test_the_number_of_annotators_comes_from_the_run_or_a_changed_setting(tmp_path, typed):
     simulate("didemo", tmp_path, num_videos=24, settings=SMALL)
     for split in ("val", "test"):  # a window of the whole video meets one of four annotators
         path = tmp_path / "didemo" / "TextData" / f"prvr_vcmr_{split}.jsonl"
@@ -172,7 +172,7 @@ def test_one_annotator_or_two_must_be_met_as_the_run_or_a_changed_setting_says(t
     assert recall["one", None] == recall["one", 1] == recall["two", 1] > 0
 
 
-def test_data_without_moments_is_evaluated_without_events_and_one_line_says_so(trained, capsys):
+def test_data_without_moments_are_evaluated_without_event_recall(trained, capsys):
     root, _ = trained
     simulate("mine", root, num_videos=24, settings=SMALL, layout="plain")
     captions = root / "mine" / "captions.jsonl"
@@ -195,7 +195,7 @@ DIVERGING = ["train.learning_rate=1e30", "train.warmup_share=0.5", "train.epochs
     ("batch", "found"),
     [(4, "epoch 1, step 3"), (8, "epoch 1, step 2")],
 )
-def test_a_run_that_diverges_before_it_has_saved_anything_leaves_its_folder_free(
+def test_a_run_that_diverges_before_its_first_save_leaves_its_folder_free(
     batch, found, trained, typed, refusal, tmp_path
 ):
     root, _ = trained
@@ -208,7 +208,7 @@ def test_a_run_that_diverges_before_it_has_saved_anything_leaves_its_folder_free
     assert (code, "epoch 1" in out) == (0, True)
 
 
-def test_a_run_that_diverges_later_keeps_what_it_has_and_names_its_epoch_from_1(trained, typed, tmp_path, monkeypatch):
+def test_a_run_that_diverges_later_keeps_its_best_model_and_names_the_epoch(trained, typed, tmp_path, monkeypatch):
     root, _ = trained
     words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", tmp_path / "run", *SETTINGS]
     real = TrainingLoop._require_finite
@@ -239,7 +239,7 @@ def spoil(folder):
 
 
 @pytest.mark.parametrize("damage", [truncate, overwrite, spoil])
-def test_a_finished_run_with_a_damaged_model_is_not_called_fine(damage, trained, typed, refusal, tmp_path):
+def test_a_damaged_model_of_a_finished_run_is_reported(damage, trained, typed, refusal, tmp_path):
     root, _ = trained
     folder = tmp_path / "run"
     shutil.copytree(root / "run", folder)
@@ -251,7 +251,7 @@ def test_a_finished_run_with_a_damaged_model_is_not_called_fine(damage, trained,
     assert typed("doctor", "--model", folder)[0] == 2
 
 
-def test_a_model_whose_scores_are_no_numbers_has_no_results(trained, refusal, tmp_path):
+def test_a_model_with_nan_scores_is_refused(trained, refusal, tmp_path):
     root, _ = trained
     shutil.copytree(root / "run", tmp_path / "run")
     model = load_model(tmp_path / "run")
@@ -268,7 +268,7 @@ def test_two_runs_are_compared_query_by_query(trained, capsys):
     assert {c["metric"]: c["fisher_p"] for c in comparisons}["mAP"] == 1.0
 
 
-def test_the_validation_split_gives_what_training_reported(trained, capsys):
+def test_evaluating_the_validation_split_gives_the_results_of_training(trained, capsys):
     root, _ = trained
     evaluate_run(root / "run", Opening(split="val"), output="json")
     figures = json.loads(capsys.readouterr().out)["rows"]["fused"]
@@ -276,7 +276,7 @@ def test_the_validation_split_gives_what_training_reported(trained, capsys):
     assert figures["SumR"] == max(epoch["SumR"] for epoch in epochs)
 
 
-def test_models_lists_methods_and_attachments_with_their_papers_and_what_fits():
+def test_models_lists_methods_and_attachments_with_papers_and_combinations():
     listed = run("models").stdout
     for word in ("gmmformer_v2", "2405.13824", "ACM MM 2022", "optimal_matching", "2509.01383"):
         assert word in listed
@@ -310,7 +310,7 @@ def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys
         evaluate_run(out)
 
 
-def test_no_model_is_overwritten_by_an_import(trained):
+def test_an_import_does_not_overwrite_a_model(trained):
     root, _ = trained
     before = (root / "run" / "model.safetensors").read_bytes()
     result = run("import-checkpoint", "ms_sl", root / "any.ckpt", "-o", root / "run", "--data", "tvr")
@@ -339,7 +339,7 @@ def test_a_setting_without_its_section_is_refused(trained, word):
     assert result.output == ""
 
 
-def test_evaluation_refuses_what_is_for_libraries_and_a_second_run_that_is_none(trained, monkeypatch, capsys):
+def test_evaluation_of_a_run_refuses_library_options_and_a_wrong_second_run(trained, monkeypatch, capsys):
     root, _ = trained
     for words, message in (
         (["--details"], "--details"),
@@ -376,7 +376,7 @@ NOTHING = [
 
 @pytest.mark.parametrize("what", ["frames", "words"])
 @pytest.mark.parametrize("change", NOTHING)
-def test_features_that_say_nothing_are_refused_and_checked(what, change, refusal, typed, tmp_path):
+def test_constant_features_are_refused_by_training_and_reported_by_check(what, change, refusal, typed, tmp_path):
     simulate("mine", tmp_path, num_videos=24, settings=SMALL, layout="plain")
     change_features(tmp_path, what, change)
     kind = {"frames": "video", "words": "caption"}[what]
@@ -387,7 +387,7 @@ def test_features_that_say_nothing_are_refused_and_checked(what, change, refusal
     assert typed("data", "check", "mine", "--root", tmp_path)[0] == 2
 
 
-def test_one_video_of_zeros_among_hundreds_is_told_but_does_not_stop(tmp_path, caplog):
+def test_one_video_of_zeros_is_reported_but_does_not_stop_training(tmp_path, caplog):
     simulate("mine", tmp_path, num_videos=200, settings=SMALL, layout="plain")
     train_videos = {annotation.video for annotation in read_split("mine", tmp_path, "train")}
     path = tmp_path / "mine" / "frames" / f"{min(train_videos)}.npy"

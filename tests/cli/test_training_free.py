@@ -28,12 +28,12 @@ def test_a_data_set_is_evaluated_without_training(root, typed):
     assert "tf_prvr" in out
 
 
-def test_a_data_set_that_is_not_named_or_does_not_fit_is_refused_in_one_line(refusal, data_root):
+def test_a_missing_or_unsuitable_data_set_is_refused_in_one_line(refusal, data_root):
     assert "--data" in refusal("evaluate", "tf_prvr")
     assert "tvr" in refusal("evaluate", "tf_prvr", "--data", "tvr", "--root", data_root)
 
 
-def test_a_library_changes_to_it_and_back(run, videos):
+def test_a_library_switches_to_tf_prvr_and_back(run, videos):
     run("index", videos)
     before = json.loads(run("search", "something green", "--json")[1])
     code, _, err = run("index", "--model", "tf_prvr")
@@ -46,7 +46,7 @@ def test_a_library_changes_to_it_and_back(run, videos):
     assert json.loads(run("search", "something green", "--json")[1]) == before
 
 
-def test_beside_a_run_both_say_which_features_they_read(root, typed, tmp_path):
+def test_a_comparison_with_a_run_prints_the_features_of_both(root, typed, tmp_path):
     model = tmp_path / "model"
     save_model(create_model("ms_sl", query_dim=SMALL.query_dim, video_dim=SMALL.video_dim, dim=8), model)
     words = ("evaluate", "tf_prvr", "--data", "tvr", "--root", root, "--no-moments")

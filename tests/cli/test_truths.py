@@ -45,7 +45,7 @@ def evaluated(typed, folder, labels, *words):
     return out, err
 
 
-def test_both_figures_are_of_the_queries_with_labels(typed, run_folder, captions, tmp_path):
+def test_both_rows_count_only_queries_with_labels(typed, run_folder, captions, tmp_path):
     last = captions[-1].video
     labels = write(tmp_path / "gt.jsonl", [label(caption, last) for caption in captions[:LABELLED]])
     document = json.loads(evaluated(typed, run_folder, labels, "--format", "json")[0])
@@ -67,9 +67,7 @@ def test_both_figures_are_of_the_queries_with_labels(typed, run_folder, captions
     }  # fmt: skip
 
 
-def test_labels_as_published_are_read_compressed_and_what_is_not_in_the_split_is_said(
-    typed, run_folder, captions, tmp_path
-):
+def test_compressed_labels_are_read_and_unused_ones_counted(typed, run_folder, captions, tmp_path):
     rows = [label(caption, "nowhere") for caption in captions[:3]]
     rows += [{**rows[0], "query_id": "elsewhere#enc#0"}, {**label(captions[3]), "caption": "Another numbering."}]
     rows += [{"query_id": captions[4].caption_id, "gt_video_ids": [captions[4].video]}]  # no caption, nothing to differ
@@ -88,7 +86,7 @@ def test_labels_as_published_are_read_compressed_and_what_is_not_in_the_split_is
     assert several["mAP"] == ""
 
 
-def test_without_labels_nothing_is_said_of_them(typed, run_folder):
+def test_without_labels_their_rows_are_absent(typed, run_folder):
     code, out, err = typed("evaluate", run_folder, "--no-moments", "--format", "json")
     assert code == 0
     assert json.loads(out)["truths"] is None
@@ -109,7 +107,7 @@ def test_without_labels_nothing_is_said_of_them(typed, run_folder):
         (None, ()),
     ],
 )
-def test_what_are_no_labels_of_the_split_is_refused_in_one_line(refusal, run_folder, captions, tmp_path, change, named):
+def test_invalid_labels_are_refused_in_one_line(refusal, run_folder, captions, tmp_path, change, named):
     path = tmp_path / "gt.jsonl"
     if change is not None:
         write(path, change([label(caption) for caption in captions[:2]]))
@@ -117,5 +115,5 @@ def test_what_are_no_labels_of_the_split_is_refused_in_one_line(refusal, run_fol
     assert all(word in error for word in ("gt.jsonl", *named))
 
 
-def test_labels_are_for_runs(refusal, tmp_path):
+def test_labels_are_refused_for_a_library(refusal, tmp_path):
     assert "--truths" in refusal("evaluate", tmp_path, "--truths", tmp_path / "gt.jsonl")

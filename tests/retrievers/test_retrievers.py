@@ -62,7 +62,7 @@ def llama_index(source, **options):
 
 
 @pytest.mark.parametrize("framework", [langchain, llama_index])
-def test_hits_come_as_documents_from_a_library_and_from_its_service(framework, library, address):
+def test_hits_of_a_library_and_of_its_service_become_documents(framework, library, address):
     (hit,) = library.search("green", limit=1)
     found, found_meanwhile = framework(library, limit=1)("green")
     ((document_id, text, metadata, score),) = found
@@ -78,7 +78,7 @@ def test_hits_come_as_documents_from_a_library_and_from_its_service(framework, l
 
 
 @pytest.mark.parametrize("framework", [langchain, llama_index])
-def test_filters_grouping_and_limits_bind_the_search(framework, library, address):
+def test_filters_grouping_and_limits_reach_the_search(framework, library, address):
     for source in (library, address):
         few, _ = framework(source, filters=Filters(max_duration_s=5), token=TOKEN)("green")
         assert [text.partition(",")[0] for _, text, _, _ in few] == ["sea.mp4"]
@@ -99,13 +99,13 @@ def test_filters_grouping_and_limits_bind_the_search(framework, library, address
         ("{address}/no/such/path", TOKEN, "Method Not Allowed"),
     ],
 )
-def test_a_service_that_is_not_there_or_refuses_is_told_in_one_line(address, place, token, line):
+def test_a_missing_or_refusing_service_is_reported_in_one_line(address, place, token, line):
     with pytest.raises(UntrimmedError, match=line) as error:
         find_documents(place.format(address=address), "green", token=token)
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_a_service_says_what_the_library_would(address, library):
+def test_a_service_raises_the_errors_of_the_library(address, library):
     wrong = Filters(within="/nowhere")
     for source in (address, library):
         with pytest.raises(UnknownNameError, match="/nowhere"):
@@ -121,7 +121,7 @@ def test_a_service_says_what_the_library_would(address, library):
         (500, {}, "500"),
     ],
 )
-def test_another_program_at_the_address_is_told_in_one_line(monkeypatch, status, answer, line):
+def test_another_program_at_the_address_is_reported_in_one_line(monkeypatch, status, answer, line):
     monkeypatch.setattr("untrimmed.server.client._send", lambda *_: (status, answer))
     with pytest.raises(UntrimmedError, match=line) as error:
         find_documents("http://127.0.0.1:8765", "green")

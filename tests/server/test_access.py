@@ -31,7 +31,7 @@ FOREIGN_ORIGINS = [
 
 
 @pytest.mark.parametrize("host", OWN_HOSTS)
-def test_own_names_are_answered(client, host):
+def test_the_names_of_this_machine_are_accepted(client, host):
     assert client.get("/healthz", headers={"host": host}).status_code == 200
 
 
@@ -50,7 +50,7 @@ def test_pages_of_other_origins_are_refused_on_every_route(client, origin):
     assert client.post("/api/search", json={"text": "red"}, headers={"origin": origin}).status_code == 403
 
 
-def test_the_own_page_is_answered(client):
+def test_requests_of_the_services_own_page_are_accepted(client):
     own = {"origin": "http://localhost:8765", "sec-fetch-site": "same-origin"}
     assert client.post("/api/search", json={"text": "red"}, headers=own).status_code == 200
 
@@ -65,7 +65,7 @@ def test_pictures_of_other_sites_pages_are_refused_and_links_to_the_page_are_not
 
 
 @pytest.mark.parametrize("route", ROUTES)
-def test_every_answer_keeps_browsers_strict(client, route):
+def test_every_answer_has_security_headers(client, route):
     headers = client.get(route).headers
     assert "default-src 'none'" in headers["content-security-policy"]
     assert "unsafe" not in headers["content-security-policy"]
@@ -100,7 +100,7 @@ def guarded(toy, world):
         {"authorization": "Bearer \xe9".encode("latin-1")},
     ],
 )
-def test_without_its_token_nothing_is_answered_but_health(guarded, headers):
+def test_without_the_token_only_health_is_answered(guarded, headers):
     assert {route for route in ROUTES if guarded.get(route, headers=headers).status_code != 401} <= {"/healthz"}
     assert guarded.get("/healthz").json() == {"status": "ok", "num_videos": 5}
     assert (
@@ -140,24 +140,24 @@ def test_a_program_sends_the_token_as_a_header(guarded):
     assert guarded.get("/api/videos", headers={"authorization": f"bearer {TOKEN}"}).status_code == 200
 
 
-def test_a_wrong_token_is_refused_where_none_is_needed(client, access):
+def test_a_wrong_token_is_refused_even_if_none_is_required(client, access):
     assert client.get("/api/videos", headers={"authorization": "Bearer wrong"}).status_code == 401
     assert client.get("/api/videos", headers={"authorization": f"Bearer {access.own_token}"}).status_code == 200
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "box.example"])
-def test_addresses_that_others_reach_need_a_token(host):
+def test_public_addresses_require_a_token(host):
     with refused(ConfigError, "--token"):
         Access.to(host, None)
 
 
 @pytest.mark.parametrize("token", ["", "short", "fifteen-letters", "sixteen letters\n", "sixteen-lettérs-"])
-def test_tokens_that_can_be_guessed_or_not_sent_are_refused(token):
+def test_short_and_unprintable_tokens_are_refused(token):
     with pytest.raises(ConfigError, match="16"):
         Access.to("127.0.0.1", token)
 
 
-def test_beyond_this_machine_numbers_are_known_and_names_are_not():
+def test_a_public_service_accepts_ip_addresses_but_not_unknown_names():
     access = Access.to("0.0.0.0", TOKEN, ["box.example"])
     assert [access.allows_host(host) for host in ("10.0.0.7:80", "[fe80::1]:80", "box.example", "evil.example")] == [
         True,
@@ -177,12 +177,12 @@ def described(client):
 @pytest.mark.parametrize(
     "headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}]
 )
-def test_every_route_that_is_described_is_behind_the_guard(client, headers):
+def test_every_described_route_is_guarded(client, headers):
     asked = list(described(client))
     assert len(asked) > 20
     assert {client.request(*one, headers=headers).status_code for one in asked} == {403}
 
 
-def test_every_route_that_is_described_asks_for_the_token(guarded):
+def test_every_described_route_requires_the_token(guarded):
     open_to_all = {one for one in described(guarded) if guarded.request(*one).status_code != 401}
     assert open_to_all == {("GET", "/healthz")}

@@ -84,7 +84,7 @@ def refusal(result):
     return block.text
 
 
-def test_an_agent_is_told_what_it_can_do(toy, world):
+def test_the_server_describes_its_tools(toy, world):
     service = Service(untrimmed.open(world / "library"))
 
     async def conversation(client):
@@ -105,7 +105,7 @@ def test_an_agent_is_told_what_it_can_do(toy, world):
     assert search.output_schema["properties"].keys() >= {"warnings", "partial", "hits", "took_s"}
 
 
-def test_a_search_finds_the_moment_and_a_look_shows_it(ask):
+def test_a_search_finds_the_moment_and_show_returns_its_frame(ask):
     (found,) = ask(("search", {"text": "green", "limit": 2, "filters": {"within": None}}))
     hits = found.structured_content["hits"]
     assert len(hits) == 2
@@ -119,7 +119,7 @@ def test_a_search_finds_the_moment_and_a_look_shows_it(ask):
     assert green > 200 > 60 > max(red, blue)
 
 
-def test_parts_of_a_query_filters_and_the_least_confidence_bind_the_search(ask, world):
+def test_query_parts_filters_and_min_confidence_reach_the_search(ask, world):
     found = [
         [hit["video"].rpartition("/")[2] for hit in result.structured_content["hits"]]
         for result in ask(
@@ -135,7 +135,7 @@ def test_parts_of_a_query_filters_and_the_least_confidence_bind_the_search(ask, 
     assert "confidence" in refusal(ask(("search", {"text": "red", "min_confidence": 0.5}))[0])
 
 
-def test_weights_and_the_form_of_the_answer_reach_the_library(ask, monkeypatch):
+def test_weights_and_grouping_reach_the_library(ask, monkeypatch):
     asked, search = [], Library.search
 
     def noted(self, query, **options):
@@ -152,12 +152,12 @@ def test_weights_and_the_form_of_the_answer_reach_the_library(ask, monkeypatch):
     assert "weights.then" in refusal(ask(("search", {"text": "white", "weights": {"then": 0}}))[0])
 
 
-def test_more_like_a_moment_needs_no_sentence(ask, video_id):
+def test_a_search_by_example_needs_no_sentence(ask, video_id):
     (found,) = ask(("search", {"like": [{"video_id": video_id, "start_s": 4.5, "end_s": 5.5}], "limit": 2}))
     assert video_id in [hit["video_id"] for hit in found.structured_content["hits"]]
 
 
-def test_the_curve_says_where_in_a_video_to_look(ask, video_id):
+def test_the_curve_peaks_where_the_sentence_matches(ask, video_id):
     whole, short = (
         result.structured_content
         for result in ask(
@@ -171,7 +171,7 @@ def test_the_curve_says_where_in_a_video_to_look(ask, video_id):
     assert max(short["relevance"]) == max(whole["relevance"])
 
 
-def test_clips_are_written_where_the_starter_said_and_overwrite_nothing(ask, video_id, tmp_path):
+def test_clips_are_written_to_the_clips_folder_without_overwriting(ask, video_id, tmp_path):
     call = ("cut", {"video_id": video_id, "start_s": 1.0, "end_s": 2.5})
     first, second = (result.structured_content for result in ask(call, call))
     assert [first["file"], second["file"]] == [
@@ -184,7 +184,7 @@ def test_clips_are_written_where_the_starter_said_and_overwrite_nothing(ask, vid
     assert "--clips DIR" in refusal(ask(call, clips=None)[0])
 
 
-def test_a_folder_that_nothing_can_be_written_to_is_told(ask, video_id, monkeypatch):
+def test_an_unwritable_clips_folder_is_reported(ask, video_id, monkeypatch):
     def refused(*_, **__):
         raise PermissionError(13, "Permission denied", "/clips/flag.mp4")
 
@@ -210,11 +210,11 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("tool", "arguments", "named"), WRONG)
-def test_what_is_wrong_is_named_in_one_line(ask, tool, arguments, named):
+def test_mistakes_are_named_in_one_line(ask, tool, arguments, named):
     assert named in refusal(ask((tool, arguments))[0])
 
 
-def test_a_bug_shows_its_traceback_to_the_log_and_not_to_the_agent(ask, monkeypatch, caplog):
+def test_the_traceback_of_a_bug_is_logged_and_not_sent(ask, monkeypatch, caplog):
     def broken(*_, **__):
         raise RuntimeError("a secret")
 
@@ -223,7 +223,7 @@ def test_a_bug_shows_its_traceback_to_the_log_and_not_to_the_agent(ask, monkeypa
     assert "a secret" in caplog.text
 
 
-def test_what_is_indexed_meanwhile_is_found_and_a_changed_file_is_not_shown(toy, tmp_path):
+def test_new_videos_are_found_and_changed_files_are_not_shown(toy, tmp_path):
     videos, library = tmp_path / "videos", untrimmed.open(tmp_path / "library")
     videos.mkdir()
     service = Service(untrimmed.open(tmp_path / "library"))
@@ -283,7 +283,7 @@ async def over_http(address, headers):
         yield way
 
 
-def test_over_http_a_client_with_the_token_is_answered_and_one_without_is_not(world):
+def test_over_http_the_token_is_required(world):
     async def conversation(client):
         return await client.call_tool("search", {"text": "green", "limit": 1})
 
@@ -313,7 +313,7 @@ def post(toy, world):
     service.close()
 
 
-def test_over_http_foreign_names_and_pages_of_other_origins_get_nothing(post):
+def test_over_http_foreign_hosts_and_origins_are_refused(post):
     assert [host for host in OWN_HOSTS if post({"host": host}) != 200] == []
     assert [host for host in FOREIGN_HOSTS if post({"host": host}) != 403] == []
     assert [origin for origin in FOREIGN_ORIGINS if post({"origin": origin}) != 403] == []

@@ -50,7 +50,7 @@ SHOWN = [["flag.mp4@3"], ["sea.png", "--json", "--moments", "1"], ["sea.png", "-
 @pytest.mark.parametrize(
     "words", [["search", *words] for words in ASKED] + [["similar", *words] for words in SHOWN], ids=" ".join
 )
-def test_the_service_says_what_the_library_says(served, typed, world, tmp_path, monkeypatch, words):  # noqa: F811
+def test_the_client_gets_the_answers_of_the_library(served, typed, world, tmp_path, monkeypatch, words):  # noqa: F811
     Image.fromarray(np.full((40, 60, 3), (20, 40, 255), np.uint8)).save(tmp_path / "sea.png")
     monkeypatch.chdir(tmp_path)
     words = [str(world / "videos" / word) if word.startswith("flag.mp4") else word for word in words]
@@ -60,7 +60,7 @@ def test_the_service_says_what_the_library_says(served, typed, world, tmp_path, 
     assert typed(*words, *options) == alone
 
 
-def test_the_weights_of_words_are_carried(served, monkeypatch):
+def test_the_client_gets_the_weights_of_words(served, monkeypatch):
     search, words = Library.search, (WeighedWord("a", 0.25), WeighedWord("red", 0.75))
     cutoff = Cutoff(limit=3, moments=1)
     assert ask_service(served, Query("a red"), cutoff).words == ()
@@ -83,12 +83,12 @@ def test_a_command_that_asks_the_service_imports_nothing_heavy(served):
     assert "untrimmed.server.client" in modules
 
 
-def test_a_format_of_numbers_of_ones_own_is_searched_here(served, typed, monkeypatch):  # noqa: F811
+def test_a_chosen_number_format_is_searched_in_this_process(served, typed, monkeypatch):  # noqa: F811
     monkeypatch.setattr("untrimmed.server.client.ask_service", lambda *_, **__: pytest.fail("asked the service"))
     assert typed("search", "white", "--library", served, "--precision", "float32")[0] == 0
 
 
-def test_a_place_that_is_nowhere_and_a_service_that_is_gone_are_searched_here(served, typed, world):  # noqa: F811
+def test_an_unknown_place_or_a_stopped_service_is_searched_in_this_process(served, typed, world):  # noqa: F811
     assert "/nowhere.mp4" in typed("search", "--like", "/nowhere.mp4@1", "--library", served)[2]
     os.truncate(served / FILE, 0)
     assert typed("search", "white", "--library", served)[0] == 0
@@ -102,7 +102,7 @@ def notice(tmp_path):
         yield tmp_path / FILE
 
 
-def test_a_notice_is_for_its_owner_alone_and_ends_with_its_service(tmp_path):
+def test_a_notice_is_private_and_removed_with_its_service(tmp_path):
     with announced(tmp_path, "127.0.0.1", 4321, "secret"):
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
         found = find_notice(tmp_path)
@@ -114,7 +114,7 @@ def test_a_notice_is_for_its_owner_alone_and_ends_with_its_service(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_notice_that_a_killed_service_left_is_not_believed(notice, tmp_path):
+def test_a_notice_of_a_killed_service_is_ignored(notice, tmp_path):
     left = notice.read_bytes()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / FILE).write_bytes(left)
@@ -126,7 +126,7 @@ def test_a_notice_that_a_killed_service_left_is_not_believed(notice, tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o622])
-def test_a_notice_that_others_can_read_or_write_is_not_believed(notice, mode):
+def test_a_notice_that_others_can_read_or_write_is_ignored(notice, mode):
     notice.chmod(mode)
     assert find_notice(notice.parent) is None
 
@@ -135,18 +135,18 @@ FOREIGN = [{"host": "192.168.1.5"}, {"host": "evil.example"}, {"machine": "elsew
 
 
 @pytest.mark.parametrize("change", FOREIGN)
-def test_a_notice_of_another_machine_is_not_believed(notice, change):
+def test_a_notice_of_another_machine_is_ignored(notice, change):
     notice.write_text(json.dumps({**json.loads(notice.read_text()), **change}))
     assert find_notice(notice.parent) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "3", "\0" * 5000])
-def test_a_damaged_notice_is_not_believed(notice, content):
+def test_a_damaged_notice_is_ignored(notice, content):
     notice.write_text(content)
     assert find_notice(notice.parent) is None
 
 
-def test_links_and_pipes_are_not_believed(notice, tmp_path):
+def test_links_and_pipes_are_ignored(notice, tmp_path):
     for name, make in {"link": lambda path: path.symlink_to(notice), "pipe": os.mkfifo}.items():
         (tmp_path / name).mkdir()
         make(tmp_path / name / FILE)

@@ -39,7 +39,7 @@ def moments(ids):
     ]
 
 
-def test_csv_has_a_row_a_moment_and_no_formulas(export, moments):
+def test_csv_has_a_row_per_moment_and_no_formulas(export, moments):
     answer = export("csv", *moments)
     rows = list(csv.reader(io.StringIO(answer.text, newline="")))
     assert rows[0] == ["video", "start_s", "end_s", "note"]
@@ -54,12 +54,12 @@ def test_csv_has_a_row_a_moment_and_no_formulas(export, moments):
     assert answer.headers["content-disposition"] == 'attachment; filename="moments.csv"'
 
 
-def test_json_holds_the_moments_as_given(export, moments):
+def test_json_has_the_requested_moments(export, moments):
     found = export("json", *moments).json()["moments"]
     assert [{name: row[name] for name in moments[0]} for row in found] == moments
 
 
-def test_srt_counts_and_stays_on_its_lines(export, moments):
+def test_srt_numbers_subtitles_and_keeps_titles_on_one_line(export, moments):
     blocks = export("srt", *moments).text.split("\n\n")
     assert len(blocks) == 4
     for number, block in enumerate(blocks, start=1):
@@ -68,14 +68,14 @@ def test_srt_counts_and_stays_on_its_lines(export, moments):
     assert "00:00:03,040 --> 00:00:04,000\nflag: two lines; #1" in export("srt", *moments).text
 
 
-def test_of_one_video_a_subtitle_is_the_note(export, moments):
+def test_subtitles_of_a_single_video_are_the_notes(export, moments):
     text = export("srt", *moments[1:3]).text
     assert "00:00:03,040 --> 00:00:04,000\ntwo lines; #1" in text
     assert "00:00:00,000 --> 00:00:01,500\nflag\n" in text
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "srt", "chapters", "edl", "otio"])
-def test_names_that_are_no_utf8_are_escaped(format, tmp_path):
+def test_names_that_are_not_utf8_are_escaped(format, tmp_path):
     mark = Mark(video_id="0" * 16, start_s=0.0, end_s=700.0, note="")
     records = [record_of(f"/videos/{name}.mp4") for name in ("caf\udce9", "other")]
     made = export_module.export(ExportRequest(format=format, moments=[mark, mark]), records, threading.Event())
@@ -93,7 +93,7 @@ def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
     assert len(titles) == 4
 
 
-def test_edl_lays_moments_one_behind_the_other(export, moments):
+def test_edl_plays_moments_one_after_another(export, moments):
     text = export("edl", *moments).text
     assert "001  AX       V     C        00:00:01:00 00:00:02:12 00:00:00:00 00:00:01:12" in text
     assert "002  AX       V     C        00:00:03:01 00:00:04:00 00:00:01:12 00:00:02:11" in text
@@ -131,7 +131,7 @@ def test_clips_of_videos_with_the_longest_names_keep_span_and_suffix(client, tmp
         (tmp_path / made).touch()
 
 
-def test_moments_that_make_no_span_are_refused(export, ids):
+def test_invalid_spans_are_refused(export, ids):
     flag = ids["flag.mp4"]
     for format, start_s, end_s in [("csv", 2.0, 2.0), ("csv", 3.0, 2.0), ("clips", 0.0, 601.0)]:
         assert export(format, {"video_id": flag, "start_s": start_s, "end_s": end_s}).status_code == 422
@@ -141,7 +141,7 @@ def test_moments_that_make_no_span_are_refused(export, ids):
     assert export("csv").status_code == 422
 
 
-def test_nothing_is_left_behind(export, moments, monkeypatch, tmp_path):
+def test_temporary_files_are_deleted(export, moments, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     for format in ("csv", "otio", "clips"):
         assert export(format, *moments).status_code == 200
@@ -150,7 +150,7 @@ def test_nothing_is_left_behind(export, moments, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("asked", ["bytes=abc", "bytes=999999999-", "bytes=0-9"])
-def test_a_part_that_is_asked_for_leaves_nothing_behind(client, ids, monkeypatch, tmp_path, asked):
+def test_temporary_files_are_deleted_after_a_range_request(client, ids, monkeypatch, tmp_path, asked):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     url, span = f"/api/videos/{ids['flag.mp4']}/clip", {"start_s": 0, "end_s": 0.5}
     assert client.get(url, params=span, headers={"range": asked}).status_code in (206, 400, 416)

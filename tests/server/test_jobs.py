@@ -76,7 +76,7 @@ def test_a_run_brings_the_library_up_to_date(client, start, videos):
     assert [job["num_done"] for job in client.get("/api/jobs").json()] == [1, 1]
 
 
-def test_progress_comes_as_events_until_the_run_ends(client, start):
+def test_progress_is_sent_as_events_until_the_run_ends(client, start):
     job_id = start()
     with client.stream("GET", f"/api/jobs/{job_id}/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -86,7 +86,7 @@ def test_progress_comes_as_events_until_the_run_ends(client, start):
     assert {job["job_id"] for job in jobs} == {job_id}
 
 
-def test_files_that_fail_are_named_and_can_be_tried_again(client, start, videos):
+def test_failed_files_are_named_and_can_be_retried(client, start, videos):
     (videos / "broken.mp4").write_text("no video")
     job = wait(client, start(), "done")
     assert [failed["path"] for failed in job["failed"]] == [str(videos / "broken.mp4")]
@@ -99,7 +99,7 @@ def test_files_that_fail_are_named_and_can_be_tried_again(client, start, videos)
     assert client.post(f"/api/jobs/{mended['job_id']}/retry").status_code == 409
 
 
-def test_a_name_that_is_no_utf_8_is_escaped(client, start, videos):
+def test_a_name_that_is_not_utf8_is_escaped(client, start, videos):
     (videos / os.fsdecode(b"b\xff.mp4")).write_bytes((videos / "first.mp4").read_bytes())
     job = wait(client, start(), "done")
     assert [failed["path"] for failed in job["failed"]] == [f"{videos}/b\\udcff.mp4"]
@@ -107,7 +107,7 @@ def test_a_name_that_is_no_utf_8_is_escaped(client, start, videos):
     assert "b\\\\udcff.mp4" in events.text
 
 
-def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, videos, encoder, monkeypatch):
+def test_a_run_pauses_and_resumes_while_searches_are_answered(client, start, videos, encoder, monkeypatch):
     may_go_on, step = queue.SimpleQueue(), IndexJob._wait
     monkeypatch.setattr(IndexJob, "_wait", lambda job: (may_go_on.put(job._is_unpaused.is_set()), step(job)))
     wait(client, start(), "done")
@@ -127,7 +127,7 @@ def test_a_run_pauses_and_goes_on_while_searches_are_answered(client, start, vid
     assert client.get("/api/videos").json()["total"] == 2
 
 
-def test_a_run_that_is_stopped_keeps_what_was_done_and_frees_the_library(client, start, videos, encoder):
+def test_a_stopped_run_keeps_finished_videos_and_unlocks_the_library(client, start, videos, encoder):
     wait(client, start(), "done")
     write_clip(videos / "second.mp4", ["blue"])
     encoder.may.clear()
@@ -159,7 +159,7 @@ def held(monkeypatch, tmp_path):
     return job, may, thread
 
 
-def test_a_stop_that_comes_as_the_run_ends_leaves_it_ended(held, monkeypatch):
+def test_a_stop_at_the_end_of_a_run_keeps_its_final_state(held, monkeypatch):
     job, may, thread = held
     copy = Job.model_copy
 
@@ -179,7 +179,7 @@ def test_a_stop_that_comes_as_the_run_ends_leaves_it_ended(held, monkeypatch):
         assert job.status.state == "done"
 
 
-def test_a_run_that_waits_can_be_paused_and_stopped_and_not_paused_again(tmp_path):
+def test_a_waiting_run_can_be_paused_and_stopped(tmp_path):
     job = IndexJob([])
     job.pause()
     assert job.status.state == "paused"
@@ -194,7 +194,7 @@ def test_a_run_that_waits_can_be_paused_and_stopped_and_not_paused_again(tmp_pat
     assert job.status.state == "stopped"
 
 
-def test_a_library_that_another_process_fills_says_so(client, start, tmp_path):
+def test_a_library_locked_by_another_process_is_reported(client, start, tmp_path):
     from untrimmed.search.store.table import VideoIndex
 
     with VideoIndex(tmp_path / "library", create=True):
@@ -202,7 +202,7 @@ def test_a_library_that_another_process_fills_says_so(client, start, tmp_path):
     assert job["problem"]
 
 
-def test_only_folders_that_were_named_or_hold_videos_can_be_indexed(client, tmp_path):
+def test_only_named_folders_and_folders_with_videos_can_be_indexed(client, tmp_path):
     assert [folder["path"] for folder in client.get("/api/folders").json()] == [str(tmp_path / "videos")]
     assert client.post("/api/jobs", json={"folder_ids": ["0123456789abcdef"]}).status_code == 404
     for body in ({"folder_ids": []}, {"folder_ids": ["/etc"]}, {"paths": ["/etc"]}):
@@ -210,5 +210,5 @@ def test_only_folders_that_were_named_or_hold_videos_can_be_indexed(client, tmp_
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "stop", "retry"])
-def test_runs_that_are_not_there(client, action):
+def test_unknown_runs_are_refused(client, action):
     assert client.post(f"/api/jobs/0123456789abcdef/{action}").status_code == 404

@@ -33,7 +33,7 @@ def ask(url):
 
 
 @pytest.mark.parametrize("max_s", [30.0, pytest.param(1.0, marks=pytest.mark.slow)])
-def test_a_clip_that_is_being_cut_keeps_nobody_waiting_for_the_end(world, process, tmp_path, max_s):
+def test_a_running_cut_does_not_delay_the_shutdown(world, process, tmp_path, max_s):
     running, address = process
     video_id = untrimmed.open(world / "library").videos()[0].video_id
     url = f"{address}api/videos/{video_id}/clip?start_s=0&end_s=1"

@@ -41,7 +41,7 @@ def test_a_search_returns_the_hits_of_the_library(client):
     assert all("then" not in hit for hit in answer["hits"])
 
 
-def test_weights_of_words_are_answered_where_there_are_some(client, monkeypatch):
+def test_the_answer_has_weights_of_words_if_there_are_any(client, monkeypatch):
     assert "words" not in client.post("/api/search", json={"text": "white"}).json()
     weighed = Hits(words=[WeighedWord("a", 0.1), WeighedWord("sea", 0.9)])
     monkeypatch.setattr(client.app.state.service.library, "search", lambda *_, **__: weighed)
@@ -49,7 +49,7 @@ def test_weights_of_words_are_answered_where_there_are_some(client, monkeypatch)
     assert words == [{"word": "a", "weight": 0.1}, {"word": "sea", "weight": 0.9}]
 
 
-def test_lines_tell_each_video_before_the_whole_answer(client):
+def test_lines_have_each_hit_before_the_complete_answer(client):
     ask = {"text": "white", "limit": 3}
     answer = client.post("/api/search/lines", json=ask)
     assert answer.headers["content-type"] == "application/x-ndjson"
@@ -85,7 +85,7 @@ def test_the_first_line_does_not_wait_for_the_others(client, monkeypatch):
     assert len(json.loads(rest[-1])["answer"]["hits"]) == len(hits)
 
 
-def test_what_lines_cannot_answer_is_refused_or_told_at_the_end(client, monkeypatch):
+def test_an_error_in_lines_is_a_problem_or_the_last_line(client, monkeypatch):
     refused = client.post("/api/search/lines", json={"text": "green", "filters": {"within": "/nowhere"}})
     assert (refused.status_code, refused.json()["error"]) == (404, "UnknownNameError")
     library = client.app.state.service.library
@@ -100,7 +100,7 @@ def test_what_lines_cannot_answer_is_refused_or_told_at_the_end(client, monkeypa
     assert json.loads(last) == {"problem": "the table is damaged"}
 
 
-def test_who_gives_a_picture_up_is_no_bug(client):
+def test_a_disconnect_during_an_upload_is_not_a_bug(client):
     async def breaks_off():
         return {"type": "http.disconnect"}
 
@@ -129,7 +129,7 @@ def test_options_reach_the_library(client, world):
         {"text": "red", "like": [{"video_id": "../../etc", "start_s": 0}]}, {"text": "red", "weights": {"text": 0}},
     ],
 )  # fmt: skip
-def test_requests_of_another_form_are_refused_in_one_line(client, body):
+def test_invalid_requests_are_refused_in_one_line(client, body):
     answer = client.post("/api/search", json=body)
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
@@ -139,7 +139,7 @@ def test_requests_of_another_form_are_refused_in_one_line(client, body):
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[" * 100_000, b'{"text": "\\ud800"}', b'{"text": "red", "min_score": NaN}']
 )
-def test_bodies_that_are_no_json_are_refused(client, content):
+def test_bodies_that_are_not_json_are_refused(client, content):
     answer = client.post("/api/search", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
 
@@ -183,7 +183,7 @@ def test_all_parts_of_a_query_reach_the_library(client, ids, world):
     }
 
 
-def test_what_looks_like_a_picture_is_found_by_the_picture(client):
+def test_a_picture_finds_similar_videos(client):
     picture = io.BytesIO()
     Image.fromarray(np.full((40, 60, 3), (0, 0, 255), np.uint8)).save(picture, "PNG")
     hits = client.post("/api/search/picture", params={"limit": 1}, content=picture.getvalue()).json()["hits"]
@@ -198,7 +198,7 @@ def test_what_looks_like_a_picture_is_found_by_the_picture(client):
         assert (answer.status_code, answer.json()["detail"].startswith("query")) == (422, True)
 
 
-def test_what_is_sent_is_decoded_in_the_child_and_has_a_cap(client):
+def test_an_uploaded_picture_is_decoded_in_the_child_and_limited_in_size(client):
     refused = client.post("/api/search/picture", content=b"no picture")
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
     assert client.post("/api/search/picture", content=b"").status_code == 422
@@ -214,7 +214,7 @@ def test_what_is_sent_is_decoded_in_the_child_and_has_a_cap(client):
     assert client.post("/api/search/picture", content=endless()).status_code == 413
 
 
-def test_pictures_that_are_sent_meet_the_child_that_decodes_frames(client, ids, monkeypatch):
+def test_uploaded_pictures_share_the_child_that_decodes_frames(client, ids, monkeypatch):
     started = []
 
     class Child(reader_module.DecodeProcess):
@@ -249,7 +249,7 @@ def test_a_new_video_is_found_as_soon_as_it_is_committed(toy, tmp_path, max_s):
         assert time.perf_counter() - committed < max_s
 
 
-def test_a_library_that_is_empty_says_so_and_serves_on(toy, tmp_path):
+def test_an_empty_library_is_reported_and_served(toy, tmp_path):
     with TestClient(create_app(untrimmed.open(tmp_path / "none")), base_url="http://localhost:8765") as client:
         answer = client.post("/api/search", json={"text": "red"})
         assert answer.status_code == 409
@@ -259,7 +259,7 @@ def test_a_library_that_is_empty_says_so_and_serves_on(toy, tmp_path):
         assert client.get("/api/folders").json() == []
 
 
-def test_slow_decoding_keeps_no_search_waiting(client, ids, monkeypatch):
+def test_slow_decoding_does_not_delay_a_search(client, ids, monkeypatch):
     release = threading.Event()
     monkeypatch.setattr(client.app.state.service.pictures, "jpeg", lambda *_: release.wait(20) and b"")
     url = f"/api/videos/{ids['flag.mp4']}/frame"
@@ -273,7 +273,7 @@ def test_slow_decoding_keeps_no_search_waiting(client, ids, monkeypatch):
         thread.join()
 
 
-def test_bugs_are_answered_without_their_insides(toy, world, monkeypatch):
+def test_answers_to_bugs_contain_no_details(toy, world, monkeypatch):
     app = create_app(untrimmed.open(world / "library"))
     monkeypatch.setattr(app.state.service.library, "search", lambda *_, **__: 1 / 0)
     with TestClient(app, base_url="http://localhost:8765", raise_server_exceptions=False) as client:
@@ -282,7 +282,7 @@ def test_bugs_are_answered_without_their_insides(toy, world, monkeypatch):
     assert "ZeroDivision" not in answer.text
 
 
-def test_figures_count_requests_by_route_and_never_by_what_was_asked(client, ids):
+def test_metrics_count_requests_by_route_pattern(client, ids):
     client.get(f"/api/videos/{ids['flag.mp4']}")
     client.get("/api/videos/0123456789abcdef")
     client.get("/secret/path")

@@ -29,7 +29,7 @@ def test_videos_are_listed_by_path_and_paged(client):
     assert client.get("/api/videos", params={"name": "SEA ["}).json()["total"] == 1
 
 
-def test_hostile_names_come_back_letter_by_letter_as_json(client):
+def test_hostile_names_are_unchanged_in_json(client):
     answer = client.get("/api/videos")
     assert answer.headers["content-type"] == "application/json"
     names = [video["video"].rpartition("/")[2] for video in answer.json()["videos"]]
@@ -37,13 +37,13 @@ def test_hostile_names_come_back_letter_by_letter_as_json(client):
     assert "ß" * 125 + ".mp4" in names
 
 
-def test_a_video_says_whether_it_can_be_played(client, ids):
+def test_a_video_reports_whether_its_file_can_be_read(client, ids):
     detail = client.get(f"/api/videos/{ids['clock.webm']}").json()
     assert (detail["can_be_read"], detail["problem"], detail["kind"]) == (True, None, "video/webm")
     assert (detail["width"], detail["height"]) == (160, 96)
 
 
-def test_the_curve_is_the_librarys(client, ids, world):
+def test_the_curve_of_a_sentence_comes_from_the_library(client, ids, world):
     curve = client.get(f"/api/videos/{ids['flag.mp4']}/relevance", params={"text": "white"}).json()
     times_s, relevance = client.app.state.service.library.relevance("white", world / "videos" / "flag.mp4")
     np.testing.assert_allclose(curve["times_s"], times_s, atol=1e-3)
@@ -51,7 +51,7 @@ def test_the_curve_is_the_librarys(client, ids, world):
     assert 2 <= curve["times_s"][int(np.argmax(curve["relevance"]))] < 4
 
 
-def test_the_curve_of_a_query_is_the_librarys(client, ids, world):
+def test_the_curve_of_a_query_comes_from_the_library(client, ids, world):
     like = {"video_id": ids["flag.mp4"], "start_s": 4.5}
     curve = client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json={"like": [like]}).json()
     assert curve["times_s"][int(np.argmax(curve["relevance"]))] >= 4
@@ -71,7 +71,7 @@ def test_a_frame_is_the_one_on_screen(client, ids, time_s):
     assert read_clock(np.asarray(Image.open(io.BytesIO(answer.content)))) == round(time_s * 25)
 
 
-def test_frames_come_small_and_are_decoded_once(client, ids):
+def test_frames_are_scaled_down_and_decoded_once(client, ids):
     service = client.app.state.service
     url = f"/api/videos/{ids['clock.webm']}/frame?time_s=1&short_side=80"
     first = client.get(url).content
@@ -81,7 +81,7 @@ def test_frames_come_small_and_are_decoded_once(client, ids):
     assert service.pictures.num_bytes == len(first)
 
 
-def test_kept_frames_are_bounded(world, client):
+def test_the_frame_cache_is_bounded(world, client):
     from untrimmed.server.pictures import Pictures
 
     pictures = Pictures(children=1, cache_bytes=8000)
@@ -92,7 +92,7 @@ def test_kept_frames_are_bounded(world, client):
     pictures.close()
 
 
-def test_a_time_behind_the_end_shows_the_last_frame(client, ids):
+def test_a_time_after_the_end_shows_the_last_frame(client, ids):
     answer = client.get(f"/api/videos/{ids['clock.webm']}/frame", params={"time_s": 3, "short_side": 96})
     assert read_clock(np.asarray(Image.open(io.BytesIO(answer.content)))) == 49
 
@@ -117,7 +117,7 @@ ODD_RANGES = [
 
 
 @pytest.mark.parametrize(("header", "status", "length"), RANGES)
-def test_ranges_of_a_file(client, ids, world, header, status, length):
+def test_a_file_is_served_by_ranges(client, ids, world, header, status, length):
     content = (world / "videos" / "clock.webm").read_bytes()
     answer = client.get(f"/api/videos/{ids['clock.webm']}/media", headers={"range": header})
     assert answer.status_code == status
@@ -128,14 +128,14 @@ def test_ranges_of_a_file(client, ids, world, header, status, length):
 
 
 @pytest.mark.parametrize("header", ODD_RANGES, ids=lambda header: header[:20])
-def test_odd_ranges_break_nothing_and_give_no_more_than_the_file(client, ids, world, header):
+def test_odd_ranges_are_refused_or_answered_within_the_file(client, ids, world, header):
     size = (world / "videos" / "clock.webm").stat().st_size
     answer = client.get(f"/api/videos/{ids['clock.webm']}/media", headers={"range": header.encode()})
     assert answer.status_code in (200, 206, 400, 416)
     assert len(answer.content) <= size + 20_000  # parts of several ranges have headers of their own
 
 
-def test_the_whole_file_comes_under_its_kind(client, ids, world):
+def test_a_complete_file_has_its_media_type(client, ids, world):
     answer = client.get(f"/api/videos/{ids['clock.webm']}/media")
     assert answer.content == (world / "videos" / "clock.webm").read_bytes()
     assert (answer.headers["content-type"], answer.headers["accept-ranges"]) == ("video/webm", "bytes")
@@ -165,7 +165,7 @@ def traversals(count, seed=0):
         yield chance.choice(forms).format(chance.choice(["", "/", "file:", "file://"]) + climbing + slash + target)
 
 
-def test_500_attempts_to_leave_the_library_find_nothing(client, world):
+def test_500_paths_outside_the_library_are_refused(client, world):
     secrets = [b"root:", b"encoder_identity", b"PATH=", (world / "videos" / "flag.mp4").read_bytes()[:64]]
     for path in traversals(500):
         answer = client.get(f"{client.base_url}{path}")  # by itself `//name` would name another host
@@ -192,7 +192,7 @@ def answers(client, video_id):
     }
 
 
-def test_a_link_that_leads_out_of_the_folder_is_refused(own, tmp_path):
+def test_a_link_out_of_the_folder_is_refused(own, tmp_path):
     file, client, video_id = own
     shutil.move(file, tmp_path / "elsewhere.mp4")
     file.symlink_to(tmp_path / "elsewhere.mp4")
@@ -207,7 +207,7 @@ def test_a_link_within_the_folder_is_followed(own):
     assert answers(client, video_id) == {200}
 
 
-def test_what_comes_in_a_videos_place_between_two_looks_is_never_served(own, tmp_path, monkeypatch):
+def test_a_file_swapped_between_check_and_read_is_not_served(own, tmp_path, monkeypatch):
     file, client, video_id = own
     content, secret = file.read_bytes(), write_clip(tmp_path / "secret.mp4", ["green", "green"])
     whole = client.get(f"/api/videos/{video_id}/media").content
@@ -239,7 +239,7 @@ def swapped_behind(look, file, secret):
 
 
 @pytest.mark.parametrize("what", ["other content", "folder", "pipe", "gone", "forbidden link"])
-def test_what_has_come_in_a_videos_place_is_refused(own, what):
+def test_a_file_that_replaced_a_video_is_refused(own, what):
     file, client, video_id = own
     file.unlink()
     if what == "other content":
@@ -265,14 +265,14 @@ def test_clips_are_cut_and_named_after_their_video(client, ids, tmp_path):
 
 
 @pytest.mark.parametrize(("start_s", "end_s"), [(1, 1), (2, 1), (0, 601), (50, 60)])
-def test_spans_that_make_no_clip_are_refused(client, ids, start_s, end_s):
+def test_empty_and_too_long_spans_are_refused(client, ids, start_s, end_s):
     answer = client.get(f"/api/videos/{ids['clock.webm']}/clip", params={"start_s": start_s, "end_s": end_s})
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize("path", ["", "/media", "/frame?time_s=1"])
-def test_head_is_get_without_the_body(client, ids, path):
+def test_head_has_the_headers_of_get_and_no_body(client, ids, path):
     path = f"/api/videos/{ids['flag.mp4']}{path}"
     head, whole = client.head(path), client.get(path)
     assert (head.status_code, head.content) == (200, b"")

@@ -85,7 +85,7 @@ def found(client, text):
     return client.post("/api/search", json={"text": text, "limit": 1}).json()["hits"][0]["video"].rpartition("/")[2]
 
 
-def test_new_changed_moved_and_removed_files_are_followed(client, videos, tmp_path, told):
+def test_new_changed_moved_and_deleted_files_are_updated(client, videos, tmp_path, told):
     def put(colours):  # at once: a busy machine may rest in the middle of a file, which then is met as it is
         write_clip(tmp_path / "aside.mp4", colours)
         (tmp_path / "aside.mp4").replace(videos / "new.mp4")
@@ -109,7 +109,7 @@ def test_new_changed_moved_and_removed_files_are_followed(client, videos, tmp_pa
     assert [failed.reason for job in told for failed in job.failed] == []
 
 
-def test_folders_that_come_and_go_are_followed(client, videos, tmp_path):
+def test_new_and_deleted_folders_are_updated(client, videos, tmp_path):
     (tmp_path / "trip").mkdir()
     write_clip(tmp_path / "trip" / "lake.mp4", ["blue"])
     (tmp_path / "trip").rename(videos / "trip v1.2")
@@ -120,7 +120,7 @@ def test_folders_that_come_and_go_are_followed(client, videos, tmp_path):
     wait(client, names={"first.mp4", "stays.mp4"})
 
 
-def test_a_file_that_cannot_be_indexed_is_named_and_tried_again_when_it_changes(client, videos, told):
+def test_a_failed_file_is_named_and_retried_when_it_changes(client, videos, told):
     (videos / "broken.mp4").write_text("no video")
     wait(client, until=lambda: client.get("/api/watches").json()[0]["failed"])
     (failed,) = client.get("/api/watches").json()[0]["failed"]
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_indexed_is_named_and_tried_again_when_it_changes(
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["failed"])
 
 
-def test_hidden_files_and_what_is_no_video_are_left_alone(client, videos, told):
+def test_hidden_files_and_other_files_are_ignored(client, videos, told):
     write_clip(videos / ".hidden.mp4", ["blue"])
     (videos / "notes.txt").write_text("x")
     (videos / "notes.txt").unlink()
@@ -147,7 +147,7 @@ def test_hidden_files_and_what_is_no_video_are_left_alone(client, videos, told):
     assert {job.total for job in told} <= {1, 2, 3}, "those that are there, or the new one"
 
 
-def test_a_file_that_was_away_for_a_moment_and_is_no_video_is_left_alone(client, videos, told):
+def test_a_file_that_replaced_a_video_is_not_indexed(client, videos, told):
     (videos / "notes.txt").write_text("x")
     client.app.state.service.watches._changes.put(videos / "notes.txt")  # as when it was looked at while it was away
     write_clip(videos / "last.mp4", ["yellow"])
@@ -157,7 +157,7 @@ def test_a_file_that_was_away_for_a_moment_and_is_no_video_is_left_alone(client,
     assert client.get("/api/watches").json()[0]["failed"] == []
 
 
-def test_what_has_changed_while_the_library_cannot_be_read_is_not_forgotten(tmp_path, monkeypatch):
+def test_changes_while_the_library_cannot_be_read_are_not_lost(tmp_path, monkeypatch):
     def unreadable(path):
         raise UntrimmedError("the bucket does not answer")
 
@@ -172,7 +172,7 @@ def test_what_has_changed_while_the_library_cannot_be_read_is_not_forgotten(tmp_
     assert tmp_path / "gone.mp4" in started
 
 
-def test_a_folder_that_is_gone_keeps_its_videos_and_is_waited_for(client, videos, tmp_path):
+def test_a_missing_folder_keeps_its_videos_until_it_returns(client, videos, tmp_path):
     videos.rename(tmp_path / "unplugged")
     wait(client, until=lambda: client.get("/api/watches").json()[0]["state"] == "missing")
     videos.mkdir()  # as a drive leaves the place where it was
@@ -187,7 +187,7 @@ def test_a_folder_that_is_gone_keeps_its_videos_and_is_waited_for(client, videos
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4", "newer.mp4"})
 
 
-def test_a_library_that_another_process_fills_is_tried_again(client, videos, tmp_path, told):
+def test_a_run_is_retried_while_another_process_is_writing(client, videos, tmp_path, told):
     from untrimmed.search.store.table import VideoIndex
 
     with ExitStack() as stack:
@@ -230,7 +230,7 @@ def service(tmp_path, **options):
         yield client
 
 
-def test_the_next_service_watches_what_people_have_added(loader, videos, tmp_path):
+def test_the_next_service_watches_the_added_folders(loader, videos, tmp_path):
     with service(tmp_path, folders=(videos,)) as client:
         (folder,) = client.get("/api/folders").json()
         assert client.post("/api/watches", json={"folder_ids": [folder["folder_id"]]}).status_code == 201
@@ -256,7 +256,7 @@ def test_a_folder_of_the_command_line_is_not_remembered(client, tmp_path):
     assert remembered(tmp_path / "library") == ()
 
 
-def test_only_this_users_own_file_says_what_to_watch(tmp_path, monkeypatch):
+def test_a_list_of_folders_of_another_user_is_ignored(tmp_path, monkeypatch):
     folder = tmp_path / "films \udce9 \n"
     remember(tmp_path, [folder, folder])
     assert remembered(tmp_path) == (folder,)
@@ -268,7 +268,7 @@ def test_only_this_users_own_file_says_what_to_watch(tmp_path, monkeypatch):
         assert remembered(tmp_path) == ()
 
 
-def test_a_watch_that_cannot_be_remembered_is_refused(loader, videos, tmp_path):
+def test_a_watch_that_cannot_be_stored_is_refused(loader, videos, tmp_path):
     with service(tmp_path, folders=(videos,)) as client:
         (tmp_path / "library" / FILE / "in the way").mkdir(parents=True)
         (folder,) = client.get("/api/folders").json()
@@ -277,7 +277,7 @@ def test_a_watch_that_cannot_be_remembered_is_refused(loader, videos, tmp_path):
         assert client.get("/api/watches").json() == []
 
 
-def test_what_is_still_written_is_waited_for(tmp_path):
+def test_a_file_is_not_indexed_while_it_is_written(tmp_path):
     settling, file = Settling(2.0), tmp_path / "a.mp4"
     file.write_bytes(b"1")
     settling.note([file], 0.0)
@@ -318,13 +318,13 @@ box:/ /mnt/Über\\040all nfs rw 0 0
         ("/mnt/Über all/x", True),
     ],
 )
-def test_folders_of_other_machines_are_known(tmp_path, folder, answer):
+def test_remote_file_systems_are_recognised(tmp_path, folder, answer):
     (tmp_path / "mounts").write_text(MOUNTS.strip(), encoding="utf-8")
     assert is_remote(tmp_path.__class__(folder), tmp_path / "mounts") is answer
     assert is_remote(tmp_path, tmp_path / "nowhere") is False
 
 
-def test_where_the_system_cannot_tell_the_folder_is_looked_through(loader, videos, tmp_path, monkeypatch):
+def test_a_folder_without_change_reports_is_scanned(loader, videos, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise OSError("OS file watch limit reached")
 

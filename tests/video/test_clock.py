@@ -71,7 +71,7 @@ def test_each_sample_is_the_frame_on_screen_at_its_time(clips, name, fps):
 
 
 @pytest.mark.parametrize("name", CLIPS)
-def test_key_frames_come_at_their_own_times(clips, name):
+def test_key_frames_have_their_own_times(clips, name):
     stamps = CLIPS[name][0]
     samples, _ = read_all(clips[name], fps=1000.0, keyframes_only=True)
     assert samples[0] == (pytest.approx(0.0, abs=1.1e-3), 0)
@@ -83,7 +83,7 @@ def test_key_frames_come_at_their_own_times(clips, name):
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mov"])
-def test_what_an_edit_list_hides_is_not_counted(tmp_path, suffix):
+def test_frames_hidden_by_an_edit_list_are_not_counted(tmp_path, suffix):
     """Stamps below 0 become an edit list: a player begins at frame 32, between two key frames."""
     path = write_clip(
         tmp_path / f"edited{suffix}",
@@ -97,7 +97,7 @@ def test_what_an_edit_list_hides_is_not_counted(tmp_path, suffix):
     assert samples == [(pytest.approx(16 / 25, abs=2e-3), 48)]
 
 
-def test_key_frames_are_thinned_to_the_rate_asked_for(clips):
+def test_key_frames_are_thinned_to_the_requested_rate(clips):
     samples, _ = read_all(clips["motion jpeg varying.mov"], fps=2.0, keyframes_only=True)
     times = np.array([time for time, _ in samples])
     assert 5 < len(samples) < 60
@@ -105,13 +105,13 @@ def test_key_frames_are_thinned_to_the_rate_asked_for(clips):
 
 
 @pytest.mark.parametrize("name", CLIPS)
-def test_frame_at_gives_the_frame_on_screen(clips, name):
+def test_frame_at_returns_the_frame_on_screen(clips, name):
     stamps = CLIPS[name][0]
     time_s = 0.7 * (stamps[-1] - stamps[0])
     assert read_clock(frame_at(clips[name], time_s)) in on_screen(stamps, time_s)
 
 
-def test_one_reader_gives_frames_of_many_files_small_and_goes_on_after_a_bad_one(clips, tmp_path):
+def test_one_reader_serves_many_files_and_continues_after_a_bad_one(clips, tmp_path):
     (tmp_path / "bad.mp4").write_text("no video")
     with FrameReader() as reader:
         for name, (stamps, *_) in CLIPS.items():
@@ -122,18 +122,18 @@ def test_one_reader_gives_frames_of_many_files_small_and_goes_on_after_a_bad_one
                 reader.frame_at(tmp_path / "bad.mp4", 0.0)
 
 
-def test_frame_at_behind_the_end_is_the_last_frame(clips):
+def test_frame_at_after_the_end_returns_the_last_frame(clips):
     assert read_clock(frame_at(clips["h264 constant.mp4"], 99.0)) == 59
 
 
 @pytest.mark.parametrize("time_s", [-1.0, float("nan"), float("inf")])
-def test_frame_at_refuses_times_that_are_none(clips, time_s):
+def test_frame_at_refuses_invalid_times(clips, time_s):
     with pytest.raises(ConfigError):
         frame_at(clips["slow.mp4"], time_s)
 
 
 @pytest.mark.parametrize("rotation", [90, 180, 270])
-def test_turned_video_comes_upright(tmp_path, rotation):
+def test_rotated_video_is_returned_upright(tmp_path, rotation):
     path = write_clip(tmp_path / "turned.mp4", constant_stamps(10), rotation=rotation)
     samples, stream = read_all(path, fps=5.0)
     assert [number for _, number in samples] == [0, 5]
@@ -141,6 +141,6 @@ def test_turned_video_comes_upright(tmp_path, rotation):
 
 
 @pytest.mark.parametrize(("fps", "expected"), [(0.0, "0.0"), (-2.0, "-2.0"), (float("nan"), "nan"), (1e6, "1000000.0")])
-def test_sampling_refuses_rates_that_make_no_sense(fps, expected):
+def test_sampling_refuses_invalid_rates(fps, expected):
     with pytest.raises(ConfigError, match=f"fps is {expected}"):
         Sampling(fps=fps)

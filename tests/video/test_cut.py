@@ -52,7 +52,7 @@ def test_a_span_between_two_frames_starts_with_the_one_on_screen(clip, tmp_path)
     assert stream.duration_s == pytest.approx(0.09, abs=0.002)
 
 
-def test_the_first_moment_and_the_last_can_be_cut(clip, tmp_path):
+def test_the_first_and_the_last_moment_can_be_cut(clip, tmp_path):
     cut(clip, 0.0, 0.2, tmp_path / "first.mp4")
     assert every_frame(tmp_path / "first.mp4")[0] == [0, 1, 2, 3, 4]
     cut(clip, 9.8, 99.0, tmp_path / "last.mp4")
@@ -79,7 +79,7 @@ def test_cuts_of_odd_files_are_right(tmp_path, name):
     assert stream.duration_s == pytest.approx(2.0, abs=0.01)
 
 
-def test_nothing_is_overwritten_unless_asked(clip, tmp_path):
+def test_existing_files_are_overwritten_only_on_request(clip, tmp_path):
     out = tmp_path / "out.mp4"
     out.write_text("precious")
     with pytest.raises(ConfigError):
@@ -89,7 +89,7 @@ def test_nothing_is_overwritten_unless_asked(clip, tmp_path):
     assert every_frame(out)[0] == [0, 1, 2, 3, 4]
 
 
-def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
+def test_a_span_after_the_end_is_refused_and_leaves_no_file(clip, tmp_path):
     with refused(VideoError, "50", "60"):
         cut(clip, 50.0, 60.0, tmp_path / "out.mp4")
     assert list(tmp_path.iterdir()) == []
@@ -105,13 +105,13 @@ def test_a_span_behind_the_end_is_refused_and_leaves_nothing(clip, tmp_path):
         ((0.0, 1.0), "no/such/out.mp4", ("no/such",)),
     ],
 )
-def test_requests_that_make_no_sense_are_refused(clip, tmp_path, span, name, message):
+def test_invalid_spans_and_suffixes_are_refused(clip, tmp_path, span, name, message):
     with refused(ConfigError, *message):
         cut(clip, *span, tmp_path / name)
 
 
 @pytest.mark.parametrize("has_sound", [False, True])
-def test_decoding_ends_with_the_span_and_tells_how_far_it_is(tmp_path, has_sound):
+def test_decoding_stops_after_the_span_and_reports_progress(tmp_path, has_sound):
     """Seconds behind the span, decoded for nothing, are what made a cut of large frames seem stuck."""
     path = write_clip(tmp_path / "clip.mkv", constant_stamps(225), has_sound=has_sound, options={"g": "10"})
     told = []
@@ -132,14 +132,14 @@ def without_index(tmp_path_factory):
     return path
 
 
-def test_a_cut_says_how_far_it_is_while_it_looks_for_its_start(without_index, tmp_path):
+def test_a_cut_reports_progress_while_it_seeks_its_start(without_index, tmp_path):
     told = []
     cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", progress=told.append)
     assert told == sorted(told)
     assert any(0 < time_s < 59.0 for time_s in told)
 
 
-def test_a_cut_that_takes_too_long_is_stopped_and_leaves_nothing(without_index, tmp_path, monkeypatch):
+def test_a_cut_that_takes_too_long_is_stopped_and_leaves_no_file(without_index, tmp_path, monkeypatch):
     monkeypatch.setattr("untrimmed.video.process._SLICE_S", 0.1)
     start = time.monotonic()
     with refused(VideoError, "slow.mjpeg", "1"):

@@ -56,7 +56,7 @@ def check_still_reads(reader, clip):
         (signal.SIGXCPU, "processor"),
     ],
 )
-def test_a_child_that_dies_is_one_error(long_clip, clip, number, reason):
+def test_the_death_of_the_child_is_one_error(long_clip, clip, number, reason):
     with VideoReader(sampling=Sampling(fps=25), batch_size=1) as reader:
         stream = reader.read(long_clip)
         child = reader.child_pid
@@ -100,13 +100,13 @@ def test_memory_is_limited(tmp_path, clip):
         check_still_reads(reader, clip)
 
 
-def test_pictures_beyond_the_limit_are_refused(clip):
+def test_pictures_above_the_size_limit_are_refused(clip):
     reason = "160 x 96.* 10,000 "
     with VideoReader(limits=Limits(max_pixels=100 * 100)) as reader, pytest.raises(VideoError, match=reason):
         reader.read(clip)
 
 
-def test_a_gigantic_declared_duration_is_not_believed(tmp_path):
+def test_a_gigantic_declared_duration_is_ignored(tmp_path):
     """One stamp a million seconds late: sampled as one clip, not as 500 hours of the same picture."""
     path = write_clip(tmp_path / "jump.mkv", [*constant_stamps(25), *constant_stamps(25, start_s=1e6)])
     with VideoReader() as reader:
@@ -117,7 +117,7 @@ def test_a_gigantic_declared_duration_is_not_believed(tmp_path):
     assert stream.warnings[0].endswith(" 1")
 
 
-def test_what_lies_behind_the_longest_duration_is_left_out(clip):
+def test_video_after_the_maximum_duration_is_left_out(clip):
     with VideoReader(limits=Limits(max_duration_s=1.2)) as reader:
         stream = reader.read(clip)
         assert [read_clock(frame) for batch in stream for frame in batch.frames] == [0, 12, 25]
@@ -142,7 +142,7 @@ def test_one_child_serves_many_files(clip):
         assert len(pids) == 1
 
 
-def test_a_stream_left_half_way_does_not_disturb_the_next(long_clip, clip):
+def test_an_unfinished_stream_does_not_disturb_the_next(long_clip, clip):
     with VideoReader(sampling=Sampling(fps=25), batch_size=2) as reader:
         next(iter(reader.read(long_clip)))
         assert read_numbers(reader, clip) == list(range(50))
@@ -172,7 +172,7 @@ def test_the_child_imports_no_torch_and_dumps_no_core(clip):
             assert "torch" not in maps
 
 
-def test_threads_can_each_have_a_reader(clip):
+def test_every_thread_can_have_a_reader(clip):
     seen = []
 
     def work():
@@ -187,7 +187,7 @@ def test_threads_can_each_have_a_reader(clip):
     assert seen == [[0, 12, 25, 37]] * 3
 
 
-def test_frames_are_brought_down_to_the_short_side_and_never_up(tmp_path):
+def test_frames_are_scaled_down_to_the_short_side_and_never_up(tmp_path):
     large = write_clip(tmp_path / "large.mp4", [0.0, 0.04], size=(640, 360))
     strip = write_clip(tmp_path / "strip.mkv", [0.0, 0.04], size=(4000, 64), codec="mjpeg", pix_fmt="yuvj420p")
     with VideoReader(short_side=100) as reader:
@@ -201,7 +201,7 @@ def test_frames_are_brought_down_to_the_short_side_and_never_up(tmp_path):
     ("space", "size", "is_709"),
     [(1, (64, 64), True), (6, (64, 64), False), (2, (64, 64), False), (2, (1280, 720), True), (6, (1280, 720), False)],
 )
-def test_colours_follow_the_tag_of_the_file_or_the_custom(tmp_path, space, size, is_709):
+def test_colours_follow_the_tag_of_the_file_or_the_convention(tmp_path, space, size, is_709):
     """Colour spaces by their numbers in ITU-T H.273: 1 BT.709, 6 BT.601, 2 unspecified."""
     path = tmp_path / "red.mp4"
     with av.open(str(path), "w") as out:
@@ -220,7 +220,7 @@ def test_colours_follow_the_tag_of_the_file_or_the_custom(tmp_path, space, size,
 
 
 @pytest.mark.parametrize("change", [{"memory_bytes": 0}, {"stall_s": -1.0}, {"cpu_s": float("nan")}])
-def test_limits_that_allow_nothing_are_refused(change):
+def test_limits_of_zero_are_refused(change):
     with pytest.raises(ConfigError):
         Limits(**change)
 
@@ -231,7 +231,7 @@ def test_a_reader_refuses_sizes_below_one(change):
         VideoReader(**change)
 
 
-def test_a_child_that_is_stopped_and_goes_on_loses_nothing(tmp_path):
+def test_a_child_that_is_suspended_and_resumed_loses_no_data(tmp_path):
     """As by Ctrl-Z and `fg`: a write that waits for room in the pipe comes back short."""
     path = write_clip(tmp_path / "clip.mp4", constant_stamps(250), size=(320, 240))
     with VideoReader(sampling=Sampling(fps=25), short_side=240, batch_size=64) as reader:

@@ -8,14 +8,14 @@ from untrimmed.video.reader import FrameReader, read_image
 
 
 @pytest.mark.parametrize("suffix", [".png", ".webp", ".bmp"])
-def test_a_picture_comes_back_pixel_by_pixel(tmp_path, suffix):
+def test_a_lossless_picture_is_decoded_exactly(tmp_path, suffix):
     pixels = np.random.default_rng(0).integers(0, 256, (31, 42, 3), dtype=np.uint8)
     options = {"lossless": True} if suffix == ".webp" else {}
     Image.fromarray(pixels).save(tmp_path / f"picture{suffix}", **options)
     assert np.abs(read_image(tmp_path / f"picture{suffix}").astype(int) - pixels).max() <= 2  # WebP goes through YUV
 
 
-def test_a_photograph_in_jpeg_is_close(tmp_path):
+def test_a_jpeg_is_decoded_closely(tmp_path):
     slope = np.linspace(0, 255, 64, dtype=np.uint8)
     pixels = np.stack([np.tile(slope, (48, 1)), np.tile(slope[:48, None], (1, 64)), np.full((48, 64), 90)], axis=-1)
     Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "photo.jpg", quality=95)

@@ -18,14 +18,14 @@ def test_the_first_frame_is_at_zero_wherever_the_stamps_begin():
     assert clock.warnings() == []
 
 
-def test_frames_without_stamps_follow_the_one_before():
+def test_frames_without_stamps_follow_the_previous_frame():
     clock = timeline()
     assert [clock.next_s(pts) for pts in (1000, None, None, 1200)] == pytest.approx([0.0, 0.04, 0.08, 0.2])
     require_named(*clock.warnings(), "25 fps", "2")
     assert not clock.is_plain
 
 
-def test_stamps_that_start_late_join_the_frames_before_them():
+def test_late_stamps_continue_from_the_frames_before():
     clock = timeline()
     assert [clock.next_s(pts) for pts in (None, None, 7000, 7040)] == pytest.approx([0.0, 0.04, 0.08, 0.12])
 
@@ -37,7 +37,7 @@ def test_a_small_step_back_holds_the_clock():
 
 
 @pytest.mark.parametrize("after", [0, -50_000, 10_000_000_000])
-def test_after_a_break_time_goes_on_by_one_frame(after):
+def test_after_a_break_time_continues_by_one_frame(after):
     """Two recordings joined, or a broken clock: 10.0 s, then elsewhere."""
     clock = timeline()
     times = [clock.next_s(pts) for pts in (0, 5_000, 10_000, after, after + 40, after + 1040)]
@@ -54,7 +54,7 @@ def test_a_grid_gives_each_time_once():
     assert grid.take_before(2.04) == [2.0]
 
 
-def test_a_grid_forgives_the_rounding_of_stamps():
+def test_a_grid_tolerates_the_rounding_of_stamps():
     """15 frames of 1/30 s are 0.5 s, in floating point a little less or more."""
     grid = SampleGrid(2.0)
     grid.take_before(0.01)
@@ -65,7 +65,7 @@ def test_a_grid_forgives_the_rounding_of_stamps():
 @pytest.mark.parametrize(
     ("start_s", "end_s", "expected"), [(0.1, 0.4, False), (0.4, 0.6, True), (0.5, 0.52, True), (0.51, 0.99, False)]
 )
-def test_a_grid_says_where_it_looks(start_s, end_s, expected):
+def test_a_grid_knows_whether_a_frame_may_be_sampled(start_s, end_s, expected):
     assert SampleGrid(2.0).falls_in(start_s, end_s) is expected
     assert SingleTime(0.5).falls_in(start_s, end_s) is expected
 

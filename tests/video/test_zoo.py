@@ -19,7 +19,7 @@ def numbers(stream):
     return [read_clock(frame) for batch in stream for frame in batch.frames]
 
 
-def test_the_zoo_is_as_large_as_it_claims(zoo):
+def test_the_zoo_of_odd_files_is_complete(zoo):
     assert len(zoo.good) == 20
     assert len(zoo.bad) >= 40
 
@@ -62,14 +62,14 @@ def test_a_name_with_line_ends_stays_on_one_line(tmp_path):
     assert "a\\nb.mp4" in str(caught.value)
 
 
-def test_a_name_that_is_no_text_is_read(tmp_path):
+def test_a_file_name_that_is_not_utf8_is_read(tmp_path):
     path = tmp_path / b"caf\xe9.mp4".decode("utf-8", "surrogateescape")
     path.write_bytes(write_clip(tmp_path / "plain.mp4").read_bytes())
     with VideoReader() as reader:
         assert numbers(reader.read(path)) == [0, 12, 25, 37]
 
 
-def test_frame_at_and_cut_refuse_them_too(zoo, tmp_path):
+def test_frame_at_and_cut_refuse_bad_files(zoo, tmp_path):
     for path in zoo.bad[::6]:
         check_refused(lambda path: frame_at(path, 0.0), path)
         check_refused(lambda path: cut(path, 0.0, 1.0, tmp_path / "out.mp4"), path)
@@ -77,7 +77,7 @@ def test_frame_at_and_cut_refuse_them_too(zoo, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "cut_to"), [("mpeg2.ts", 0.6), ("b-frames.mkv", 0.6), ("mpeg4.avi", 0.6)])
-def test_a_cut_off_file_gives_what_is_there_and_a_warning(zoo, tmp_path, name, cut_to):
+def test_a_truncated_file_gives_its_frames_and_a_warning(zoo, tmp_path, name, cut_to):
     whole = next(path for path in zoo.good if path.name == name).read_bytes()
     path = tmp_path / name
     path.write_bytes(whole[: int(len(whole) * cut_to)])
@@ -88,7 +88,7 @@ def test_a_cut_off_file_gives_what_is_there_and_a_warning(zoo, tmp_path, name, c
         assert 0.2 < stream.duration_s < 1.8
 
 
-def test_a_cut_off_film_says_so(tmp_path):
+def test_a_truncated_film_has_a_warning(tmp_path):
     """With its index first, a half-downloaded MP4 plays up to where it ends."""
     whole = write_clip(
         tmp_path / "whole.mp4", [n / 5 for n in range(100)], muxer_options={"movflags": "faststart"}
@@ -103,7 +103,7 @@ def test_a_cut_off_film_says_so(tmp_path):
         assert any("19.8 s" in warning for warning in stream.warnings)
 
 
-def test_only_names_of_videos_are_taken_for_videos():
+def test_only_video_suffixes_count_as_videos():
     assert is_video_path("a/b/FILM.MP4")
     assert is_video_path("clip.webm")
     assert not is_video_path("list.m3u8")
