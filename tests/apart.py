@@ -1,4 +1,4 @@
-"""Work in a thread of its own: a browser that tests have open has an event loop in theirs, which suffers no other."""
+"""Runs work in another thread, because the main thread may have the event loop of a test browser."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""One fixture world for all tests. With `UNTRIMMED_TYPECHECK=1`, arguments and shapes are checked as they run."""
+"""Fixtures for all tests. With `UNTRIMMED_TYPECHECK=1`, types and shapes of arguments are checked at run time."""
 
 import os
 from pathlib import Path
@@ -17,13 +17,13 @@ pytest_plugins = ["tests.retrieval_world", "tests.run_world"]
 
 @pytest.fixture(scope="session", autouse=True)
 def own_user_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What commands and trainings note in the user's folder stays in one of the tests."""
+    """Redirects the user's data folder to a temporary one."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("user"))
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real videos, annotations and golden data that may lie beside the project."""
+    """The folder of real videos, annotations and golden data, which may exist next to the project."""
     folder = Path(os.environ.get("UNTRIMMED_SHARED", Path(__file__).resolve().parents[2] / "shared"))
     if not folder.is_dir():
         pytest.skip(f"no real material at {folder}; set UNTRIMMED_SHARED to its folder")

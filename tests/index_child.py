@@ -1,4 +1,4 @@
-"""A process that indexes a folder with the toy encoder, and says what is done as it is done: LIBRARY VIDEOS."""
+"""Indexes a folder with the toy encoder and prints each finished file. Arguments: LIBRARY VIDEOS."""
 
 import sys
 import time
@@ -11,7 +11,7 @@ from untrimmed.search import library as library_module
 
 
 class SlowEncoder(ToyEncoder):
-    """Slow enough for a kill to fall anywhere: while decoding, encoding, or committing."""
+    """An encoder slow enough for a test to kill the process while it decodes, encodes or commits."""
 
     def encode_frames(self, frames):
         time.sleep(0.005)

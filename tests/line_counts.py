@@ -1,4 +1,4 @@
-"""Print lines by package, and the functions and files that are long enough to look at again: `make report`."""
+"""Prints lines by package, long functions and long files: `make report`."""
 
 import ast
 from collections import Counter

@@ -1,7 +1,7 @@
 """Makes video files for tests: clips whose frames carry their own number, and a zoo of good and bad media.
 
 The number of a frame is drawn as ten big blocks (white is 1) above the same ten inverted, so it survives lossy coding
-and scaling, and a frame that is turned, mirrored or torn is noticed.
+and scaling, and a rotated, mirrored or torn frame is detected.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def clock_frame(number: int, width: int = 160, height: int = 96) -> np.ndarray:
 
 
 def read_clock(frame: np.ndarray) -> int:
-    """The number in a picture; AssertionError if the picture is no whole, upright clock."""
+    """The number in a picture. AssertionError if the picture is not a complete, upright clock."""
     height, width = frame.shape[:2]
     cells = np.empty((ROWS, COLUMNS), dtype=bool)
     for row in range(ROWS):
@@ -54,7 +54,7 @@ def constant_stamps(num_frames: int, fps: float = 25.0, start_s: float = 0.0) ->
 
 
 def varying_stamps(num_frames: int, start_s: float = 0.0, seed: int = 0) -> list[float]:
-    """Times whose steps lie between 10 ms and 1.3 s, in whole milliseconds."""
+    """Times with steps from 10 ms to 1.3 s, in whole milliseconds."""
     steps = random.Random(seed).choices([0.010, 0.040, 0.041, 0.120, 0.333, 1.300], k=num_frames - 1)
     stamps = [start_s]
     for step in steps:
@@ -78,7 +78,7 @@ def write_clip(
     rate: int = 25,
     ticks: int = 1000,
 ) -> Path:
-    """Write a clip whose frame n shows the number n at `stamps[n]` seconds; 2 s at 25 fps unless told otherwise."""
+    """Write a clip whose frame n shows the number n at `stamps[n]` seconds; by default 2 s at 25 fps."""
     stamps = constant_stamps(50) if stamps is None else stamps
     width, height = size
     with av.open(str(path), "w", format=container, options=muxer_options or {}) as out:
@@ -91,7 +91,7 @@ def write_clip(
         sound = out.add_stream("aac", rate=16000, layout="mono") if has_sound else None
         for number, stamp in enumerate(stamps):
             picture = clock_frame(number, width, height)
-            if rotation:  # a turned camera: stored so that the display matrix sets it upright
+            if rotation:  # a rotated camera: the display matrix turns the stored picture upright
                 picture = np.ascontiguousarray(np.rot90(clock_frame(number, height, width), -rotation // 90))
             frame = VideoFrame.from_ndarray(picture).reformat(format=pix_fmt)
             frame.time_base = track.codec_context.time_base or Fraction(1, rate)
@@ -106,9 +106,9 @@ def write_clip(
 
 
 def _set_display_matrix(path: Path, degrees: int) -> None:
-    """Write into the track header of an MP4 or MOV file that players turn the picture counter-clockwise."""
+    """Set a counter-clockwise rotation in the track header of an MP4 or MOV file."""
     data = bytearray(path.read_bytes())
-    start = data.index(b"tkhd") + 4 + 40  # behind version, times, track, length, layer and volume
+    start = data.index(b"tkhd") + 4 + 40  # after version, times, track, length, layer and volume
     cos, sin = {90: (0, 1), 180: (-1, 0), 270: (0, -1)}[degrees]
     one = 1 << 16
     data[start : start + 36] = struct.pack(">9i", cos * one, -sin * one, 0, sin * one, cos * one, 0, 0, 0, 1 << 30)
@@ -125,7 +125,7 @@ def _write_tone(out, track, duration_s: float) -> None:
 
 
 def write_sound(path: Path, codec: str, container: str | None = None, *, has_cover: bool = False) -> Path:
-    """Write half a second of a tone, with a cover picture if asked."""
+    """Write half a second of a tone, optionally with a cover picture."""
     with av.open(str(path), "w", format=container) as out:
         track = out.add_stream(codec, rate=48000, layout="mono")
         cover = None
@@ -150,14 +150,14 @@ def write_sound(path: Path, codec: str, container: str | None = None, *, has_cov
 
 @dataclass(frozen=True)
 class Zoo:
-    """Media of every kind, usable and not."""
+    """Usable and unusable media files of every kind."""
 
     good: list[Path]
     bad: list[Path]
 
 
 def make_zoo(folder: Path) -> Zoo:
-    """20 files that hold a video, however oddly, and more than 40 that do not or cannot be used."""
+    """20 files with a video, some unusual, and more than 40 that cannot be used."""
     folder.mkdir(parents=True, exist_ok=True)
     good = _make_good(folder)
     makers = (_make_cut_off, _make_not_media, _make_pointers, _make_not_files, _make_sound_only, _make_damaged)
@@ -247,7 +247,7 @@ def _png_chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def _make_pointers(folder: Path) -> list[Path]:
-    """Files that make a player open other files or the network. None may be followed."""
+    """Files that refer to other files or the network. The decoder must not open these."""
     target = str(folder / "plain.mp4")
     hls = f"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\n{target}\n#EXT-X-ENDLIST\n"
     far = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n"
@@ -300,7 +300,7 @@ def _make_not_files(folder: Path) -> list[Path]:
 
 
 def _make_sound_only(folder: Path) -> list[Path]:
-    """Sound and no picture."""
+    """Files with sound and no picture."""
     return [
         write_sound(folder / "sound.wav", "pcm_s16le"),
         write_sound(folder / "sound.mp3", "libmp3lame"),
@@ -314,7 +314,7 @@ def _make_sound_only(folder: Path) -> list[Path]:
 
 
 def _make_damaged(folder: Path) -> list[Path]:
-    """Right on the outside, useless inside."""
+    """Files with a valid beginning and damaged content."""
     whole = (folder / "plain.mp4").read_bytes()
     start = whole.index(b"mdat") + 4
     end = whole.index(b"moov") - 4
@@ -334,7 +334,7 @@ def _make_damaged(folder: Path) -> list[Path]:
 
 
 def _avi_header(width: int, height: int) -> bytes:
-    """The head of an AVI file of Motion JPEG that declares a size of picture and holds one broken frame."""
+    """The start of a Motion JPEG AVI file that declares a picture size and has one broken frame."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return kind + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)

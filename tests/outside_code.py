@@ -1,4 +1,4 @@
-"""A module of somebody's own, as text: a method, a part, a loss, a layout and a benchmark, and a module beside it."""
+"""The source of a plug-in: a method, an attachment, a loss, a layout and a benchmark, and a module that it imports."""
 
 import json
 import sys
@@ -123,7 +123,7 @@ train: {epochs: 1, batch_size: 4}
 
 
 def write_all(folder):
-    """The module, the one beside it, a preset, and a data set in the module's layout below `data/`."""
+    """Write the module, the one that it imports, a preset, and a data set in its layout in `data/`."""
     (folder / "code").mkdir()
     (folder / "code" / "diary.py").write_text(MODULE)
     (folder / "code" / "diary_losses.py").write_text("TEMPERATURE = 0.1\n")
@@ -142,7 +142,7 @@ def write_all(folder):
 
 @contextmanager
 def written(folder, monkeypatch):
-    """All of it in the folder; no code from outside known, nothing noted as imported before."""
+    """A folder with all files, while no plug-in is registered or trusted."""
     monkeypatch.setattr("platformdirs.user_data_path", lambda name: folder / "user" / name)
     monkeypatch.setattr(sys, "path", list(sys.path))
     write_all(folder)
@@ -152,7 +152,7 @@ def written(folder, monkeypatch):
 
 
 def forget():
-    """As in a new process: nothing from outside is imported or registered."""
+    """Remove all plug-ins, as in a new process."""
     for registered in (METHODS, ATTACHMENTS, layouts._LAYOUTS, benchmarks._BENCHMARKS):
         for name in [name for name in registered if name.startswith(("diary", "pages"))]:
             del registered[name]

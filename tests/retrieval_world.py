@@ -33,7 +33,7 @@ def make_batch(num_clips: int = NUM_CLIPS) -> TrainingBatch:
 
 
 def one_of_each(num_clips: int = NUM_CLIPS) -> TrainingBatch:
-    """One video of one frame with one query of one word."""
+    """A batch of one video with one frame and one query with one word."""
     batch = make_batch(num_clips)
     queries = QueryBatch(
         words=batch.queries.words[1:2, :1], mask=batch.queries.mask[1:2, :1], teacher=batch.queries.teacher[1:2]
@@ -55,7 +55,7 @@ def fused(model: RetrievalModel, batch: TrainingBatch) -> torch.Tensor:
 
 
 def without_padding(batch: TrainingBatch, video: int) -> TrainingBatch:
-    """One video alone, as long as it is, with all queries."""
+    """A batch of one video without padding, with all queries."""
     own = batch.videos.select(slice(video, video + 1))
     length = int(own.frame_mask.sum())
     cut = {name: tensor[:, :length] for name, tensor in vars(own).items() if name != "clips" and tensor is not None}
@@ -63,7 +63,7 @@ def without_padding(batch: TrainingBatch, video: int) -> TrainingBatch:
 
 
 def with_noisy_padding(batch: TrainingBatch) -> TrainingBatch:
-    """The batch with numbers where no word and no frame is."""
+    """The batch with other numbers in the padding of words and frames."""
     queries, videos = batch.queries, batch.videos
     return dataclasses.replace(
         batch,
@@ -74,5 +74,5 @@ def with_noisy_padding(batch: TrainingBatch) -> TrainingBatch:
 
 @pytest.fixture
 def batch() -> TrainingBatch:
-    """A training batch of the world."""
+    """The training batch of `make_batch`."""
     return make_batch()

@@ -1,4 +1,4 @@
-"""What bfloat16 does to a model, worked out in float32: the limit for every processor that multiplies in bfloat16.
+"""Simulates the rounding of bfloat16 in float32, as a limit for processors that multiply in bfloat16.
 
 A bfloat16 keeps 8 binary digits, so each rounding moves a number by up to 2^-8 of itself. How far that moves a model's
 answer depends on its weights (what cancels, what a normalisation stretches), so the limit is not a constant: the model
@@ -23,14 +23,14 @@ ROUNDING_LUCK = 2.0
 
 @contextmanager
 def rounded_to_bfloat16(model: nn.Module) -> Iterator[None]:
-    """Run what follows as if this float32 model were bfloat16; its weights stay rounded."""
+    """Round a float32 model like bfloat16 during the block. Its weights stay rounded."""
     model.to(torch.bfloat16).to(torch.float32)
     with _Rounding():
         yield
 
 
 class _Rounding(TorchFunctionMode):
-    """Rounds every floating result of an operation, in place where the operation works in place."""
+    """Rounds the floating-point results of all operations, in place for operations in place."""
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -45,14 +45,14 @@ class _Rounding(TorchFunctionMode):
 
 
 def assert_only_rounded(vectors: np.ndarray, rounded: np.ndarray, exact: np.ndarray) -> None:
-    """Check that vectors made in bfloat16 are as far from float32's as rounding explains, and not the same."""
+    """Check that bfloat16 vectors differ from float32 ones, by no more than rounding explains."""
 
     def distance(others: np.ndarray) -> float:
-        """Of a row, as a share of its length: the root of the mean square over the rows."""
+        """The root mean square over the rows of each row's relative distance from the exact one."""
         shares = np.linalg.norm(others - exact, axis=-1) / np.linalg.norm(exact, axis=-1)
         return float(np.sqrt(np.square(shares).mean()))
 
     assert vectors.dtype == np.float32
     limit = ROUNDING_LUCK * distance(rounded)
-    assert 2**-9 < limit < 2**-4  # rounding was done, and a model that makes more of it is no measure
+    assert 2**-9 < limit < 2**-4  # rounding took place, and the model does not amplify it too much for a useful limit
     assert 0 < distance(vectors) < limit, f"{distance(vectors):.4f} from float32, rounding explains {limit:.4f}"

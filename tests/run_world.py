@@ -1,4 +1,4 @@
-"""One simulated data set of a few kilobytes, its widths all different, and settings that train on it in a second."""
+"""A simulated data set of a few kilobytes with different widths, and settings that train on it in a second."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def data_root(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def small() -> dict[str, object]:
-    """Overrides: a model of some thousand weights, two epochs of four steps."""
+    """Settings of a model with a few thousand weights, trained for two epochs of four steps."""
     return {
         "model.query_dim": 12,
         "model.video_dim": 10,

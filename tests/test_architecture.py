@@ -1,4 +1,4 @@
-"""Imports point one way, the package opens quickly, and heavy packages stay out until they are used."""
+"""Packages import only lower ones, and importing untrimmed is quick and loads no heavy package."""
 
 import ast
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "untrimmed"
 
-# What may be imported of ours, by first folder or file. `cli` may import anything; nobody imports it.
+# The packages that each package may import. `cli` may import all of them, and none may import `cli`.
 BASE = {"types", "span", "batches", "errors"}
 VALUES = BASE | {"config", "files", "devices", "precision", "plugins"}
 RUNNING = VALUES | {"models", "data", "evaluation", "moments", "presets"}
@@ -48,9 +48,9 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PA
 
 
 def imported(tree):
-    """What a module imports of ours, inside functions too, but not for types alone: `untrimmed.nn.attention`.
+    """The modules of untrimmed that a module imports, e.g. `untrimmed.nn.attention`; not those only for types.
 
-    The package itself is `untrimmed`, a name had from it `untrimmed.name`.
+    The package itself is `untrimmed`. A name imported from it is `untrimmed.name`.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -89,7 +89,7 @@ def test_there_are_no_import_cycles():
 
 
 def test_models_import_attachments_and_neither_imports_the_registry():
-    order = ["settings", "attachment", "base", "registry"]  # each may name those before it, for types too
+    order = ["settings", "attachment", "base", "registry"]  # each may refer to those before it, also for types
     for place, name in enumerate(order):
         text = (PACKAGE / "models" / f"{name}.py").read_text(encoding="utf-8")
         assert not [later for later in order[place + 1 :] if f"untrimmed.models.{later}" in text], name

@@ -1,4 +1,4 @@
-"""CI installs what the page needs, and fails where it cannot be tested, unless that is allowed."""
+"""CI installs the tools of the page, and fails if the page cannot be tested, unless a variable allows that."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def run_ci(folder, make="exit 0", **environment):
-    """Run `.ci/run` where nothing can be installed; what it calls is noted in `calls`."""
+    """Run `.ci/run` with fake programs, which write their calls to `calls`."""
     (folder / "bin").mkdir()
     (folder / ".ci").mkdir()
     stubs = {"apt-get": "exit 100", "id": "echo 0", "make": make}

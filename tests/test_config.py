@@ -132,9 +132,9 @@ class Base(metaclass=Checked):
 class Below(Base):
     widths: tuple[float, ...] = ()
 
-    def __post_init__(self):  # without that of its base, which it may not know of
+    def __post_init__(self):  # without calling that of its base class
         if sum(self.widths) < 0:
-            raise ConfigError("wanted widths above 0")
+            raise ConfigError("expected widths above 0")
 
 
 def test_settings_are_checked_in_every_subclass():

@@ -1,4 +1,4 @@
-"""Whole or not at all."""
+"""Files and folders are written completely or not at all."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def test_an_error_deletes_the_folders_that_were_created(tmp_path, writer):
 
 @pytest.mark.parametrize("writer", [whole_file, whole_folder])
 def test_an_error_names_the_file_instead_of_the_temporary_one(tmp_path, writer):
-    path = tmp_path / ("a" * 256)  # longer than names can be
+    path = tmp_path / ("a" * 256)  # longer than names may be
     with pytest.raises(OSError, match="too long") as raised, writer(path):
         pass
     assert raised.value.filename == str(path)

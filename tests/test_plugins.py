@@ -1,4 +1,4 @@
-"""Code from outside: imported by name or file, found again by a run, and never executed because a stranger names it."""
+"""Plug-ins are imported by name or file, and again by a run, but only if this user has imported them before."""
 
 import importlib.metadata
 import json
@@ -18,14 +18,14 @@ from untrimmed.models.storage import save_model
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """A folder with the module; no code from outside known, nothing noted as imported before."""
+    """A folder with the module, while no plug-in is registered or trusted."""
     with outside_code.written(tmp_path, monkeypatch) as folder:
         yield folder
 
 
 @pytest.fixture
 def saved(world):
-    """A model of the module's method, saved; what is imported is then forgotten, as by a new process."""
+    """A saved model of the module's method. The module is removed afterwards, as in a new process."""
     import_module(world / "code" / "diary.py")
     save_model(create_model("diary_frames+diary_bias", query_dim=4, video_dim=4, dim=8), world / "run")
     outside_code.forget()
@@ -39,7 +39,7 @@ def rewrite(run, **changes):
 
 
 def hostile(path):
-    """A module that leaves a mark when it is executed; gives the mark."""
+    """Write a module that creates a file when it is executed, and return the path of that file."""
     mark = path.with_name("executed")
     path.write_text(f"open({str(mark)!r}, 'w').close()\n")
     return mark
@@ -61,7 +61,7 @@ def test_a_module_next_to_a_strangers_run_is_not_executed(saved, monkeypatch):
     ):
         rewrite(stranger, name=name, file=str(file), sha256=content)
         monkeypatch.chdir(stranger)
-        sys.path.insert(0, "")  # as Python starts with -m
+        sys.path.insert(0, "")  # like Python with -m
         with pytest.raises(ConfigError, match=r"evil|diary") as refused:
             load(stranger)
         assert len(str(refused.value).splitlines()) == 1
@@ -70,7 +70,7 @@ def test_a_module_next_to_a_strangers_run_is_not_executed(saved, monkeypatch):
 
 
 def test_a_package_that_appears_around_a_module_is_not_executed(saved, tmp_path):
-    """A stranger's run names the user's own file, with its content, as part of a package that came later."""
+    """A stranger's run lists the user's own file as part of a package that was created later."""
     (tmp_path / "code").rename(tmp_path / "notes")
     file, before = tmp_path / "notes" / "diary.py", list(sys.path)
     import_module(file)
@@ -155,7 +155,7 @@ def test_a_module_in_a_package_is_imported_by_name(world, monkeypatch):
     (package / "__init__.py").write_text("")
     shutil.copy(world / "code" / "diary.py", package / "diary.py")
     shutil.copy(world / "code" / "diary_losses.py", world / "lab")
-    monkeypatch.chdir(world / "lab")  # the current folder is looked in last, as the command line is started by a script
+    monkeypatch.chdir(world / "lab")  # the current folder is searched last, because a script starts the command line
     assert import_module("notes.diary").file == str(package / "diary.py")
     assert "diary_frames" in list_models()
     del sys.modules["notes.diary"], sys.modules["notes"]

@@ -1,4 +1,4 @@
-"""One vocabulary of number formats, and what `auto` means on processors that this machine may not have."""
+"""Number formats, and the meaning of `auto` on processors that this machine may not have."""
 
 import pytest
 import torch
@@ -7,19 +7,19 @@ from untrimmed import precision
 from untrimmed.errors import ConfigError
 from untrimmed.precision import choose_format, has_exact_int8, has_fast_bfloat16, read_precision
 
-PROCESSORS = {  # flags as Linux lists them -> whether bfloat16 is quick
+PROCESSORS = {  # flags as Linux lists them -> whether bfloat16 is fast
     "flags\t\t: fpu sse4_2 avx2 fma": False,
     "flags\t\t: fpu avx512f avx512_vnni": False,
-    "flags\t\t: fpu avx512f avx512_bf16": False,  # torch took longer than in float32
+    "flags\t\t: fpu avx512f avx512_bf16": False,  # torch was slower than in float32
     "flags\t\t: fpu avx512f avx512_bf16 amx_bf16 amx_tile": True,
-    "Features\t: fp asimd bf16 i8mm": False,  # Arm: torch's products are not measured there
-    None: False,  # no such file: the system does not tell
+    "Features\t: fp asimd bf16 i8mm": False,  # Arm: the speed of torch is not measured there
+    None: False,  # no such file on this system
 }
 
 
 @pytest.fixture(params=PROCESSORS)
 def processor(request, monkeypatch, tmp_path):
-    """The flags of some processor, and none of what this machine's environment says."""
+    """The flags of a processor, without this machine's environment variables."""
     info = tmp_path / "cpuinfo"
     if request.param is not None:
         info.write_text(f"model name\t: any\n{request.param}\n")

@@ -1,4 +1,4 @@
-"""Dual encoders of a few thousand random weights, saved to a folder as `save_pretrained` and the hub leave them.
+"""Dual encoders with a few thousand random weights, saved to a folder like those on the hub.
 
 Configurations, weights, tokenizers and image processor files are all made here; nothing is fetched. The widths of text,
 image and shared space all differ, so that a swapped axis shows.
@@ -92,7 +92,7 @@ def save_chinese_clip(folder: Path, *, seed: int = 0) -> Path:
 
 
 def save_altclip(folder: Path, *, seed: int = 0) -> Path:
-    """AltCLIP: a RoBERTa text tower, whose positions are counted from behind the padding's."""
+    """AltCLIP: a RoBERTa text tower, whose positions are counted from the padding's position + 1."""
     from transformers import AltCLIPConfig, AltCLIPModel
 
     size = _save_bpe_tokenizer(folder, "PreTrainedTokenizerFast", length=100, lower_case=False)
@@ -105,7 +105,7 @@ def save_altclip(folder: Path, *, seed: int = 0) -> Path:
 
 
 def save_align(folder: Path, *, seed: int = 0) -> Path:
-    """ALIGN: convolutions for images; its processor scales to [-1, 1] by an offset that no other one has."""
+    """ALIGN: convolutions for images. Only its processor scales to [-1, 1] by an offset."""
     from transformers import AlignConfig, AlignModel
 
     size = _save_bert_tokenizer(folder, length=14)
@@ -133,7 +133,7 @@ def save_align(folder: Path, *, seed: int = 0) -> Path:
 
 
 def save_blip(folder: Path, *, seed: int = 0) -> Path:
-    """BLIP: the text tower pools through a layer of its own, so its projection says nothing of single tokens."""
+    """BLIP: the text tower pools with its own layer, so its projection does not apply to single tokens."""
     from transformers import BlipConfig, BlipModel
 
     size = _save_bert_tokenizer(folder, length=14)
@@ -215,7 +215,7 @@ def _save_clip_tokenizer(folder: Path, *, length: int) -> dict[str, int]:
 
 
 def _save_bpe_tokenizer(folder: Path, kind: str, *, length: int, lower_case: bool) -> int:
-    """A BPE in the manner of Gemma: spaces become a mark, an end token is added; returns the size."""
+    """A BPE like Gemma's: spaces become a mark, and an end token is added. Returns the size."""
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
     space = normalizers.Replace(" ", "▁")

@@ -1,4 +1,4 @@
-"""A small encoder for tests of everything around it: frames are their mean colour, sentences the colours they name."""
+"""A small encoder for tests: frames are their mean colour, and sentences the colours that they name."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class ToyEncoder:
 
 
 class WideWordEncoder(ToyEncoder):
-    """Words are one wider than frames, so that a swapped width shows."""
+    """An encoder whose words are wider than its frames by 1, so that tests detect swapped widths."""
 
     word_dim = 5
 
@@ -49,7 +49,7 @@ def _unit(vectors):
 
 
 def stored_video(video_id, features, encoded=b"", *, model="frames", path=None, indexed_at=1.0):
-    """A video as a library keeps it, of a file that is not there."""
+    """The stored form of a video whose file does not exist."""
     record = VideoRecord(
         video_id=video_id,
         path=path or f"/v/{video_id}.mp4",
@@ -69,7 +69,7 @@ def stored_video(video_id, features, encoded=b"", *, model="frames", path=None, 
 
 
 def write_clip(path, colours, *, seconds_each=2.0, fps=10, size=(64, 48), format=None, codec="mpeg4", options=None):
-    """A clip that shows one colour after another."""
+    """Write a clip that shows one colour after another."""
     import av
 
     with av.open(str(path), "w", format=format) as container:

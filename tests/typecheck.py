@@ -1,4 +1,4 @@
-"""The type checker that the import hook puts on the package: an int passes where a float is wanted, as for mypy."""
+"""The type checker of the import hook. It accepts an int for a float, like mypy."""
 
 from beartype import BeartypeConf, beartype
 

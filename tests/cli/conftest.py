@@ -1,4 +1,4 @@
-"""Commands run as they are typed, with the toy encoder, on a folder of two clips."""
+"""Fixtures that run commands with the toy encoder on a folder of two clips."""
 
 import re
 import sys
@@ -16,12 +16,12 @@ NOTICE = "using the encoder 'toy'; install more for better results"
 
 
 def numbers(text, count=None):
-    """The first whole numbers of a text: tests know the figures, not the words between them."""
+    """The first integers in a text. Tests check the numbers and not the words between them."""
     return [int(number) for number in re.findall(r"\d+", text)][:count]
 
 
 def invoke(app, words):
-    """The result of a command; an error that is none of ours is raised."""
+    """The result of a command. Errors that are not this package's own are raised."""
     result = CliRunner().invoke(app, [str(word) for word in words])
     if result.exception is not None and not isinstance(result.exception, SystemExit | UntrimmedError):
         raise result.exception
@@ -30,7 +30,7 @@ def invoke(app, words):
 
 @pytest.fixture
 def typed(monkeypatch, capsys):
-    """Type a command; gives exit code, stdout, stderr."""
+    """A function that runs a command and returns exit code, stdout and stderr."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*words):
@@ -45,7 +45,7 @@ def typed(monkeypatch, capsys):
 
 @pytest.fixture
 def run(typed, tmp_path, monkeypatch):
-    """Type a command for a library of the toy encoder."""
+    """A function that runs a command with a library of the toy encoder."""
     monkeypatch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), NOTICE))
     monkeypatch.setenv("UNTRIMMED_LIBRARY", str(tmp_path / "library"))
     return typed
@@ -53,7 +53,7 @@ def run(typed, tmp_path, monkeypatch):
 
 @pytest.fixture
 def refusal(typed):
-    """The one line with which a command ends with exit code 2."""
+    """The error line of a command that ends with exit code 2."""
 
     def run(*words):
         code, _, error = typed(*words)

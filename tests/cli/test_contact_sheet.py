@@ -1,4 +1,4 @@
-"""`untrimmed search --html`: one page with pictures, which needs no service."""
+"""`untrimmed search --html` writes one page with pictures."""
 
 import base64
 import io

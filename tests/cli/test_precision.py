@@ -1,4 +1,4 @@
-"""`--precision` at every command that encodes: one vocabulary, and what is in use can be seen."""
+"""`--precision` has the same values in every command, and the format in use is printed."""
 
 import json
 
@@ -13,7 +13,7 @@ from untrimmed.search import library as library_module
 
 @pytest.fixture
 def model(tmp_path, run, monkeypatch):
-    """The folder of a small dual encoder, which commands load as they do outside tests."""
+    """The folder of a small dual encoder, which commands load without patches."""
     monkeypatch.setattr(library_module, "load_encoder", load_encoder)
     return save_clip(tmp_path / "clip")
 
@@ -29,8 +29,8 @@ def test_a_library_of_one_format_is_searched_and_added_to_in_the_other(run, vide
         assert code == 0
         hits[name] = json.loads(out)["hits"][0]["score"]
         assert run("similar", f"{videos / 'flag.mp4'}@1", "--precision", name)[0] == 0
-    assert hits[first] != hits[second]  # the format was heeded
-    assert hits[first] == pytest.approx(hits[second], abs=2**-5)  # unit vectors that rounding moves by 2^-6 at most
+    assert hits[first] != hits[second]  # the format was used
+    assert hits[first] == pytest.approx(hits[second], abs=2**-5)  # rounding moves unit vectors by at most 2^-6
     assert run(*index, second, videos)[0] == 0
     facts = json.loads(run("status", "--json")[1])
     assert (facts["videos"], facts["products"]) == (2, "bfloat16 and float32")

@@ -1,4 +1,4 @@
-"""Queries that say more than a sentence, typed as people type them."""
+"""Search options: queries with more parts than a sentence."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_not_and_weights_change_the_first_hit(indexed):
 def test_an_example_may_be_a_hit_a_place_an_id_or_a_picture(indexed, videos, tmp_path):
     sea = found(indexed, "blue")["hits"][0]
     for place in ("1", "1.1", f"{sea['video']}@1", f"{sea['video_id']}@0:00.5-2"):
-        found(indexed, "blue")  # the last search, of which 1 is the first hit
+        found(indexed, "blue")  # 1 is the first hit of this search
         document = found(indexed, "--like", place, "-k", "1")
         assert document["hits"][0]["video_id"] == sea["video_id"]
         assert document["like"] == [place]

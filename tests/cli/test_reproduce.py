@@ -1,4 +1,4 @@
-"""`untrimmed reproduce`, as a user types it."""
+"""The command `untrimmed reproduce`."""
 
 import re
 import shlex
@@ -86,7 +86,7 @@ def test_a_figure_ends_with_the_command_that_draws_it(tmp_path):
 def test_a_figure_of_another_command_prints_that_command():
     printed = run("jsg", "figure3").stdout.splitlines()
     figure = PAPERS["jsg"].entry("figure3")
-    assert all(command in printed for command in figure.commands)  # whole, however narrow the terminal
+    assert all(command in printed for command in figure.commands)  # not truncated, even on a narrow terminal
     assert run("jsg", "figure1").exit_code == 0
 
 
@@ -105,7 +105,7 @@ def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file") as refused:
         run("ral", "table5", "--out", tmp_path / "file" / "ral.md", "--runs", tmp_path / "runs")
-    assert refused.value.filename  # the command line makes one line of it
+    assert refused.value.filename  # the command line prints it in one line
     assert not (tmp_path / "runs").exists()
     with pytest.raises(OSError, match="file"):
         run("ral", "table5", "--runs", tmp_path / "file" / "runs", "--simulated")

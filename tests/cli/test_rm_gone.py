@@ -1,4 +1,4 @@
-"""`rm --gone` forgets what was deleted, after asking, and nothing that lies on a drive which is not there."""
+"""`rm --gone` removes deleted videos after confirmation, but not the videos of a missing drive."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from tests.toy import write_clip
 
 @pytest.fixture
 def indexed(run, videos, tmp_path):
-    """Two clips in one folder, one on a drive."""
+    """Two clips in a folder, and one on a drive."""
     (tmp_path / "drive" / "trip").mkdir(parents=True)
     write_clip(tmp_path / "drive" / "trip" / "sun.mp4", ["yellow"])
     run("index", videos, tmp_path / "drive")
@@ -23,7 +23,7 @@ def listed(run):
 
 
 def forgotten(run, yes=True):
-    """The exit code of `rm --gone`, and how many videos were forgotten."""
+    """The exit code of `rm --gone`, and the number of removed videos."""
     code, out, _ = run("rm", "--gone", *(["--yes"] if yes else []))
     return code, numbers(out)
 
@@ -62,7 +62,7 @@ def test_videos_of_a_missing_drive_are_kept_until_it_is_named(indexed, videos, t
     if leaves == "empty":
         (tmp_path / "drive").mkdir()
     else:
-        (videos / "sea [1].mp4").unlink()  # so that nothing below the folder of both is there
+        (videos / "sea [1].mp4").unlink()  # nothing in their common folder remains
         (videos / "notes.txt").touch()
     code, out, err = indexed("rm", "--gone", "--yes")
     assert code == 3

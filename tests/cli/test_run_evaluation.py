@@ -1,4 +1,4 @@
-"""How `untrimmed evaluate RUN --against RUN2` prints its tests."""
+"""The table of tests that `untrimmed evaluate RUN --against RUN2` prints."""
 
 from pathlib import Path
 

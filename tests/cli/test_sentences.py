@@ -1,4 +1,4 @@
-"""Sentences with words that an encoder does not know: said on stderr and in JSON, and no hits where none is known."""
+"""Unknown words are reported on stderr and in JSON. A sentence without known words has no hits."""
 
 import json
 
@@ -15,7 +15,7 @@ MAX_WORDS = 5
 
 
 class ColourReader(ToyEncoder):
-    """Knows the names of colours and no other word, and reads five of them."""
+    """An encoder that knows only names of colours and reads at most five words."""
 
     def _text(self, text):
         features = super()._text(text)

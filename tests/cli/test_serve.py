@@ -1,4 +1,4 @@
-"""`untrimmed serve` as it is typed: a process with a socket."""
+"""The command `untrimmed serve`, in a process with a socket."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`untrimmed study` as it is typed, on a world of 24 videos."""
+"""The command `untrimmed study` on 24 simulated videos."""
 
 import re
 import shutil
@@ -66,7 +66,7 @@ def test_result_files_give_the_same_page_without_the_runs(typed, words, tmp_path
 
 
 def _told(line):
-    """A line of the page; of a table all but the times, which are measured each time."""
+    """A line of the page, without the measured times of a table."""
     cells = line.split("|")
     return cells[:11] + cells[12:] if len(cells) > 3 else cells
 

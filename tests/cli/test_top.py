@@ -1,4 +1,4 @@
-"""`untrimmed evaluate RUN --top K` as it is typed: the first videos of queries."""
+"""The command `untrimmed evaluate RUN --top K`: the first videos of queries."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""`train`, `models`, `import-checkpoint` and the evaluation of runs, as a user types them."""
+"""The commands `train`, `models`, `import-checkpoint` and `evaluate RUN`."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def run(*words):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A root with a data set, and a run of two epochs made by the command."""
+    """A root with a data set, and a run of two epochs from the command."""
     root = tmp_path_factory.mktemp("cli")
     simulate("tvr", root, num_videos=24, settings=SMALL)
     words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "run", "--seed", 3]
@@ -55,7 +55,7 @@ def test_compile_is_stored_in_the_settings_of_a_run(trained, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda encoder, dynamic: encoders.append(encoder.__name__) or encoder)
     words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", root / "compiled", *SETTINGS, "train.epochs=1"]
     assert run(*words, "--compile").exit_code == 0
-    assert encoders == ["encode_queries", "encode_videos"]  # each once, whatever the number of steps
+    assert encoders == ["encode_queries", "encode_videos"]  # each once, for any number of steps
     assert "compile: true" in (root / "compiled" / "config.yaml").read_text()
     assert isinstance(run(*words).exception, ConfigError)
 
@@ -66,7 +66,7 @@ def test_train_prints_the_best_epoch_and_the_next_command(trained):
     metrics = [json.loads(line) for line in (root / "run" / "metrics.jsonl").read_text().splitlines()]
     for epoch, line in enumerate(result.stderr.strip().splitlines()[-2:]):
         assert f"{epoch + 1}/2" in line
-        assert f"SumR {metrics[epoch]['val']['SumR']:.1f}" in line  # of this epoch, not of the one before
+        assert f"SumR {metrics[epoch]['val']['SumR']:.1f}" in line  # of this epoch, not of the previous one
     assert "clip_triplet" in result.stderr
     assert json.loads((root / "run" / "metrics.jsonl").read_text().splitlines()[0])["epoch"] == 1
 
@@ -110,7 +110,7 @@ def test_a_run_is_evaluated_as_table_json_csv_and_latex(trained, capsys):
     assert float(rows[0]["SumR"]) == document["rows"]["fused"]["SumR"]
     assert r"\toprule" in printed["latex"]
     assert f"{document['rows']['fused']['SumR']:.1f}" in printed["table"]
-    assert "…" not in printed["table"]  # no figure is cut off on 80 columns
+    assert "…" not in printed["table"]  # no number is cut off at 80 columns
     assert max(map(len, printed["table"].splitlines())) <= 80
     with pytest.raises(ConfigError, match="xml"):
         evaluate_run(root / "run", output="xml")
@@ -152,7 +152,7 @@ def test_settings_of_training_do_not_change_in_evaluation(trained, refusal):
 
 def test_the_number_of_annotators_comes_from_the_run_or_a_changed_setting(tmp_path, typed):
     simulate("didemo", tmp_path, num_videos=24, settings=SMALL)
-    for split in ("val", "test"):  # a window of the whole video meets one of four annotators
+    for split in ("val", "test"):  # a window of the whole video matches one of four annotators
         path = tmp_path / "didemo" / "TextData" / f"prvr_vcmr_{split}.jsonl"
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         spans = [[[0, row["duration"]], *([[0, 0.01]] * 3)] for row in rows]

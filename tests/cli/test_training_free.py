@@ -1,4 +1,4 @@
-"""TF-PRVR as it is typed: over a data set, and in a library."""
+"""The commands with TF-PRVR: on a data set, and in a library."""
 
 import json
 

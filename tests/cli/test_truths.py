@@ -1,4 +1,4 @@
-"""`evaluate RUN --truths FILE`: recall with several right videos, beside the usual, on the queries that have labels."""
+"""`evaluate RUN --truths FILE` adds recall with several right videos for the queries with labels."""
 
 import csv
 import gzip
@@ -13,7 +13,7 @@ from untrimmed.data.layouts import read_split
 from untrimmed.running.loaded import open_model
 from untrimmed.training.train import train
 
-LABELLED = 12  # of the 18 captions of the split, the first ones
+LABELLED = 12  # the first of the split's 18 captions
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_both_rows_count_only_queries_with_labels(typed, run_folder, captions, t
 def test_compressed_labels_are_read_and_unused_ones_counted(typed, run_folder, captions, tmp_path):
     rows = [label(caption, "nowhere") for caption in captions[:3]]
     rows += [{**rows[0], "query_id": "elsewhere#enc#0"}, {**label(captions[3]), "caption": "Another numbering."}]
-    rows += [{"query_id": captions[4].caption_id, "gt_video_ids": [captions[4].video]}]  # no caption, nothing to differ
+    rows += [{"query_id": captions[4].caption_id, "gt_video_ids": [captions[4].video]}]  # no text to compare
     rows[1]["caption"] = f" {rows[1]['caption'].upper()} !"  # the same words
     labels = write(tmp_path / "gt.jsonl.gz", rows, gzip.open)
     out, err = evaluated(typed, run_folder, labels)

@@ -26,7 +26,7 @@ def library(tmp_path_factory):
     write_clip(folder / "videos" / "flag.mp4", ["red", "white", "green", "white"])
     write_clip(folder / "videos" / "sea.mp4", ["blue", "blue"])
     library = untrimmed.open(folder / "library")
-    with pytest.MonkeyPatch.context() as patch:  # it keeps the encoder that it indexed with
+    with pytest.MonkeyPatch.context() as patch:  # it keeps the encoder that indexed the library
         patch.setattr(library_module, "load_encoder", lambda *_, **__: LoadedEncoder(ToyEncoder(), None))
         library.index(folder / "videos")
     return library
@@ -34,13 +34,13 @@ def library(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(library):
-    """Of a service of the library that wants a token."""
+    """The address of a service of the library that requires a token."""
     with served(create_app(library, access=Access.to("127.0.0.1", TOKEN))) as at:
         yield at
 
 
 def langchain(source, **options):
-    """Sync and async answers of LangChain's retriever: text, metadata and score of each document."""
+    """The documents of LangChain's retriever, sync and async: text, metadata and score."""
     module = pytest.importorskip("untrimmed.retrievers.langchain", reason="untrimmed[langchain] is not installed")
     retriever = module.MomentRetriever(source=source, **options)
 
@@ -51,7 +51,7 @@ def langchain(source, **options):
 
 
 def llama_index(source, **options):
-    """The same of LlamaIndex's."""
+    """The same for LlamaIndex's retriever."""
     module = pytest.importorskip("untrimmed.retrievers.llama_index", reason="untrimmed[llama-index] is not installed")
     retriever = module.MomentRetriever(source, **options)
 

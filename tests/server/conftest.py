@@ -1,4 +1,4 @@
-"""The service of a library of five clips, with the toy encoder; asked without a socket."""
+"""The service of a library of five clips with the toy encoder, without a socket."""
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,7 +16,7 @@ HOSTILE = "<img src=x onerror=alert(1)> \u202egnp.4pm\n&\"'"
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """The folder of clips and the library, both only read."""
+    """The folder of clips and the library. Tests must not change them."""
     folder = tmp_path_factory.mktemp("served")
     videos = folder / "videos"
     videos.mkdir()
@@ -33,7 +33,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def videos(tmp_path):
-    """A folder of one clip, to be changed."""
+    """A folder with one clip, which tests may change."""
     folder = tmp_path / "videos"
     folder.mkdir()
     write_clip(folder / "first.mp4", ["red"])
@@ -52,7 +52,7 @@ def access():
 
 @pytest.fixture
 def client(toy, world, access):
-    """Asks the service of the world as a program of this machine would."""
+    """A client of the service of `world`, like a program on this machine."""
     app = create_app(untrimmed.open(world / "library"), access=access)
     with TestClient(app, base_url="http://localhost:8765") as client:
         yield client
@@ -60,7 +60,7 @@ def client(toy, world, access):
 
 @pytest.fixture
 def ids(client):
-    """Ids by file name."""
+    """Video ids by file name."""
     return {
         video["video"].rpartition("/")[2]: video["video_id"] for video in client.get("/api/videos").json()["videos"]
     }

@@ -1,6 +1,6 @@
-"""A service in a process of its own, with the toy encoder: `python -m tests.server.served_child LIBRARY VIDEOS PORT`.
+"""A service with the toy encoder in its own process: `python -m tests.server.served_child LIBRARY VIDEOS PORT`.
 
-Prints its port; ends with its standard input.
+It prints its port and ends when its standard input is closed.
 """
 
 import os
@@ -21,7 +21,7 @@ from untrimmed.server.run import run_app
 
 @contextmanager
 def serving(library, videos, port=0):
-    """The process, and its address; it ends with the block."""
+    """The process and its address. The process ends with the block."""
     command = [sys.executable, "-m", "tests.server.served_child", str(library), str(videos), str(port)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2], **pipes) as process:

@@ -1,4 +1,4 @@
-"""Foreign pages, foreign names and foreign machines get nothing."""
+"""Requests of foreign pages, for foreign names and from other machines are refused."""
 
 import re
 
@@ -95,7 +95,7 @@ def guarded(toy, world):
         {"authorization": f"Bearer {TOKEN[:-1]}"},
         {"cookie": "untrimmed_token_8765=wrong"},
         {"cookie": "untrimmed_token_8765"},
-        {"cookie": f"untrimmed_token_8766={TOKEN}"},  # of another service of the machine
+        {"cookie": f"untrimmed_token_8766={TOKEN}"},  # the cookie of another service on this machine
         {"cookie": f"other={TOKEN}"},
         {"authorization": "Bearer \xe9".encode("latin-1")},
     ],
@@ -105,7 +105,7 @@ def test_without_the_token_only_health_is_answered(guarded, headers):
     assert guarded.get("/healthz").json() == {"status": "ok", "num_videos": 5}
     assert (
         guarded.get("/api/videos?token=" + TOKEN, headers=headers).status_code == 401
-    )  # it would be logged and shared
+    )  # an address is logged and shared
 
 
 def test_the_token_opens_the_page_and_stays_as_a_cookie_that_scripts_cannot_read(guarded):
@@ -168,7 +168,7 @@ def test_a_public_service_accepts_ip_addresses_but_not_unknown_names():
 
 
 def described(client):
-    """Method and address of every route of the description, with ids that are somebody's."""
+    """Method and address of every route in the OpenAPI document, with valid ids."""
     for path, methods in client.app.openapi()["paths"].items():
         for method in methods:
             yield method.upper(), re.sub(r"\{\w+\}", "0123456789abcdef", path)

@@ -1,4 +1,4 @@
-"""The library as an agent meets it: the SDK's own client, in memory, over stdio and over HTTP."""
+"""The MCP server, used by the SDK's client in memory, over stdio and over HTTP."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ from mcp.client.streamable_http import streamable_http_client
 from untrimmed.server.agents import create_agents_app, create_server
 
 TOKEN = "correct-horse-battery"
-# `untrimmed` as it is typed, but for its encoder.
+# The command `untrimmed` with the toy encoder.
 COMMAND = """
 import sys
 from tests.toy import ToyEncoder
@@ -44,7 +44,7 @@ main()
 
 
 def talk(server, conversation):
-    """Let a conversation with a server be held; gives what it returns."""
+    """Run a conversation with a server and return its result."""
 
     async def run():
         with anyio.fail_after(120):
@@ -56,7 +56,7 @@ def talk(server, conversation):
 
 @pytest.fixture
 def ask(toy, world, tmp_path):
-    """Call tools, one after another, of a server that may write clips; gives their results."""
+    """A function that calls tools of a server with a clips folder and returns their results."""
     service = Service(untrimmed.open(world / "library"))
 
     def run(*calls, clips=tmp_path):
@@ -71,13 +71,13 @@ def ask(toy, world, tmp_path):
 
 @pytest.fixture
 def video_id(ask):
-    """Of the red, white and green clip."""
+    """The id of the red, white and green clip."""
     (found,) = ask(("search", {"text": "red"}))
     return found.structured_content["hits"][0]["video_id"]
 
 
 def refusal(result):
-    """The one line with which a call is refused."""
+    """The error line of a refused call."""
     assert result.is_error
     (block,) = result.content
     assert len(block.text.splitlines()) == 1
@@ -275,7 +275,7 @@ def serving(*options):
 
 @asynccontextmanager
 async def over_http(address, headers):
-    """How the SDK's client sends headers of one's own."""
+    """A client of the SDK that sends these headers."""
     async with (
         httpx2.AsyncClient(headers=headers) as client,
         streamable_http_client(address, http_client=client) as way,
@@ -305,7 +305,7 @@ HELLO = {
 
 @pytest.fixture
 def post(toy, world):
-    """Send the first message of a client, with headers; gives the status."""
+    """Send the first message of a client with these headers and return the status."""
     service = Service(untrimmed.open(world / "library"))
     accept = {"accept": "application/json, text/event-stream"}
     with TestClient(create_agents_app(service, Access()), base_url="http://localhost:8766") as client:

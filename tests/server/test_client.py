@@ -1,4 +1,4 @@
-"""The command line asks the service of its library, says the same as by itself, and trusts no other."""
+"""The command line uses the service of its library, gets the same answers, and trusts no other service."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from untrimmed.server.notice import FILE, announced, find_notice
 
 @pytest.fixture
 def served(toy, world):
-    """The library of the world, served and announced."""
+    """The library of `world` with a running, announced service."""
     library, access = world / "library", Access()
     with (
         on_a_socket(create_app(untrimmed.open(library), access=access)) as at,
@@ -96,7 +96,7 @@ def test_an_unknown_place_or_a_stopped_service_is_searched_in_this_process(serve
 
 @pytest.fixture
 def notice(tmp_path):
-    """The file of a service that runs, and what it says."""
+    """The notice file of a running service, and its content."""
     with announced(tmp_path, "127.0.0.1", 4321, "secret") as is_announced:
         assert is_announced
         yield tmp_path / FILE

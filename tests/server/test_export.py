@@ -1,4 +1,4 @@
-"""Moments as files of other programs, read back."""
+"""Exported moments, read back from the files."""
 
 import csv
 import io
@@ -135,7 +135,7 @@ def test_invalid_spans_are_refused(export, ids):
     flag = ids["flag.mp4"]
     for format, start_s, end_s in [("csv", 2.0, 2.0), ("csv", 3.0, 2.0), ("clips", 0.0, 601.0)]:
         assert export(format, {"video_id": flag, "start_s": start_s, "end_s": end_s}).status_code == 422
-    assert export("csv", {"video_id": flag, "start_s": 0.0, "end_s": 601.0}).status_code == 200  # a film is no clip
+    assert export("csv", {"video_id": flag, "start_s": 0.0, "end_s": 601.0}).status_code == 200  # too long for a clip
     assert export("csv", {"video_id": "0123456789abcdef", "start_s": 0, "end_s": 1}).status_code == 404
     assert export("xml", {"video_id": flag, "start_s": 0, "end_s": 1}).status_code == 422
     assert export("csv").status_code == 422

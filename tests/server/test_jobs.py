@@ -1,4 +1,4 @@
-"""Indexing runs: started, watched, paused, stopped, tried again; searches go on meanwhile."""
+"""Indexing runs can be started, followed, paused, stopped and retried while searches continue."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from untrimmed.server.schemas import Job
 
 
 class SlowEncoder(ToyEncoder):
-    """Encodes when it may."""
+    """An encoder that waits for permission to encode."""
 
     def __init__(self):
         super().__init__()
@@ -142,7 +142,7 @@ def test_a_stopped_run_keeps_finished_videos_and_unlocks_the_library(client, sta
 
 @pytest.fixture
 def held(monkeypatch, tmp_path):
-    """A run that is at work, the event that lets it take its one step and end, and its thread."""
+    """A running job, the event that lets it finish its single step, and its thread."""
     begun, may = threading.Event(), threading.Event()
 
     def index(_, progress):
@@ -167,7 +167,7 @@ def test_a_stop_at_the_end_of_a_run_keeps_its_final_state(held, monkeypatch):
         made = copy(self, update=update)
         if update.get("state") == "stopping":
             may.set()
-            thread.join(0.5)  # the run ends meanwhile, if it can
+            thread.join(0.5)  # the run ends in the meantime, if it can
         return made
 
     monkeypatch.setattr(Job, "model_copy", slow)

@@ -1,4 +1,4 @@
-"""Four search while videos are indexed: no errors, memory stays as it is; under make stress, answers stay quick."""
+"""Four clients search while videos are indexed: no errors, constant memory and, in `make stress`, quick answers."""
 
 import random
 import threading
@@ -16,13 +16,13 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import FrameFeatures
 
 NUM_VIDEOS, NUM_FRAMES = 60, 1200  # ten minutes each
-NUM_SEARCHERS, EACH_S = 4, 0.25  # a searcher asks so often: more than people who look at what they find
-MAX_GROWTH = 60 << 20  # bytes, of some 200 MB
+NUM_SEARCHERS, EACH_S = 4, 0.25  # seconds between the searches of a client, fewer than a person needs to look at hits
+MAX_GROWTH = 60 << 20  # bytes; the process needs about 200 MB
 
 
 @pytest.fixture
 def served(tmp_path):
-    """A service of ten hours of video; its process, its address, and the folder that may be indexed."""
+    """A service with ten hours of video: its process, its address, and the folder that may be indexed."""
     chance = np.random.default_rng(0)
     with VideoIndex(tmp_path / "library", create=True) as index:
         index.write_settings(Settings("toy", "toy:1", 4, 4, 2.0, False))
@@ -37,7 +37,7 @@ def served(tmp_path):
 
 
 class Load:
-    """Searchers, and with a folder an indexer, for some time; what they met."""
+    """Run searching clients, and an indexing one if there is a folder, for some time. Returns their results."""
 
     def __init__(self, address, process, seconds, folder=None):
         self.address, self.ends = address, time.monotonic() + seconds
@@ -69,7 +69,7 @@ class Load:
         time.sleep(max(0.0, EACH_S - took_s))
 
     def index(self, client, folder):
-        """One of five clips changes its content, and a run takes it up."""
+        """Change the content of one of five clips and index it."""
         self.num_indexed += 1
         colours = random.Random(f"{self.ends} {self.num_indexed}").choices(sorted(COLOURS), k=3)
         write_clip(folder / f"{self.num_indexed % 5}.mp4", colours)
@@ -90,7 +90,7 @@ class Load:
 def test_four_search_while_one_indexes(served, seconds, is_timed):
     process, address, folder = served
     rounds = [Load(address, process, 3, folder)]
-    for _ in range(seconds // 20):  # by turns, so that what else the machine does slows both
+    for _ in range(seconds // 20):  # in turns, so that other load on the machine slows both
         rounds += [Load(address, process, 5), Load(address, process, 20, folder)]
     idle, busy = (np.concatenate([one.took_s for one in rounds[which::2]]) for which in (1, 2))
     idle_s, busy_s = np.percentile(idle, 95), np.percentile(busy, 95)

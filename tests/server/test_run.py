@@ -1,4 +1,4 @@
-"""The service as a process: Ctrl-C ends what is long at once."""
+"""The service as a process. Ctrl-C cancels long work at once."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ import untrimmed
 
 @pytest.fixture
 def process(world, tmp_path):
-    """`untrimmed serve` of the world's library; and its address."""
+    """The process of `untrimmed serve` with the library of `world`, and its address."""
     command = [sys.executable, "-m", "untrimmed", "serve", "--port", "0", "--library", str(world / "library")]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
@@ -40,11 +40,11 @@ def test_a_running_cut_does_not_delay_the_shutdown(world, process, tmp_path, max
     asking = threading.Thread(target=ask, args=(url,), daemon=True)
     asking.start()
     deadline, service = time.monotonic() + 30, psutil.Process(running.pid)
-    # One that is the program's own copy still waits to become another, and the service for it.
+    # Between fork and exec the child is a copy of the program, and the service waits for it.
     while not (children := [child for child in service.children() if child.cmdline() != service.cmdline()]):
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    children[0].suspend()  # it would need minutes, and never answer
+    children[0].suspend()  # it would need minutes without an answer
     running.send_signal(signal.SIGINT)
     began = time.monotonic()
     psutil.wait_procs(children, timeout=30)

@@ -1,4 +1,4 @@
-"""Whatever fits the service's own description, or nearly does, is answered as it is described, and never with a bug."""
+"""Valid and nearly valid requests get answers that match the OpenAPI document, never a server error."""
 
 import copy
 import io
@@ -69,7 +69,7 @@ FILES = [written(COLOURS, form) for form in ("PNG", "JPEG", "WEBP", "BMP", "GIF"
 
 @st.composite
 def damaged(draw):
-    """A picture that was cut off, or has some bytes of others."""
+    """A picture that is truncated or has some wrong bytes."""
     content = bytearray(draw(st.sampled_from(FILES)))
     for _ in range(draw(st.integers(0, 4))):
         content[draw(st.integers(0, len(content) - 1))] = draw(st.integers(0, 255))
@@ -77,7 +77,7 @@ def damaged(draw):
 
 
 def pictures():
-    """Pictures with what stands beside them: those that schemathesis would draw by itself take minutes."""
+    """Requests with pictures. Generating them with schemathesis alone would take minutes."""
     texts = st.text(max_size=30) | st.sampled_from(["red", "white green"])
     queries = st.fixed_dictionaries(
         {},
@@ -106,7 +106,7 @@ def pictures():
 
 
 def check(address, route, mode, count):
-    """Ask a route so many things, and compare each answer with the description; gives how many there were."""
+    """Send `count` requests to a route, check the answers, and return the number of requests."""
     asked = 0
 
     @settings(
@@ -137,7 +137,7 @@ def test_ten_thousand_inputs(address):
     assert sum(check(address, route, mode, each) for route in routes for mode in MODES) >= 10_000
 
 
-# -- an own corpus: what has broken programs before, in the place of every value that a client sends
+# -- values that have broken other programs, in place of every value that a client sends
 
 VIDEO = "0123456789abcdef"
 VALUES = [
@@ -159,7 +159,7 @@ BODIES = {
 
 
 def places(value, at=()):
-    """The way to each value inside a body."""
+    """The path of each value in a body."""
     if at:
         yield at
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

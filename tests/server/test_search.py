@@ -1,4 +1,4 @@
-"""Searches over HTTP are the library's, and errors are one line."""
+"""Searches over HTTP return the hits of the library, and errors in one line."""
 
 import asyncio
 import io

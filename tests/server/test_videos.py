@@ -1,4 +1,4 @@
-"""Lists, curves, frames and files; nothing but what was indexed is ever served."""
+"""Lists, curves, frames and files. Only indexed files are served."""
 
 import io
 import os
@@ -132,7 +132,7 @@ def test_odd_ranges_are_refused_or_answered_within_the_file(client, ids, world, 
     size = (world / "videos" / "clock.webm").stat().st_size
     answer = client.get(f"/api/videos/{ids['clock.webm']}/media", headers={"range": header.encode()})
     assert answer.status_code in (200, 206, 400, 416)
-    assert len(answer.content) <= size + 20_000  # parts of several ranges have headers of their own
+    assert len(answer.content) <= size + 20_000  # each of several ranges has its own headers
 
 
 def test_a_complete_file_has_its_media_type(client, ids, world):
@@ -145,7 +145,7 @@ def test_a_complete_file_has_its_media_type(client, ids, world):
 
 
 def traversals(count, seed=0):
-    """Ways to write `../../etc/passwd` and its like where an id belongs."""
+    """Variants of `../../etc/passwd` in place of an id."""
     chance = random.Random(seed)
     ups = [
         "..", ".", "%2e%2e", "%2E.", "..%00", "....", "..;", "%252e%252e", "..%c0%af", "%c0%ae%c0%ae", "..\\", ".%00.",
@@ -168,14 +168,14 @@ def traversals(count, seed=0):
 def test_500_paths_outside_the_library_are_refused(client, world):
     secrets = [b"root:", b"encoder_identity", b"PATH=", (world / "videos" / "flag.mp4").read_bytes()[:64]]
     for path in traversals(500):
-        answer = client.get(f"{client.base_url}{path}")  # by itself `//name` would name another host
+        answer = client.get(f"{client.base_url}{path}")  # `//name` alone would be another host
         assert answer.status_code in (400, 404, 405, 422), path
         assert not any(secret in answer.content for secret in secrets), path
 
 
 @pytest.fixture
 def own(toy, world, tmp_path):
-    """A copy of one indexed clip that may be tampered with: its file, and a client of its library."""
+    """A copy of an indexed clip that tests may change: its file, and a client of its library."""
     videos = tmp_path / "videos"
     videos.mkdir()
     write_clip(videos / "mine.mp4", ["red", "blue"])
@@ -227,7 +227,7 @@ def test_a_file_swapped_between_check_and_read_is_not_served(own, tmp_path, monk
 
 
 def swapped_behind(look, file, secret):
-    """A look at a file, behind which it is replaced with a link to another one."""
+    """Replace a file with a link to another one right after it was checked."""
 
     def swapping(record):
         seen = look(record)

@@ -1,4 +1,4 @@
-"""Folders that are watched: what is new, changed, moved or gone is in the library by itself, once it is whole."""
+"""Watched folders: new, changed, moved and deleted files are updated in the library when they are complete."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ QUICK = Pace(settle_s=0.2, look_s=0.02, poll_s=0.1, again_s=0.05)
 
 
 class Loader:
-    """Loads the toy encoder, or says that it cannot."""
+    """A loader of the toy encoder that fails on request."""
 
     def __init__(self):
         self.problem = None
@@ -44,7 +44,7 @@ def loader(monkeypatch):
 
 @pytest.fixture
 def videos(videos):
-    """A folder of two clips, the one that stays among them."""
+    """A folder with two clips, one of which is never changed."""
     write_clip(videos / "stays.mp4", ["white"])
     return videos
 
@@ -56,7 +56,7 @@ def told():
 
 @pytest.fixture(params=["told by the system", pytest.param("looked through", marks=pytest.mark.check)])
 def client(request, loader, videos, tmp_path, told, monkeypatch):
-    """Asks a service that watches the folder, and has brought the library up to date with it."""
+    """A client of a service that watches the folder and has indexed it."""
     if request.param == "looked through":
         monkeypatch.setattr(watching, "is_remote", lambda folder: True)
     library = untrimmed.open(tmp_path / "library")
@@ -86,7 +86,7 @@ def found(client, text):
 
 
 def test_new_changed_moved_and_deleted_files_are_updated(client, videos, tmp_path, told):
-    def put(colours):  # at once: a busy machine may rest in the middle of a file, which then is met as it is
+    def put(colours):  # at once: if a busy machine paused in the middle of a file, the part would be indexed
         write_clip(tmp_path / "aside.mp4", colours)
         (tmp_path / "aside.mp4").replace(videos / "new.mp4")
 
@@ -149,7 +149,7 @@ def test_hidden_files_and_other_files_are_ignored(client, videos, told):
 
 def test_a_file_that_replaced_a_video_is_not_indexed(client, videos, told):
     (videos / "notes.txt").write_text("x")
-    client.app.state.service.watches._changes.put(videos / "notes.txt")  # as when it was looked at while it was away
+    client.app.state.service.watches._changes.put(videos / "notes.txt")  # as if checked while it was missing
     write_clip(videos / "last.mp4", ["yellow"])
     wait(client, names={"first.mp4", "stays.mp4", "last.mp4"})
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
@@ -175,7 +175,7 @@ def test_changes_while_the_library_cannot_be_read_are_not_lost(tmp_path, monkeyp
 def test_a_missing_folder_keeps_its_videos_until_it_returns(client, videos, tmp_path):
     videos.rename(tmp_path / "unplugged")
     wait(client, until=lambda: client.get("/api/watches").json()[0]["state"] == "missing")
-    videos.mkdir()  # as a drive leaves the place where it was
+    videos.mkdir()  # like a disconnected drive
     wait(client, until=lambda: client.get("/api/watches").json()[0]["state"] != "missing")
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
     assert set(listed(client)) == {"first.mp4", "stays.mp4"}

@@ -1,4 +1,4 @@
-"""The time of every sampled frame, checked against the number drawn into it."""
+"""The times of sampled frames match the numbers drawn into them."""
 
 import av
 import numpy as np
@@ -10,7 +10,7 @@ from untrimmed.video.reader import FrameReader, Sampling, VideoReader, frame_at
 
 B_FRAMES = {"bf": "3", "g": "24"}
 REALTIME = {"deadline": "realtime", "cpu-used": "8"}
-# name: stamps, and how the clip is written
+# name: stamps and options of the clip
 CLIPS = {
     "h264 constant.mp4": (constant_stamps(60), {"options": B_FRAMES}),
     "h264 varying.mp4": (varying_stamps(60), {"options": B_FRAMES}),
@@ -50,7 +50,7 @@ def read_all(path, **sampling):
 
 
 def on_screen(stamps, time_s):
-    """The numbers that may be on screen at a time, with the clock of the container good to a millisecond."""
+    """The numbers that may be on screen at a time, if the container's times are exact to a millisecond."""
     starts = np.array(stamps) - stamps[0]
     first, last = np.searchsorted(starts, [time_s - 1.1e-3, time_s + 1.1e-3], side="right") - 1
     return range(max(0, first), last + 1)
@@ -84,7 +84,7 @@ def test_key_frames_have_their_own_times(clips, name):
 
 @pytest.mark.parametrize("suffix", [".mp4", ".mov"])
 def test_frames_hidden_by_an_edit_list_are_not_counted(tmp_path, suffix):
-    """Stamps below 0 become an edit list: a player begins at frame 32, between two key frames."""
+    """Stamps below 0 become an edit list. A player begins at frame 32, between two key frames."""
     path = write_clip(
         tmp_path / f"edited{suffix}",
         constant_stamps(60, start_s=-1.28),

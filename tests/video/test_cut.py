@@ -1,4 +1,4 @@
-"""A cut starts and ends where asked, by the numbers in its frames and the length of its sound."""
+"""A cut has the requested span, by the numbers in its frames and the length of its sound."""
 
 import time
 
@@ -112,7 +112,7 @@ def test_invalid_spans_and_suffixes_are_refused(clip, tmp_path, span, name, mess
 
 @pytest.mark.parametrize("has_sound", [False, True])
 def test_decoding_stops_after_the_span_and_reports_progress(tmp_path, has_sound):
-    """Seconds behind the span, decoded for nothing, are what made a cut of large frames seem stuck."""
+    """Decoding past the span made cuts of large frames seem stuck."""
     path = write_clip(tmp_path / "clip.mkv", constant_stamps(225), has_sound=has_sound, options={"g": "10"})
     told = []
     with open_video(str(path), max_pixels=10**6, error_log=str) as video:
@@ -124,7 +124,7 @@ def test_decoding_stops_after_the_span_and_reports_progress(tmp_path, has_sound)
 
 @pytest.fixture(scope="module")
 def without_index(tmp_path_factory):
-    """A minute of pictures in a file that is decoded from its beginning, whichever second is wanted."""
+    """A minute of pictures in a file without an index, which is always decoded from its beginning."""
     picture = write_clip(tmp_path_factory.mktemp("slow") / "one.mjpeg", [0.0], codec="mjpeg", pix_fmt="yuvj420p",
                          size=(1920, 1080)).read_bytes()  # fmt: skip
     path = tmp_path_factory.mktemp("slow") / "slow.mjpeg"

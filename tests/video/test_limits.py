@@ -1,4 +1,4 @@
-"""What one file may cost: a child that dies, hangs, or wants too much is one error, and the next file is read."""
+"""Limits for one file: a child that dies, hangs or exceeds a limit is one error, and the next file is read."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def clip(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def long_clip(tmp_path_factory):
-    """Some minutes of very large pictures: one JPEG over and over, so that it is made in no time."""
+    """Some minutes of very large pictures: one JPEG repeated, which is quick to write."""
     encoder = av.CodecContext.create("mjpeg", "w")
     encoder.width, encoder.height, encoder.pix_fmt = 3840, 2160, "yuvj420p"
     encoder.time_base = Fraction(1, 25)
@@ -107,7 +107,7 @@ def test_pictures_above_the_size_limit_are_refused(clip):
 
 
 def test_a_gigantic_declared_duration_is_ignored(tmp_path):
-    """One stamp a million seconds late: sampled as one clip, not as 500 hours of the same picture."""
+    """A stamp a million seconds late counts as a break and not as a picture of 280 hours."""
     path = write_clip(tmp_path / "jump.mkv", [*constant_stamps(25), *constant_stamps(25, start_s=1e6)])
     with VideoReader() as reader:
         stream = reader.read(path)
@@ -232,7 +232,7 @@ def test_a_reader_refuses_sizes_below_one(change):
 
 
 def test_a_child_that_is_suspended_and_resumed_loses_no_data(tmp_path):
-    """As by Ctrl-Z and `fg`: a write that waits for room in the pipe comes back short."""
+    """Like Ctrl-Z and `fg`: a write that waits for a full pipe returns early."""
     path = write_clip(tmp_path / "clip.mp4", constant_stamps(250), size=(320, 240))
     with VideoReader(sampling=Sampling(fps=25), short_side=240, batch_size=64) as reader:
         expected = [batch.frames for batch in reader.read(path)]

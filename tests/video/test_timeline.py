@@ -38,7 +38,7 @@ def test_a_small_step_back_holds_the_clock():
 
 @pytest.mark.parametrize("after", [0, -50_000, 10_000_000_000])
 def test_after_a_break_time_continues_by_one_frame(after):
-    """Two recordings joined, or a broken clock: 10.0 s, then elsewhere."""
+    """Two joined recordings, or a broken clock: 10.0 s, then another time."""
     clock = timeline()
     times = [clock.next_s(pts) for pts in (0, 5_000, 10_000, after, after + 40, after + 1040)]
     assert times == pytest.approx([0.0, 5.0, 10.0, 10.04, 10.08, 11.08])

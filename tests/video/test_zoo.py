@@ -1,4 +1,4 @@
-"""One reader over every kind of file: each good one gives frames, each bad one is refused by name."""
+"""One reader reads all kinds of files. Good ones give frames, and bad ones are refused by name."""
 
 import socket
 import time
@@ -25,7 +25,7 @@ def test_the_zoo_of_odd_files_is_complete(zoo):
 
 
 def check_refused(read, path):
-    """A file is refused in one line, which names it."""
+    """Require that a file is refused in one line that names it."""
     with pytest.raises(VideoError) as caught:
         read(path)
     message = str(caught.value)
@@ -89,7 +89,7 @@ def test_a_truncated_file_gives_its_frames_and_a_warning(zoo, tmp_path, name, cu
 
 
 def test_a_truncated_film_has_a_warning(tmp_path):
-    """With its index first, a half-downloaded MP4 plays up to where it ends."""
+    """A half-downloaded MP4 with its index at the start plays to the end of the data."""
     whole = write_clip(
         tmp_path / "whole.mp4", [n / 5 for n in range(100)], muxer_options={"movflags": "faststart"}
     ).read_bytes()
