@@ -278,7 +278,7 @@ def _make_not_files(folder: Path) -> list[Path]:
     (folder / "loop.mp4").symlink_to("loop.mp4")
     (folder / "dangling.mp4").symlink_to("nowhere.mp4")
     (folder / "linked pipe.mp4").symlink_to("pipe.mp4")
-    found = [
+    files = [
         folder / "folder.mp4",
         folder / "pipe.mp4",
         folder / "linked pipe.mp4",
@@ -291,12 +291,12 @@ def _make_not_files(folder: Path) -> list[Path]:
     ]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as server:  # its path may be too long
         server.bind(str(folder / "s.mp4"))
-        found.append(folder / "s.mp4")
+        files.append(folder / "s.mp4")
     if os.geteuid() != 0:
         shutil.copy(folder / "plain.mp4", folder / "locked.mp4")
         (folder / "locked.mp4").chmod(0)
-        found.append(folder / "locked.mp4")
-    return found
+        files.append(folder / "locked.mp4")
+    return files
 
 
 def _make_sound_only(folder: Path) -> list[Path]:

@@ -56,10 +56,10 @@ def fused(model: RetrievalModel, batch: TrainingBatch) -> torch.Tensor:
 
 def without_padding(batch: TrainingBatch, video: int) -> TrainingBatch:
     """A batch of one video without padding, with all queries."""
-    own = batch.videos.select(slice(video, video + 1))
-    length = int(own.frame_mask.sum())
-    cut = {name: tensor[:, :length] for name, tensor in vars(own).items() if name != "clips" and tensor is not None}
-    return dataclasses.replace(batch, videos=dataclasses.replace(own, **cut))
+    single = batch.videos.select(slice(video, video + 1))
+    length = int(single.frame_mask.sum())
+    cut = {name: tensor[:, :length] for name, tensor in vars(single).items() if name != "clips" and tensor is not None}
+    return dataclasses.replace(batch, videos=dataclasses.replace(single, **cut))
 
 
 def with_noisy_padding(batch: TrainingBatch) -> TrainingBatch:

@@ -39,7 +39,7 @@ class _Rounding(TorchFunctionMode):
             if not isinstance(value, Tensor) or value.dtype != torch.float32:
                 return value
             near = value.bfloat16().float()
-            return value.copy_(near) if any(value is given for given in args) else near
+            return value.copy_(near) if any(value is argument for argument in args) else near
 
         return tree_map(rounded, function(*args, **(kwargs or {})))
 

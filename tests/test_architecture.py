@@ -65,11 +65,11 @@ def imported(tree):
 def test_imports_point_one_way():
     wrong = []
     for path, tree in TREES.items():
-        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if own in ("__init__", "__main__", "cli"):
+        package = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if package in ("__init__", "__main__", "cli"):
             continue
         rooms = {name.partition(".")[2].partition(".")[0] or name for name in imported(tree)}
-        wrong += [f"{own} -> {room} ({path.name})" for room in sorted(rooms - ALLOWED[own] - {own})]
+        wrong += [f"{package} -> {room} ({path.name})" for room in sorted(rooms - ALLOWED[package] - {package})]
     assert wrong == []
 
 

@@ -195,8 +195,8 @@ def test_plug_ins_of_installed_packages_are_imported_and_broken_ones_skipped(wor
     assert find_benchmark("pages") is not None
     assert create_model("diary_frames", query_dim=4, video_dim=4, dim=8).name == "diary_frames"
     errors = {"diary_broken": "ZeroDivisionError", "diary_leaves": "SystemExit"}
-    said = [record.getMessage() for record in caplog.records]
-    assert all(any(name in line and error in line for line in said) for name, error in errors.items())
+    messages = [record.getMessage() for record in caplog.records]
+    assert all(any(name in line and error in line for line in messages) for name, error in errors.items())
 
 
 def test_without_its_module_a_method_is_unknown(world):

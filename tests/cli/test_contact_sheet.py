@@ -32,8 +32,8 @@ class Page(HTMLParser):
 
 def test_the_page_has_pictures_and_links_to_the_moments(run, videos, tmp_path):
     run("index", videos)
-    code, out, told = run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
-    assert str(tmp_path / "hits.html") in told
+    code, out, err = run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
+    assert str(tmp_path / "hits.html") in err
     assert code == 0
     assert "flag.mp4" in out
     page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))

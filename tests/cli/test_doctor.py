@@ -73,11 +73,11 @@ def test_repair_lists_damaged_files_and_the_next_command(tmp_path, run):
     block.write_bytes(block.read_bytes()[:-1] + b"x")
     code, out, _ = run("doctor", "--repair", "--library", folder)
     assert code == 2
-    told = " ".join(out.split())
+    text = " ".join(out.split())
     assert not block.exists(), "another one has the videos that are left"
-    assert f"note repair {block}" in told
-    assert "bad repair /v/v2.mp4" in told
-    assert "untrimmed index /v/v2.mp4" in told
+    assert f"note repair {block}" in text
+    assert "bad repair /v/v2.mp4" in text
+    assert "untrimmed index /v/v2.mp4" in text
     (block,) = folder.rglob("*.block")
     block.write_bytes(block.read_bytes()[:-1] + b"x")
     out = run("doctor", "--repair", "--library", folder)[1]

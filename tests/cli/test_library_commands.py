@@ -172,7 +172,7 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "wanted"),
+    ("arguments", "expected"),
     [
         (["search", "red"], "library"),
         (["index", "/nowhere/at all.mp4"], "/nowhere/at all.mp4"),
@@ -194,10 +194,10 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
         (["serach", "red"], "serach"),
     ],
 )
-def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, wanted):
+def test_wrong_use_is_exit_code_2_and_no_stack_trace(run, arguments, expected):
     code, out, err = run(*arguments)
     assert code == 2
-    assert wanted in err
+    assert expected in err
     assert "Traceback" not in out + err
 
 
@@ -350,8 +350,8 @@ def test_a_hit_that_cannot_be_cut_does_not_stop_the_others(run, videos, tmp_path
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_cut_shows_its_progress(run, videos, tmp_path, monkeypatch, is_terminal):
-    told = io.StringIO()
-    console = Console(file=told, force_terminal=is_terminal, width=120, highlight=False)
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=is_terminal, width=120, highlight=False)
     for module in (bars_module, cut_module):
         monkeypatch.setattr(module, "progress_console", console)
     monkeypatch.setattr(cut_module, "_LINE_INTERVAL_S", 0.0)
@@ -360,7 +360,7 @@ def test_a_cut_shows_its_progress(run, videos, tmp_path, monkeypatch, is_termina
         lambda *_, progress, **__: max((progress(at_s), at_s)[1] for at_s in (20.0, 61.0, 64.0)),
     )
     assert run("cut", f"{videos / 'flag.mp4'}@1:00-1:10", "-o", tmp_path / "out.mp4")[0] == 0
-    times = [re.findall(r"\d+:\d\d\.\d", line) for line in told.getvalue().splitlines()]
+    times = [re.findall(r"\d+:\d\d\.\d", line) for line in stream.getvalue().splitlines()]
     if not is_terminal:
         assert times == [["1:00.0", "0:20.0"], ["0:01.0", "0:10.0"], ["0:04.0", "0:10.0"]]
     else:
@@ -386,10 +386,10 @@ def test_a_span_beyond_the_end_is_cut_at_the_end_which_is_printed(run, videos, t
 
 def test_a_cut_that_makes_progress_has_no_time_limit(run, videos, tmp_path, monkeypatch):
     """A container without an index is decoded from its beginning, even for a short span."""
-    told = []
-    monkeypatch.setattr("untrimmed.video.reader.cut", lambda *_, limits, **__: told.append(limits) or 2.0)
+    used_limits = []
+    monkeypatch.setattr("untrimmed.video.reader.cut", lambda *_, limits, **__: used_limits.append(limits) or 2.0)
     assert run("cut", f"{videos / 'flag.mp4'}@1-2", "-o", tmp_path / "out.mp4")[0] == 0
-    assert (told[0].stall_s, told[0].total_s) == (600.0, math.inf)
+    assert (used_limits[0].stall_s, used_limits[0].total_s) == (600.0, math.inf)
 
 
 def test_several_clips_are_refused_for_a_name_with_a_video_suffix(run, videos, tmp_path):

@@ -17,17 +17,17 @@ def indexed(run, videos):
     return run
 
 
-def found(run, *words):
+def search(run, *words):
     code, out, err = run("search", *words, "--json")
     assert code in (0, 1), err
     return json.loads(out)
 
 
 def test_a_sentence_needs_no_quotes(indexed):
-    quoted = found(indexed, "red white", "-k", "1")
+    quoted = search(indexed, "red white", "-k", "1")
     assert quoted["text"] == "red white"
-    assert found(indexed, "red", "white", "-k", "1")["hits"] == quoted["hits"]
-    assert found(indexed, "red", "-k", "1", "white")["text"] == "red white"
+    assert search(indexed, "red", "white", "-k", "1")["hits"] == quoted["hits"]
+    assert search(indexed, "red", "-k", "1", "white")["text"] == "red white"
 
 
 def test_then_prints_both_moments(indexed):
@@ -36,37 +36,37 @@ def test_then_prints_both_moments(indexed):
     line = out.strip()
     assert line.endswith("flag.mp4")
     assert "then" in line
-    document = found(indexed, "red", "--then", "green", "--within-s", "5")
+    document = search(indexed, "red", "--then", "green", "--within-s", "5")
     assert (document["text"], document["then"]) == ("red", "green")
     first = document["hits"][0]
     assert first["moments"][0]["end_s"] <= first["then"][0]["start_s"]
 
 
 def test_not_and_weights_change_the_first_hit(indexed):
-    assert found(indexed, "white")["hits"][0]["score"] > 0.8
-    document = found(indexed, "white", "--not", "white", "--weight", "not=3")
+    assert search(indexed, "white")["hits"][0]["score"] > 0.8
+    document = search(indexed, "white", "--not", "white", "--weight", "not=3")
     assert document["without"] == ["white"]
     assert document["hits"][0]["score"] < 0.8
 
 
 def test_an_example_may_be_a_hit_a_place_an_id_or_a_picture(indexed, videos, tmp_path):
-    sea = found(indexed, "blue")["hits"][0]
+    sea = search(indexed, "blue")["hits"][0]
     for place in ("1", "1.1", f"{sea['video']}@1", f"{sea['video_id']}@0:00.5-2"):
-        found(indexed, "blue")  # 1 is the first hit of this search
-        document = found(indexed, "--like", place, "-k", "1")
+        search(indexed, "blue")  # 1 is the first hit of this search
+        document = search(indexed, "--like", place, "-k", "1")
         assert document["hits"][0]["video_id"] == sea["video_id"]
         assert document["like"] == [place]
     picture = tmp_path / "blue.png"
     Image.fromarray(np.full((40, 40, 3), (0, 0, 255), np.uint8)).save(picture)
-    assert found(indexed, "--image", picture, "-k", "1")["hits"][0]["video_id"] == sea["video_id"]
-    away = found(indexed, "white", "--unlike", f"{videos / 'flag.mp4'}@3", "--weight", "unlike=5")
-    assert away["hits"][0]["score"] < found(indexed, "white")["hits"][0]["score"]
+    assert search(indexed, "--image", picture, "-k", "1")["hits"][0]["video_id"] == sea["video_id"]
+    away = search(indexed, "white", "--unlike", f"{videos / 'flag.mp4'}@3", "--weight", "unlike=5")
+    assert away["hits"][0]["score"] < search(indexed, "white")["hits"][0]["score"]
 
 
 def test_filters_exclude_videos(indexed, videos):
-    names = {os.path.basename(hit["video"]) for hit in found(indexed, "red", "--max-duration", "0:05")["hits"]}
+    names = {os.path.basename(hit["video"]) for hit in search(indexed, "red", "--max-duration", "0:05")["hits"]}
     assert names == {"sea [1].mp4"}
-    assert len(found(indexed, "red", "--max-size", "1G", "--min-height", "10", "--since", "2001-01-01")["hits"]) == 2
+    assert len(search(indexed, "red", "--max-size", "1G", "--min-height", "10", "--since", "2001-01-01")["hits"]) == 2
     code, out, err = indexed("search", "red", "--until", "2001-01-01")
     assert (code, out) == (1, "")
     assert "2001-01-01" in err
@@ -78,21 +78,21 @@ def test_within_s_requires_then(indexed):
 
 
 def test_flat_and_fold(indexed):
-    flat = found(indexed, "white", "--flat", "--moments", "5", "-k", "9")["hits"]
+    flat = search(indexed, "white", "--flat", "--moments", "5", "-k", "9")["hits"]
     assert all(len(hit["moments"]) == 1 for hit in flat)
-    folded = found(indexed, "white", "--flat", "--fold", "0.9", "--moments", "5", "-k", "9")["hits"]
+    folded = search(indexed, "white", "--flat", "--fold", "0.9", "--moments", "5", "-k", "9")["hits"]
     assert len(folded) <= len(flat)
 
 
 def test_confidences_are_printed_and_low_ones_hidden(indexed, monkeypatch):
-    assert found(indexed, "blue")["hits"][0]["confidence"] is None
+    assert search(indexed, "blue")["hits"][0]["confidence"] is None
     code, _, err = indexed("search", "blue", "--min-confidence", "0.5")
     assert (code, "'toy'" in err) == (2, True)
     chances = Confidence(Calibration(20.0, 0.0), background_score=0.9)
     monkeypatch.setattr(asking_module, "_confidence", lambda *_: chances)
-    first, second = found(indexed, "blue")["hits"]
+    first, second = search(indexed, "blue")["hits"]
     assert first["confidence"] == pytest.approx(chances.of(first["score"]), abs=1e-3)
-    assert found(indexed, "blue", "--min-confidence", "0.5")["hits"] == [first]
+    assert search(indexed, "blue", "--min-confidence", "0.5")["hits"] == [first]
     code, out, err = indexed("search", "blue")
     assert f"{first['confidence']:.0%}" in out
     assert err == ""
@@ -116,7 +116,7 @@ def test_confidences_are_printed_and_low_ones_hidden(indexed, monkeypatch):
     ],
 )
 def test_invalid_values_are_named_in_one_line(indexed, words, named):
-    found(indexed, "red")
+    search(indexed, "red")
     code, _, err = indexed("search", *words)
     assert code == 2
     assert named in err

@@ -81,12 +81,12 @@ def test_videos_of_a_deleted_subfolder_are_removed(indexed, videos, tmp_path):
 
 
 def test_an_unreadable_path_does_not_count_as_deleted(indexed, videos, monkeypatch):
-    own = os.stat
+    real_stat = os.stat
 
     def stat(path, *args, **kwargs):
         if str(path).endswith(".mp4"):
             raise OSError(116, "Stale file handle")
-        return own(path, *args, **kwargs)
+        return real_stat(path, *args, **kwargs)
 
     monkeypatch.setattr("untrimmed.search.store.listing.os.stat", stat)
     assert forgotten(indexed) == (0, [0])

@@ -22,9 +22,9 @@ def test_a_study_trains_writes_its_page_and_continues_with_more_seeds(typed, wor
     page = tmp_path / "docs" / "combinations.md"
     page.parent.mkdir()
     words += ["--attach", "evidence,registers", "--page", page]
-    code, printed, told = typed(*words, "--seeds", 1)
+    code, printed, err = typed(*words, "--seeds", 1)
     assert code == 0
-    assert "ms_sl+evidence-0.0003-4-0" in told
+    assert "ms_sl+evidence-0.0003-4-0" in err
     rows = [line.split("|")[1].strip() for line in page.read_text().splitlines() if line.startswith("| ")]
     assert rows[:1] + rows[2:7] == ["", "chance", "zero-shot", "ridge", "ridge, best run of frames", "oracle"]
     assert sorted(rows[7:]) == ["`ms_sl+evidence`", "`ms_sl`"]
@@ -33,9 +33,9 @@ def test_a_study_trains_writes_its_page_and_continues_with_more_seeds(typed, wor
     assert "1 of 1" in page.read_text()
     assert "ms_sl+evidence" in printed
 
-    code, _, told = typed(*words, "--seeds", 2)
+    code, _, err = typed(*words, "--seeds", 2)
     assert code == 0
-    trained = set(re.findall(r"ms_sl[+\w]*-0\.0003-8-\d", told))
+    trained = set(re.findall(r"ms_sl[+\w]*-0\.0003-8-\d", err))
     assert trained == {"ms_sl-0.0003-8-1", "ms_sl+evidence-0.0003-8-1"}
     assert "2 of 2" in page.read_text()
     assert "±" in page.read_text()
@@ -45,9 +45,9 @@ def test_a_page_is_written_from_existing_runs(typed, words, tmp_path):
     page = tmp_path / "page.md"
     assert typed(*words, "--seeds", 1, "--attach", "evidence", "--page", page)[0] == 0
     more = ["--seeds", 2, "--attach", "evidence,transport", "--rates", "1e-3,3e-4"]
-    code, _, told = typed(*words, *more, "--page", page, "--jobs", 0)
+    code, _, err = typed(*words, *more, "--page", page, "--jobs", 0)
     assert code == 0
-    assert "ms_sl-" not in told
+    assert "ms_sl-" not in err
     assert all(value in page.read_text() for value in ("`ms_sl+transport`", "0.001", "1 of 2"))
 
 
@@ -59,8 +59,8 @@ def test_result_files_give_the_same_page_without_the_runs(typed, words, tmp_path
     assert typed(*words, pages[0])[0] == 0
     for run in (tmp_path / "runs" / "tvr").glob("*/"):
         shutil.rmtree(run)
-    code, _, told = typed(*words, pages[1], "--jobs", 0)
-    assert (code, "ms_sl-" in told) == (0, False)
+    code, _, err = typed(*words, pages[1], "--jobs", 0)
+    assert (code, "ms_sl-" in err) == (0, False)
     first, second = ([_told(line) for line in page.read_text().splitlines()] for page in pages)
     assert first == second
 

@@ -48,13 +48,13 @@ def test_top_lists_the_first_videos_of_every_caption_by_score(folder, opened, ty
 
 def test_top_gives_the_best_moment_of_each_video(folder, opened, typed):
     _, out, _ = typed("evaluate", folder, "--top", 2, "--format", "json", "--device", "cpu")
-    found = json.loads(out)["queries"][5]["found"][1]
-    video = opened.dataset.video_ids.index(found["video"])
+    entry = json.loads(out)["queries"][5]["found"][1]
+    video = opened.dataset.video_ids.index(entry["video"])
     everything = opened.videos(np.arange(len(opened.dataset.video_ids)))  # one batch, as in evaluating
     proposals, fits = opened.model.window_similarities(opened.queries(np.array([5])), everything)
     best = int(fits(slice(0, None))[0, video].argmax())
-    wanted = proposals.spans[best] * opened.dataset.durations_s[video]
-    assert [found["start_s"], found["end_s"]] == pytest.approx(wanted.tolist(), abs=1e-3)
+    expected = proposals.spans[best] * opened.dataset.durations_s[video]
+    assert [entry["start_s"], entry["end_s"]] == pytest.approx(expected.tolist(), abs=1e-3)
 
 
 def test_a_model_without_a_timeline_lists_videos_and_is_evaluated_without_moments(data_root, tmp_path, typed):
@@ -63,8 +63,8 @@ def test_a_model_without_a_timeline_lists_videos_and_is_evaluated_without_moment
         "evaluate", run.folder, "--top", 2, "--format", "json", "--device", "cpu", "model.keep_attention=false"
     )
     assert code == 0
-    found = [video for query in json.loads(out)["queries"] for video in query["found"]]
-    assert {(video["start_s"], video["end_s"]) for video in found} == {(None, None)}
+    videos = [video for query in json.loads(out)["queries"] for video in query["found"]]
+    assert {(video["start_s"], video["end_s"]) for video in videos} == {(None, None)}
     code, out, err = typed("evaluate", run.folder, "--device", "cpu", "model.keep_attention=false")
     assert code == 0
     assert "fused" in out

@@ -129,11 +129,11 @@ def test_moments_can_be_left_out(trained, capsys, monkeypatch):
 def test_a_run_is_evaluated_with_changed_settings(trained, typed):
     root, _ = trained
     words = ["evaluate", root / "run", "--no-moments", "--format", "json"]
-    own, changed = (
+    unchanged, changed = (
         json.loads(typed(*words, *more)[1]) for more in ([], ["model.clip_weight=1", "model.frame_weight=0"])
     )
-    assert changed["title"] == f"{own['title']}, model.clip_weight=1, model.frame_weight=0"
-    assert changed["rows"]["fused"] == own["rows"]["clip only"] != own["rows"]["fused"]
+    assert changed["title"] == f"{unchanged['title']}, model.clip_weight=1, model.frame_weight=0"
+    assert changed["rows"]["fused"] == unchanged["rows"]["clip only"] != unchanged["rows"]["fused"]
 
 
 def test_wrong_runs_data_sets_and_settings_are_refused(trained, refusal):
@@ -192,16 +192,16 @@ DIVERGING = ["train.learning_rate=1e30", "train.warmup_share=0.5", "train.epochs
 
 
 @pytest.mark.parametrize(
-    ("batch", "found"),
+    ("batch", "expected"),
     [(4, "epoch 1, step 3"), (8, "epoch 1, step 2")],
 )
 def test_a_run_that_diverges_before_its_first_save_leaves_its_folder_free(
-    batch, found, trained, typed, refusal, tmp_path
+    batch, expected, trained, typed, refusal, tmp_path
 ):
     root, _ = trained
     words = ["train", "ms_sl", "--data", "tvr", "--root", root, "--out", tmp_path / "run", *SETTINGS]
     error = refusal(*words, *DIVERGING, f"train.batch_size={batch}")
-    assert found in error
+    assert expected in error
     assert all(value in error for value in ("train.learning_rate", "1e+30", "untrimmed data check tvr"))
     assert not (tmp_path / "run").exists()
     code, out, _ = typed(*words, "train.epochs=1", f"train.batch_size={batch}")
@@ -394,5 +394,5 @@ def test_one_video_of_zeros_is_reported_but_does_not_stop_training(tmp_path, cap
     np.save(path, 0 * np.load(path))
     words = ["train", "ms_sl", "--data", "mine", "--root", tmp_path, "--out", tmp_path / "run", "model.dim=8"]
     assert run(*words, "model.max_frames=20", "train.epochs=1").exit_code == 0
-    (told,) = [record.getMessage() for record in caplog.records if "zeros" in record.getMessage()]
-    assert min(train_videos) in told
+    (message,) = [record.getMessage() for record in caplog.records if "zeros" in record.getMessage()]
+    assert min(train_videos) in message

@@ -50,9 +50,9 @@ def test_both_rows_count_only_queries_with_labels(typed, run_folder, captions, t
     labels = write(tmp_path / "gt.jsonl", [label(caption, last) for caption in captions[:LABELLED]])
     document = json.loads(evaluated(typed, run_folder, labels, "--format", "json")[0])
     opened = open_model(run_folder)
-    scores, own = opened.score().fused[:LABELLED], opened.dataset.video_index[:LABELLED]
+    scores, right = opened.score().fused[:LABELLED], opened.dataset.video_index[:LABELLED]
     other = opened.dataset.video_index[-1]
-    for name, truths in (("one right video", [own]), ("any right video", [own, np.full(LABELLED, other)])):
+    for name, truths in (("one right video", [right]), ("any right video", [right, np.full(LABELLED, other)])):
         best = np.min([1 + (scores > scores[np.arange(LABELLED), truth][:, None]).sum(axis=1) for truth in truths], 0)
         row = document["rows"][name]
         assert row["queries"] == LABELLED
@@ -74,8 +74,8 @@ def test_compressed_labels_are_read_and_unused_ones_counted(typed, run_folder, c
     rows[1]["caption"] = f" {rows[1]['caption'].upper()} !"  # the same words
     labels = write(tmp_path / "gt.jsonl.gz", rows, gzip.open)
     out, err = evaluated(typed, run_folder, labels)
-    (said,) = [line for line in err.splitlines() if "gt.jsonl.gz" in line]
-    counts = [int(number) for number in re.findall(r"(?<![\d.])\d+(?![\d.])", said.partition("gt.jsonl.gz")[2])]
+    (message,) = [line for line in err.splitlines() if "gt.jsonl.gz" in line]
+    counts = [int(number) for number in re.findall(r"(?<![\d.])\d+(?![\d.])", message.partition("gt.jsonl.gz")[2])]
     assert counts == [4, len(captions), 0, 1, 1, 1]
     assert "one right video" in out
     assert "any right video" in out

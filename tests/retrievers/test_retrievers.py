@@ -44,10 +44,10 @@ def langchain(source, **options):
     module = pytest.importorskip("untrimmed.retrievers.langchain", reason="untrimmed[langchain] is not installed")
     retriever = module.MomentRetriever(source=source, **options)
 
-    def told(documents):
+    def rows(documents):
         return [(one.id, one.page_content, one.metadata, one.metadata["score"]) for one in documents]
 
-    return lambda text: (told(retriever.invoke(text)), told(apart(lambda: asyncio.run(retriever.ainvoke(text)))))
+    return lambda text: (rows(retriever.invoke(text)), rows(apart(lambda: asyncio.run(retriever.ainvoke(text)))))
 
 
 def llama_index(source, **options):
@@ -55,18 +55,18 @@ def llama_index(source, **options):
     module = pytest.importorskip("untrimmed.retrievers.llama_index", reason="untrimmed[llama-index] is not installed")
     retriever = module.MomentRetriever(source, **options)
 
-    def told(nodes):
+    def rows(nodes):
         return [(one.node.node_id, one.node.text, one.node.metadata, one.score) for one in nodes]
 
-    return lambda text: (told(retriever.retrieve(text)), told(apart(lambda: asyncio.run(retriever.aretrieve(text)))))
+    return lambda text: (rows(retriever.retrieve(text)), rows(apart(lambda: asyncio.run(retriever.aretrieve(text)))))
 
 
 @pytest.mark.parametrize("framework", [langchain, llama_index])
 def test_hits_of_a_library_and_of_its_service_become_documents(framework, library, address):
     (hit,) = library.search("green", limit=1)
-    found, found_meanwhile = framework(library, limit=1)("green")
-    ((document_id, text, metadata, score),) = found
-    assert found_meanwhile == found
+    documents, async_documents = framework(library, limit=1)("green")
+    ((document_id, text, metadata, score),) = documents
+    assert async_documents == documents
     assert text == f"flag.mp4, {hit.start_s:.1f} to {hit.end_s:.1f} s"
     assert 3.5 <= metadata["start_s"] < metadata["end_s"] <= 6.5
     assert metadata["video"] == str(hit.video)
@@ -74,7 +74,7 @@ def test_hits_of_a_library_and_of_its_service_become_documents(framework, librar
     assert score == metadata["score"] == hit.score
     assert document_id.startswith(hit.video_id)
     for answer in framework(address, limit=1, token=TOKEN)("green"):
-        assert answer == found
+        assert answer == documents
 
 
 @pytest.mark.parametrize("framework", [langchain, llama_index])

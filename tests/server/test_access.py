@@ -51,8 +51,8 @@ def test_pages_of_other_origins_are_refused_on_every_route(client, origin):
 
 
 def test_requests_of_the_services_own_page_are_accepted(client):
-    own = {"origin": "http://localhost:8765", "sec-fetch-site": "same-origin"}
-    assert client.post("/api/search", json={"text": "red"}, headers=own).status_code == 200
+    headers = {"origin": "http://localhost:8765", "sec-fetch-site": "same-origin"}
+    assert client.post("/api/search", json={"text": "red"}, headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -178,9 +178,9 @@ def described(client):
     "headers", [{"host": "evil.example"}, {"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}]
 )
 def test_every_described_route_is_guarded(client, headers):
-    asked = list(described(client))
-    assert len(asked) > 20
-    assert {client.request(*one, headers=headers).status_code for one in asked} == {403}
+    requests = list(described(client))
+    assert len(requests) > 20
+    assert {client.request(*one, headers=headers).status_code for one in requests} == {403}
 
 
 def test_every_described_route_requires_the_token(guarded):

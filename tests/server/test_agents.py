@@ -72,8 +72,8 @@ def ask(toy, world, tmp_path):
 @pytest.fixture
 def video_id(ask):
     """The id of the red, white and green clip."""
-    (found,) = ask(("search", {"text": "red"}))
-    return found.structured_content["hits"][0]["video_id"]
+    (answer,) = ask(("search", {"text": "red"}))
+    return answer.structured_content["hits"][0]["video_id"]
 
 
 def refusal(result):
@@ -106,8 +106,8 @@ def test_the_server_describes_its_tools(toy, world):
 
 
 def test_a_search_finds_the_moment_and_show_returns_its_frame(ask):
-    (found,) = ask(("search", {"text": "green", "limit": 2, "filters": {"within": None}}))
-    hits = found.structured_content["hits"]
+    (answer,) = ask(("search", {"text": "green", "limit": 2, "filters": {"within": None}}))
+    hits = answer.structured_content["hits"]
     assert len(hits) == 2
     flag = next(hit for hit in hits if hit["video"].endswith("flag.mp4"))
     span = flag["moments"][0]
@@ -120,7 +120,7 @@ def test_a_search_finds_the_moment_and_show_returns_its_frame(ask):
 
 
 def test_query_parts_filters_and_min_confidence_reach_the_search(ask, world):
-    found = [
+    names = [
         [hit["video"].rpartition("/")[2] for hit in result.structured_content["hits"]]
         for result in ask(
             ("search", {"text": "white", "then": "green", "within_s": 5, "limit": 1}),
@@ -129,32 +129,32 @@ def test_query_parts_filters_and_min_confidence_reach_the_search(ask, world):
             ("search", {"text": "green", "filters": {"min_duration_s": 500}}),
         )
     ]
-    assert found[0] == ["flag.mp4"]
-    assert found[1][0] not in ("flag.mp4", "ß" * 125 + ".mp4")
-    assert found[2:] == [["sea [1].mp4"], []]
+    assert names[0] == ["flag.mp4"]
+    assert names[1][0] not in ("flag.mp4", "ß" * 125 + ".mp4")
+    assert names[2:] == [["sea [1].mp4"], []]
     assert "confidence" in refusal(ask(("search", {"text": "red", "min_confidence": 0.5}))[0])
 
 
 def test_weights_and_grouping_reach_the_library(ask, monkeypatch):
-    asked, search = [], Library.search
+    queries, search = [], Library.search
 
     def noted(self, query, **options):
-        asked.append(query)
+        queries.append(query)
         return search(self, query, **options)
 
     monkeypatch.setattr(Library, "search", noted)
-    (found,) = ask(
+    (answer,) = ask(
         ("search", {"text": "white", "then": "green", "weights": {"then": 3}, "group_by": "moment", "fold": 0.9})
     )
-    assert found.structured_content["hits"]
-    (query,) = asked
+    assert answer.structured_content["hits"]
+    (query,) = queries
     assert (query.weights, query.group_by, query.fold) == (Weights(then=3), "moment", 0.9)
     assert "weights.then" in refusal(ask(("search", {"text": "white", "weights": {"then": 0}}))[0])
 
 
 def test_a_search_by_example_needs_no_sentence(ask, video_id):
-    (found,) = ask(("search", {"like": [{"video_id": video_id, "start_s": 4.5, "end_s": 5.5}], "limit": 2}))
-    assert video_id in [hit["video_id"] for hit in found.structured_content["hits"]]
+    (answer,) = ask(("search", {"like": [{"video_id": video_id, "start_s": 4.5, "end_s": 5.5}], "limit": 2}))
+    assert video_id in [hit["video_id"] for hit in answer.structured_content["hits"]]
 
 
 def test_the_curve_peaks_where_the_sentence_matches(ask, video_id):
@@ -232,15 +232,15 @@ def test_new_videos_are_found_and_changed_files_are_not_shown(toy, tmp_path):
         empty = await client.call_tool("search", {"text": "red"})
         write_clock(videos / "clock.webm", codec="libvpx-vp9", rate=25)
         await anyio.to_thread.run_sync(library.index, videos)
-        found = await client.call_tool("search", {"text": "red"})
+        answer = await client.call_tool("search", {"text": "red"})
         (videos / "clock.webm").write_bytes(b"another")
-        look = {"video_id": found.structured_content["hits"][0]["video_id"], "time_s": 0.0}
-        return empty, found, await client.call_tool("show", look)
+        look = {"video_id": answer.structured_content["hits"][0]["video_id"], "time_s": 0.0}
+        return empty, answer, await client.call_tool("show", look)
 
-    empty, found, changed = talk(create_server(service), conversation)
+    empty, answer, changed = talk(create_server(service), conversation)
     service.close()
     assert "untrimmed index" in refusal(empty)
-    assert [hit["rank"] for hit in found.structured_content["hits"]] == [1]
+    assert [hit["rank"] for hit in answer.structured_content["hits"]] == [1]
     refusal(changed)
 
 
@@ -248,16 +248,16 @@ def test_over_stdio_a_client_starts_the_command_and_talks_with_it(world, tmp_pat
     command = ["-c", COMMAND, "mcp", "--library", str(world / "library"), "--clips", str(tmp_path / "clips")]
 
     async def conversation(client):
-        found = await client.call_tool("search", {"text": "green", "then": "yellow"})
-        video_id = found.structured_content["hits"][0]["video_id"]
+        answer = await client.call_tool("search", {"text": "green", "then": "yellow"})
+        video_id = answer.structured_content["hits"][0]["video_id"]
         shown = await client.call_tool("show", {"video_id": video_id, "time_s": 1.0, "short_side": 180})
         written = await client.call_tool("cut", {"video_id": video_id, "start_s": 0.0, "end_s": 1.0})
-        return found, shown, written
+        return answer, shown, written
 
-    found, shown, written = talk(
+    answer, shown, written = talk(
         StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ)), conversation
     )
-    assert found.structured_content["hits"][0]["video"].endswith("ß.mp4")
+    assert answer.structured_content["hits"][0]["video"].endswith("ß.mp4")
     assert shown.content[0].mime_type == "image/jpeg"
     assert written.structured_content["file"].startswith(str(tmp_path / "clips"))
 
@@ -290,8 +290,8 @@ def test_over_http_the_token_is_required(world):
     with serving("--library", world / "library", "--token", TOKEN) as address:
         assert address.startswith("http://127.0.0.1:")
         assert address.endswith("/mcp")
-        found = talk(over_http(address, {"Authorization": f"Bearer {TOKEN}"}), conversation)
-        assert len(found.structured_content["hits"]) == 1
+        answer = talk(over_http(address, {"Authorization": f"Bearer {TOKEN}"}), conversation)
+        assert len(answer.structured_content["hits"]) == 1
         assert httpx2.post(address, json={}).status_code == 401
 
 

@@ -105,8 +105,8 @@ def notice(tmp_path):
 def test_a_notice_is_private_and_removed_with_its_service(tmp_path):
     with announced(tmp_path, "127.0.0.1", 4321, "secret"):
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-        found = find_notice(tmp_path)
-        assert (found.host, found.port, found.token) == ("127.0.0.1", 4321, "secret")
+        read_notice = find_notice(tmp_path)
+        assert (read_notice.host, read_notice.port, read_notice.token) == ("127.0.0.1", 4321, "secret")
         with announced(tmp_path, "127.0.0.1", 1, "other") as second:
             assert not second
         assert find_notice(tmp_path).port == 4321

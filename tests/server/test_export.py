@@ -55,8 +55,8 @@ def test_csv_has_a_row_per_moment_and_no_formulas(export, moments):
 
 
 def test_json_has_the_requested_moments(export, moments):
-    found = export("json", *moments).json()["moments"]
-    assert [{name: row[name] for name in moments[0]} for row in found] == moments
+    exported = export("json", *moments).json()["moments"]
+    assert [{name: row[name] for name in moments[0]} for row in exported] == moments
 
 
 def test_srt_numbers_subtitles_and_keeps_titles_on_one_line(export, moments):
@@ -149,11 +149,11 @@ def test_temporary_files_are_deleted(export, moments, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("asked", ["bytes=abc", "bytes=999999999-", "bytes=0-9"])
-def test_temporary_files_are_deleted_after_a_range_request(client, ids, monkeypatch, tmp_path, asked):
+@pytest.mark.parametrize("byte_range", ["bytes=abc", "bytes=999999999-", "bytes=0-9"])
+def test_temporary_files_are_deleted_after_a_range_request(client, ids, monkeypatch, tmp_path, byte_range):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     url, span = f"/api/videos/{ids['flag.mp4']}/clip", {"start_s": 0, "end_s": 0.5}
-    assert client.get(url, params=span, headers={"range": asked}).status_code in (206, 400, 416)
+    assert client.get(url, params=span, headers={"range": byte_range}).status_code in (206, 400, 416)
     assert list(tmp_path.iterdir()) == []
 
 

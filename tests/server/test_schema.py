@@ -28,10 +28,7 @@ from untrimmed.search import library as library_module
 from untrimmed.server.app import create_app
 
 # Schemathesis draws from the `random` module while it prepares some routes for the first time (DELETE with a pattern).
-pytestmark = [
-    pytest.mark.check,
-    pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies"),
-]
+pytestmark = [pytest.mark.check, pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")]
 
 DESCRIBED = schemathesis.openapi.from_dict(create_app(untrimmed.open("nowhere")).openapi())
 ROUTES = {found.ok().label: found.ok() for found in DESCRIBED.get_all_operations()}
@@ -90,7 +87,7 @@ def pictures():
             "limit": st.integers(-1, 600),
         },
     ).map(json.dumps)
-    asked = st.fixed_dictionaries(
+    query = st.fixed_dictionaries(
         {},
         optional={
             "text": texts,
@@ -101,25 +98,25 @@ def pictures():
     )
     body = st.sampled_from(FILES) | damaged() | st.binary(max_size=300)
     return st.builds(
-        lambda **parts: ROUTES[PICTURE].Case(media_type="application/octet-stream", **parts), query=asked, body=body
+        lambda **parts: ROUTES[PICTURE].Case(media_type="application/octet-stream", **parts), query=query, body=body
     )
 
 
 def check(address, route, mode, count):
     """Send `count` requests to a route, check the answers, and return the number of requests."""
-    asked = 0
+    num_requests = 0
 
     @settings(
         max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
     )
     @given(case=pictures() if route == PICTURE else ROUTES[route].as_strategy(generation_mode=mode))
     def ask(case):
-        nonlocal asked
-        asked += 1
+        nonlocal num_requests
+        num_requests += 1
         case.validate_response(case.call(base_url=address, timeout=60), checks=CHECKS)
 
     ask()
-    return asked
+    return num_requests
 
 
 @pytest.mark.parametrize("route", sorted(ROUTES.keys() - {ENDLESS}))
@@ -194,8 +191,8 @@ def odd_requests(ids):
         needed = {"text": "red", "start_s": "0", "end_s": "0.2"}
         for name in names:
             for value in VALUES:
-                asked = {**{key: needed[key] for key in names if key in needed}, name: value}
-                yield method, path + "?" + "&".join(f"{key}={as_text(one)}" for key, one in asked.items()), None
+                parameters = {**{key: needed[key] for key in names if key in needed}, name: value}
+                yield method, path + "?" + "&".join(f"{key}={as_text(one)}" for key, one in parameters.items()), None
 
 
 def as_text(value):

@@ -53,21 +53,21 @@ def test_lines_have_each_hit_before_the_complete_answer(client):
     ask = {"text": "white", "limit": 3}
     answer = client.post("/api/search/lines", json=ask)
     assert answer.headers["content-type"] == "application/x-ndjson"
-    *told, last = map(json.loads, answer.text.splitlines())
-    wanted = client.post("/api/search", json=ask).json()
-    assert [line["hit"] for line in told] == wanted["hits"] == last["answer"]["hits"]
-    assert last["answer"].keys() == wanted.keys()
+    *hit_lines, last = map(json.loads, answer.text.splitlines())
+    answer_json = client.post("/api/search", json=ask).json()
+    assert [line["hit"] for line in hit_lines] == answer_json["hits"] == last["answer"]["hits"]
+    assert last["answer"].keys() == answer_json.keys()
     flat = client.post("/api/search/lines", json={**ask, "group_by": "moment"}).text.splitlines()
     assert len(flat) == 1, "moments of all videos are put in order first"
 
 
 def test_the_first_line_does_not_wait_for_the_others(client, monkeypatch):
-    library, told = client.app.state.service.library, threading.Event()
+    library, line_was_read = client.app.state.service.library, threading.Event()
     hits = library.search("white")
 
     def search(*_, on_hit, **__):
         on_hit(hits[0])
-        assert told.wait(20)
+        assert line_was_read.wait(20)
         return hits
 
     monkeypatch.setattr(library, "search", search)
@@ -77,7 +77,7 @@ def test_the_first_line_does_not_wait_for_the_others(client, monkeypatch):
         answer = await search_lines(client.app.state.service, request)
         lines = answer.body_iterator
         line = await anext(lines)
-        told.set()
+        line_was_read.set()
         return line, [rest async for rest in lines]
 
     line, rest = apart(lambda: asyncio.run(first()))
@@ -173,11 +173,11 @@ def test_all_parts_of_a_query_reach_the_library(client, ids, world):
         fold=0.99,
     )
     answer = client.post("/api/search", json=request).json()
-    own = client.app.state.service.library.search(query, limit=4, moments=2)
+    hits = client.app.state.service.library.search(query, limit=4, moments=2)
     assert [(hit["video_id"], hit["score"], hit["start_s"]) for hit in answer["hits"]] == [
-        (hit.video_id, hit.score, hit.start_s) for hit in own
+        (hit.video_id, hit.score, hit.start_s) for hit in hits
     ]
-    assert answer["hits"][0]["then"] == [vars(moment) for moment in own[0].then]
+    assert answer["hits"][0]["then"] == [vars(moment) for moment in hits[0].then]
     assert set(SearchRequest.model_fields) - {"limit", "moments", "min_score", "min_confidence"} == {
         field.name for field in fields(Query) if field.name not in ("_", "image")
     }
@@ -188,11 +188,13 @@ def test_a_picture_finds_similar_videos(client):
     Image.fromarray(np.full((40, 60, 3), (0, 0, 255), np.uint8)).save(picture, "PNG")
     hits = client.post("/api/search/picture", params={"limit": 1}, content=picture.getvalue()).json()["hits"]
     assert [hit["video"].rpartition("/")[2] for hit in hits] == ["sea [1].mp4"]
-    asked = {"text": "white", "without": ["red"], "filters": {"min_duration_s": 5}, "limit": 7}
-    found = client.post("/api/search/picture", params={"query": json.dumps(asked)}, content=picture.getvalue()).json()
+    request = {"text": "white", "without": ["red"], "filters": {"min_duration_s": 5}, "limit": 7}
+    answer = client.post(
+        "/api/search/picture", params={"query": json.dumps(request)}, content=picture.getvalue()
+    ).json()
     query = Query("white", without=("red",), filters=Filters(min_duration_s=5), image=np.asarray(Image.open(picture)))
-    own = client.app.state.service.library.search(query, limit=7, moments=3)
-    assert [(hit["video_id"], hit["score"]) for hit in found["hits"]] == [(hit.video_id, hit.score) for hit in own]
+    hits = client.app.state.service.library.search(query, limit=7, moments=3)
+    assert [(hit["video_id"], hit["score"]) for hit in answer["hits"]] == [(hit.video_id, hit.score) for hit in hits]
     for wrong in ("{", "3", '{"colour": "red"}'):
         answer = client.post("/api/search/picture", params={"query": wrong}, content=picture.getvalue())
         assert (answer.status_code, answer.json()["detail"].startswith("query")) == (422, True)

@@ -56,11 +56,11 @@ def test_the_curve_of_a_query_comes_from_the_library(client, ids, world):
     curve = client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json={"like": [like]}).json()
     assert curve["times_s"][int(np.argmax(curve["relevance"]))] >= 4
     query = Query("white", without=("green",))
-    own = client.app.state.service.library.relevance(query, world / "videos" / "flag.mp4")[1]
-    asked = {"text": "white", "without": ["green"]}
-    curve = client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json=asked, params={"points": 3}).json()
+    expected = client.app.state.service.library.relevance(query, world / "videos" / "flag.mp4")[1]
+    request = {"text": "white", "without": ["green"]}
+    curve = client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json=request, params={"points": 3}).json()
     assert len(curve["times_s"]) == 3
-    assert max(curve["relevance"]) == pytest.approx(own.max(), abs=1e-5)
+    assert max(curve["relevance"]) == pytest.approx(expected.max(), abs=1e-5)
     assert client.post(f"/api/videos/{ids['flag.mp4']}/relevance", json={"then": "green"}).status_code == 422
 
 
@@ -174,7 +174,7 @@ def test_500_paths_outside_the_library_are_refused(client, world):
 
 
 @pytest.fixture
-def own(toy, world, tmp_path):
+def copied_clip(toy, world, tmp_path):
     """A copy of an indexed clip that tests may change: its file, and a client of its library."""
     videos = tmp_path / "videos"
     videos.mkdir()
@@ -192,23 +192,23 @@ def answers(client, video_id):
     }
 
 
-def test_a_link_out_of_the_folder_is_refused(own, tmp_path):
-    file, client, video_id = own
+def test_a_link_out_of_the_folder_is_refused(copied_clip, tmp_path):
+    file, client, video_id = copied_clip
     shutil.move(file, tmp_path / "elsewhere.mp4")
     file.symlink_to(tmp_path / "elsewhere.mp4")
     assert answers(client, video_id) == {409}
     assert client.get(f"/api/videos/{video_id}").json()["can_be_read"] is False
 
 
-def test_a_link_within_the_folder_is_followed(own):
-    file, client, video_id = own
+def test_a_link_within_the_folder_is_followed(copied_clip):
+    file, client, video_id = copied_clip
     shutil.move(file, file.with_name("renamed.mp4"))
     file.symlink_to("renamed.mp4")
     assert answers(client, video_id) == {200}
 
 
-def test_a_file_swapped_between_check_and_read_is_not_served(own, tmp_path, monkeypatch):
-    file, client, video_id = own
+def test_a_file_swapped_between_check_and_read_is_not_served(copied_clip, tmp_path, monkeypatch):
+    file, client, video_id = copied_clip
     content, secret = file.read_bytes(), write_clip(tmp_path / "secret.mp4", ["green", "green"])
     whole = client.get(f"/api/videos/{video_id}/media").content
     for module, look in ((video_routes, "open_media"), (video_routes, "media_file"), (service, "media_file")):
@@ -239,8 +239,8 @@ def swapped_behind(look, file, secret):
 
 
 @pytest.mark.parametrize("what", ["other content", "folder", "pipe", "gone", "forbidden link"])
-def test_a_file_that_replaced_a_video_is_refused(own, what):
-    file, client, video_id = own
+def test_a_file_that_replaced_a_video_is_refused(copied_clip, what):
+    file, client, video_id = copied_clip
     file.unlink()
     if what == "other content":
         file.write_text("a secret diary")

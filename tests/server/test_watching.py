@@ -50,22 +50,22 @@ def videos(videos):
 
 
 @pytest.fixture
-def told():
+def jobs():
     return []
 
 
-@pytest.fixture(params=["told by the system", pytest.param("looked through", marks=pytest.mark.check)])
-def client(request, loader, videos, tmp_path, told, monkeypatch):
+@pytest.fixture(params=["reported by the system", pytest.param("scanned", marks=pytest.mark.check)])
+def client(request, loader, videos, tmp_path, jobs, monkeypatch):
     """A client of a service that watches the folder and has indexed it."""
-    if request.param == "looked through":
+    if request.param == "scanned":
         monkeypatch.setattr(watching, "is_remote", lambda folder: True)
     library = untrimmed.open(tmp_path / "library")
-    app = create_app(library, watch=(videos,), pace=QUICK, on_job=told.append)
+    app = create_app(library, watch=(videos,), pace=QUICK, on_job=jobs.append)
     with TestClient(app, base_url="http://localhost:8765") as client:
         wait(client, names={"first.mp4", "stays.mp4"})
         yield client
-    own = [f"{what} {videos}" for what in ("watch", "listen")]  # services of other tests may watch in this process
-    for thread in [thread for thread in threading.enumerate() if thread.name in own]:
+    names = [f"{what} {videos}" for what in ("watch", "listen")]  # services of other tests may watch in this process
+    for thread in [thread for thread in threading.enumerate() if thread.name in names]:
         thread.join(20)
         assert not thread.is_alive()
 
@@ -81,11 +81,11 @@ def wait(client, *, names=None, until=None):
         time.sleep(0.02)
 
 
-def found(client, text):
+def top(client, text):
     return client.post("/api/search", json={"text": text, "limit": 1}).json()["hits"][0]["video"].rpartition("/")[2]
 
 
-def test_new_changed_moved_and_deleted_files_are_updated(client, videos, tmp_path, told):
+def test_new_changed_moved_and_deleted_files_are_updated(client, videos, tmp_path, jobs):
     def put(colours):  # at once: if a busy machine paused in the middle of a file, the part would be indexed
         write_clip(tmp_path / "aside.mp4", colours)
         (tmp_path / "aside.mp4").replace(videos / "new.mp4")
@@ -93,20 +93,20 @@ def test_new_changed_moved_and_deleted_files_are_updated(client, videos, tmp_pat
     ids = {name: video["video_id"] for name, video in listed(client).items()}
     put(["blue"])
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
-    assert found(client, "blue") == "new.mp4"
+    assert top(client, "blue") == "new.mp4"
     put(["green", "green"])
-    wait(client, until=lambda: found(client, "green") == "new.mp4" and listed(client)["new.mp4"]["duration_s"] == 4.0)
+    wait(client, until=lambda: top(client, "green") == "new.mp4" and listed(client)["new.mp4"]["duration_s"] == 4.0)
     (videos / "first.mp4").rename(videos / "renamed.mp4")
     wait(client, names={"renamed.mp4", "stays.mp4", "new.mp4"})
     assert listed(client)["renamed.mp4"]["video_id"] == ids["first.mp4"], "known by its content"
     shutil.copy(videos / "stays.mp4", videos / "copy.mp4")
-    wait(client, until=lambda: [sum(job.num_copied for job in told), sum(job.num_moved for job in told)] == [1, 1])
+    wait(client, until=lambda: [sum(job.num_copied for job in jobs), sum(job.num_moved for job in jobs)] == [1, 1])
     (videos / "copy.mp4").unlink()
     (videos / "new.mp4").unlink()
     wait(client, names={"renamed.mp4", "stays.mp4"})
-    wait(client, until=lambda: sum(job.num_removed for job in told) == 2)
-    assert {job.state for job in told} == {"done"}
-    assert [failed.reason for job in told for failed in job.failed] == []
+    wait(client, until=lambda: sum(job.num_removed for job in jobs) == 2)
+    assert {job.state for job in jobs} == {"done"}
+    assert [failed.reason for job in jobs for failed in job.failed] == []
 
 
 def test_new_and_deleted_folders_are_updated(client, videos, tmp_path):
@@ -120,12 +120,12 @@ def test_new_and_deleted_folders_are_updated(client, videos, tmp_path):
     wait(client, names={"first.mp4", "stays.mp4"})
 
 
-def test_a_failed_file_is_named_and_retried_when_it_changes(client, videos, told):
+def test_a_failed_file_is_named_and_retried_when_it_changes(client, videos, jobs):
     (videos / "broken.mp4").write_text("no video")
     wait(client, until=lambda: client.get("/api/watches").json()[0]["failed"])
     (failed,) = client.get("/api/watches").json()[0]["failed"]
     assert (failed["path"], "broken.mp4" in failed["reason"]) == (str(videos / "broken.mp4"), True)
-    assert {one.path for job in told for one in job.failed} == {failed["path"]}
+    assert {one.path for job in jobs for one in job.failed} == {failed["path"]}
     write_clip(videos / "broken.mp4", ["green"])
     wait(client, names={"first.mp4", "stays.mp4", "broken.mp4"})
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["failed"])
@@ -135,7 +135,7 @@ def test_a_failed_file_is_named_and_retried_when_it_changes(client, videos, told
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["failed"])
 
 
-def test_hidden_files_and_other_files_are_ignored(client, videos, told):
+def test_hidden_files_and_other_files_are_ignored(client, videos, jobs):
     write_clip(videos / ".hidden.mp4", ["blue"])
     (videos / "notes.txt").write_text("x")
     (videos / "notes.txt").unlink()
@@ -144,10 +144,10 @@ def test_hidden_files_and_other_files_are_ignored(client, videos, told):
     write_clip(videos / "last.mp4", ["yellow"])
     wait(client, names={"first.mp4", "stays.mp4", "last.mp4"})
     wait(client, until=lambda: not client.get("/api/watches").json()[0]["waiting"])
-    assert {job.total for job in told} <= {1, 2, 3}, "those that are there, or the new one"
+    assert {job.total for job in jobs} <= {1, 2, 3}, "those that are there, or the new one"
 
 
-def test_a_file_that_replaced_a_video_is_not_indexed(client, videos, told):
+def test_a_file_that_replaced_a_video_is_not_indexed(client, videos, jobs):
     (videos / "notes.txt").write_text("x")
     client.app.state.service.watches._changes.put(videos / "notes.txt")  # as if checked while it was missing
     write_clip(videos / "last.mp4", ["yellow"])
@@ -187,13 +187,13 @@ def test_a_missing_folder_keeps_its_videos_until_it_returns(client, videos, tmp_
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4", "newer.mp4"})
 
 
-def test_a_run_is_retried_while_another_process_is_writing(client, videos, tmp_path, told):
+def test_a_run_is_retried_while_another_process_is_writing(client, videos, tmp_path, jobs):
     from untrimmed.search.store.table import VideoIndex
 
     with ExitStack() as stack:
         wait(client, until=lambda: holds(stack, VideoIndex(tmp_path / "library")))
         write_clip(videos / "new.mp4", ["blue"])
-        wait(client, until=lambda: any(job.state == "failed" for job in told))
+        wait(client, until=lambda: any(job.state == "failed" for job in jobs))
     wait(client, names={"first.mp4", "stays.mp4", "new.mp4"})
 
 

@@ -114,11 +114,11 @@ def test_invalid_spans_and_suffixes_are_refused(clip, tmp_path, span, name, mess
 def test_decoding_stops_after_the_span_and_reports_progress(tmp_path, has_sound):
     """Decoding past the span made cuts of large frames seem stuck."""
     path = write_clip(tmp_path / "clip.mkv", constant_stamps(225), has_sound=has_sound, options={"g": "10"})
-    told = []
+    times_s = []
     with open_video(str(path), max_pixels=10**6, error_log=str) as video:
-        write_cut(video, 0, (4.0, 5.0), str(tmp_path / "out.mp4"), "mp4", told.append)
-    assert told == sorted(told)
-    assert 4.5 < told[-1] < 7.0
+        write_cut(video, 0, (4.0, 5.0), str(tmp_path / "out.mp4"), "mp4", times_s.append)
+    assert times_s == sorted(times_s)
+    assert 4.5 < times_s[-1] < 7.0
     assert every_frame(tmp_path / "out.mp4")[0] == list(range(100, 125))
 
 
@@ -133,10 +133,10 @@ def without_index(tmp_path_factory):
 
 
 def test_a_cut_reports_progress_while_it_seeks_its_start(without_index, tmp_path):
-    told = []
-    cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", progress=told.append)
-    assert told == sorted(told)
-    assert any(0 < time_s < 59.0 for time_s in told)
+    times_s = []
+    cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", progress=times_s.append)
+    assert times_s == sorted(times_s)
+    assert any(0 < time_s < 59.0 for time_s in times_s)
 
 
 def test_a_cut_that_takes_too_long_is_stopped_and_leaves_no_file(without_index, tmp_path, monkeypatch):

@@ -237,11 +237,11 @@ def test_a_child_that_is_suspended_and_resumed_loses_no_data(tmp_path):
     with VideoReader(sampling=Sampling(fps=25), short_side=240, batch_size=64) as reader:
         expected = [batch.frames for batch in reader.read(path)]
         stream = reader.read(path)
-        found = []
+        received = []
         for batch in stream:
             time.sleep(0.05)  # the child fills the pipe and waits
             for _ in range(20):
                 os.kill(reader.child_pid, signal.SIGSTOP)
                 os.kill(reader.child_pid, signal.SIGCONT)
-            found.append(batch.frames)
-    assert np.array_equal(np.concatenate(found), np.concatenate(expected))
+            received.append(batch.frames)
+    assert np.array_equal(np.concatenate(received), np.concatenate(expected))
