@@ -48,35 +48,34 @@ class Given(RetrievalModel):
 
     config: Config
 
-    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
         """Not needed."""
         raise NotImplementedError
 
-    def own_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
         """Not needed."""
         raise NotImplementedError
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip and the best frame by their products, which are in float16."""
-        of_branch = {branch: rows.to(queries.sentence.dtype) for branch, rows in self.own_sketch(videos).items()}
+        of_branch = {branch: rows.to(queries.sentence.dtype) for branch, rows in self.compute_sketch(videos).items()}
         sims = {branch: max_sim(queries.sentence, rows, similarity="dot") for branch, rows in of_branch.items()}
         return Scores(sims, {branch: WEIGHTS[branch] for branch in sims})
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """As they are."""
         branches = {"clip": videos.clips, "frame": videos.frames}
         return {branch: rows for branch, rows in branches.items() if rows is not None}
 
-    @property
-    def own_rows(self) -> TensorNames:
+    def list_row_tensors(self) -> TensorNames:
         """All of them."""
         return {"clip": ("clips",), "frame": ("frames",)} if self.config.has_frames else {"clip": ("clips",)}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """The query, weighed."""
-        return {branch: WEIGHTS[branch] * queries.sentence[:, None] for branch in self.own_rows}
+        return {branch: WEIGHTS[branch] * queries.sentence[:, None] for branch in self.list_row_tensors()}
 
-    def own_losses(self, step: Step) -> dict[str, Tensor]:
+    def compute_losses(self, step: Step) -> dict[str, Tensor]:
         """Not needed."""
         raise NotImplementedError
 

@@ -46,18 +46,18 @@ class Frames(RetrievalModel):
         super().__init__(config)
         self.words, self.frames = nn.Linear(config.query_dim, config.dim), nn.Linear(config.video_dim, config.dim)
 
-    def own_queries(self, queries):
+    def compute_query_vectors(self, queries):
         words = self.words(queries.words) * queries.mask[..., None]
         return EncodedQueries(sentence=words.sum(dim=1) / queries.mask.sum(dim=1, keepdim=True))
 
-    def own_videos(self, videos):
+    def compute_video_vectors(self, videos):
         return EncodedVideos(frames=self.frames(videos.frames), frame_mask=videos.frame_mask)
 
-    def own_score(self, queries, videos):
+    def compute_scores(self, queries, videos):
         return Scores({"frame": max_sim(queries.sentence, videos.frames, videos.frame_mask)}, {"frame": 1.0})
 
-    def own_losses(self, step):
-        frame = self.own_score(step.queries, step.videos)["frame"].value
+    def compute_losses(self, step):
+        frame = self.compute_scores(step.queries, step.videos)["frame"].value
         return {"nce": nce(frame / TEMPERATURE, step.batch.video_index)}
 
 

@@ -69,7 +69,7 @@ def test_sentence_terms_read_one_pass_of_the_queries_and_scores_the_other(monkey
         monkeypatch.setattr(
             loss, "step_term", lambda self, model, step, name=name: seen.update({name: step.queries}) or torch.zeros(())
         )
-    monkeypatch.setattr(type(model), "own_losses", lambda self, step: seen.update(own=step.queries) or {})
+    monkeypatch.setattr(type(model), "compute_losses", lambda self, step: seen.update(own=step.queries) or {})
     model(make_batch(), draws=Draws(hard_pool=2))
     assert seen["registers"] is seen["query_diversity"] is seen["query_similarity"]
     assert not torch.equal(seen["registers"].sentence, seen["own"].sentence)

@@ -64,7 +64,7 @@ def test_evidence_reads_the_pass_that_scores_and_transport_the_second(monkeypatc
             return step.queries.sentence.sum()
 
         monkeypatch.setattr(loss, "step_term", term)
-    monkeypatch.setattr(type(model), "own_losses", lambda self, step: seen.update(own=step.queries) or {})
+    monkeypatch.setattr(type(model), "compute_losses", lambda self, step: seen.update(own=step.queries) or {})
     terms_of(model, 20)
     assert seen["evidence"] is seen["own"]
     assert seen["transport"] is not seen["own"]

@@ -141,8 +141,8 @@ def test_the_event_variant_sees_a_video_once_for_each_of_its_captions(batch):
     queries = model.encode_queries(batch.queries)
     videos = model.encode_videos(batch.videos)
     repeated = dataclasses.replace(batch, video_index=torch.arange(4))
-    again = model.own_losses(Step(queries, videos.select(batch.video_index), repeated, Draws(hard_pool=1)))
-    terms = model.own_losses(Step(queries, videos, batch, Draws(hard_pool=1)))
+    again = model.compute_losses(Step(queries, videos.select(batch.video_index), repeated, Draws(hard_pool=1)))
+    terms = model.compute_losses(Step(queries, videos, batch, Draws(hard_pool=1)))
     assert terms.keys() == again.keys()
     assert all(torch.allclose(terms[name], again[name], atol=1e-6) for name in terms)
 

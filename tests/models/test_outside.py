@@ -37,18 +37,18 @@ class Means(RetrievalModel):
         super().__init__(config)
         self.words, self.frames = nn.Linear(config.query_dim, config.dim), nn.Linear(config.video_dim, config.dim)
 
-    def own_queries(self, queries):
+    def compute_query_vectors(self, queries):
         weights = queries.mask / queries.mask.sum(dim=1, keepdim=True)
         return EncodedQueries(sentence=torch.einsum("qw,qwd->qd", weights, self.words(queries.words)))
 
-    def own_videos(self, videos):
+    def compute_video_vectors(self, videos):
         return EncodedVideos(frames=self.frames(videos.frames), frame_mask=videos.frame_mask)
 
-    def own_score(self, queries, videos):
+    def compute_scores(self, queries, videos):
         return Scores({"frame": max_sim(queries.sentence, *frames_of(videos))}, {"frame": 1.0})
 
-    def own_losses(self, step):
-        scores = self.own_score(step.queries, step.videos)["frame"].value
+    def compute_losses(self, step):
+        scores = self.compute_scores(step.queries, step.videos)["frame"].value
         return {"frame_nce": nce(self.config.scale * scores, step.batch.video_index)}
 
 
@@ -57,12 +57,12 @@ class Places(Means):
 
     places = frozenset({"frame"})
 
-    def own_score(self, queries, videos):
+    def compute_scores(self, queries, videos):
         mean = videos.frames.mean(dim=1)
         return Scores({"mean": vector_sim(queries.sentence, mean)}, {"mean": self.branch_weight("mean")})
 
-    def own_losses(self, step):
-        mean = self.own_score(step.queries, step.videos)["mean"].value
+    def compute_losses(self, step):
+        mean = self.compute_scores(step.queries, step.videos)["mean"].value
         return self.branch_losses("mean", mean, mean, step)
 
     def encode_words(self, queries):

@@ -121,7 +121,7 @@ def test_rounding_widens_a_limit_up_to_a_bound_and_says_so():
 
 def test_half_precision_fails_although_its_rounding_is_measured(monkeypatch):
     """Or a network that computed in fewer bits would excuse itself."""
-    encode = GMMFormer.own_videos
+    encode = GMMFormer.compute_video_vectors
 
     def coarse(model, videos):
         made = encode(model, videos)
@@ -129,7 +129,7 @@ def test_half_precision_fails_although_its_rounding_is_measured(monkeypatch):
             return made
         return dataclasses.replace(made, clips=made.clips.bfloat16().float())
 
-    monkeypatch.setattr(GMMFormer, "own_videos", coarse)
+    monkeypatch.setattr(GMMFormer, "compute_video_vectors", coarse)
     failed = {result.name for result in run_case(CASES / "gmmformer" / "forward-masked") if not result.passed}
     assert {"expected/encoded_clips", "expected/clip_scores", "expected/clip_scores_raw"} <= failed
 

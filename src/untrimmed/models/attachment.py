@@ -161,8 +161,8 @@ class Attachment(nn.Module):
         """The vectors of videos that its branches compare, by branch."""
         return {}
 
-    def rows(self, model: Carrier) -> TensorNames:
-        """Its branches of `RetrievalModel.rows_of_branches`, of whose tensors the method itself scores nothing then."""
+    def row_tensors(self, model: Carrier) -> TensorNames:
+        """Its part of `RetrievalModel.row_tensors`; the method itself then scores nothing with these tensors."""
         return {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:

@@ -1,19 +1,22 @@
-"""What every method is: encoders, a score, named losses. CONTRIBUTING.md has a complete one.
+"""The base class of all methods: encoders, scores and loss terms. CONTRIBUTING.md has a complete method.
 
-A method gives its own part: `own_queries`, `own_videos`, `own_score` and `own_losses`. `encode_queries`,
-`encode_videos`, `score`, `timeline` and `forward`, which all others call, are the same for every method: its own part,
-then each attachment (`models/attachment.py`: losses, or parts with weights, such as RAL). A constructor only makes
-modules: `create_model` then draws their weights (`draw_weights`) and builds the attachments. A method that encodes more
-than the common fields subclasses `EncodedQueries` or `EncodedVideos` (frozen, keyword-only) beside its class and takes
-them back with `MyVideos.of(videos)`; `to`, `select` and `cat` handle the new fields.
+A method implements hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
+Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These call the method's hook, then
+each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A constructor only creates
+modules: `create_model` then draws their weights (`draw_weights`) and builds the attachments. A method that needs more
+fields than `EncodedQueries` or `EncodedVideos` have defines a subclass (frozen, keyword-only) beside its own class and
+converts with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
 
-What a method may offer beyond: spans of frames or clips through `Score.best`; `own_timeline` and `similarity`, from
-which moments and curves of relevance are made; `own_sketch` and `own_probe`, by which an index of vectors finds
-candidates, and `own_rows`, where the score reads only the best row of a branch; branches of its score that a part may
-take over (`places`: it leaves out what `config.provided` names then, and has `branch_losses`, `branch_weight`, and a
-`text_tower` or `encode_words`); weights that start from something else than random numbers (`draw_weights`); numbers to
-follow over the epochs (`watched_queries`, `watched_videos`); the names that its authors gave the parameters
-(`own_released_names`).
+Optional hooks:
+
+- `Score.best` gives the frame or clip of the best score. `compute_timeline` and `similarity` give moments and curves.
+- `compute_sketch` and `compute_probe` give vectors with which an index finds candidates. `list_row_tensors` names the
+  tensors of branches whose score depends only on their best row.
+- `places` are branches of the score that an attachment may provide. The method then leaves out the branches in
+  `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
+- `draw_weights` sets initial weights that are not random.
+- `watched_queries` and `watched_videos` give numbers that training logs for each epoch.
+- `list_released_names` translates the authors' parameter names.
 """
 
 from abc import abstractmethod
@@ -76,22 +79,22 @@ class RetrievalModel(nn.Module, Carrier):
         return [attachment for attachment in self.attachments.values() if isinstance(attachment, Attachment)]
 
     @abstractmethod
-    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
         """Vectors of queries; each depends on its own words only."""
 
     @abstractmethod
-    def own_videos(self, videos: VideoBatch) -> EncodedVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
         """Vectors of videos; each depends on its own frames only, unless a released option says otherwise."""
 
     @abstractmethod
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Every query against every video, by the branches that no attachment provides."""
 
     @abstractmethod
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """The method's own loss terms by name, unweighted."""
 
-    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+    def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """By default the frames, else the clips; a method whose frames are not in the space of its sentences overrides
         it, and frames whose score an attachment provides are not compared with sentences either.
 
@@ -105,26 +108,25 @@ class RetrievalModel(nn.Module, Carrier):
             )
         return videos.clips, None
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
-        """The vectors of each video that the branches of `own_score` compare, by branch; see `candidate_score`.
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
+        """The vectors of each video that the branches of `compute_scores` compare, by branch; see `candidate_score`.
 
         By default none: then every video of a library is scored in full.
         """
         return {}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """What each branch looks for among them, with its weight."""
         return {}
 
-    @property
-    def own_rows(self) -> TensorNames:
-        """By branch of `own_sketch`, of which the score reads the best row alone, the tensors with these rows.
+    def list_row_tensors(self) -> TensorNames:
+        """By branch of `compute_sketch`, of which the score reads the best row alone, the tensors with these rows.
 
         A branch with a weight below 0 is left out: its probe looks for the worst row, its score reads the best.
         """
         return {}
 
-    def own_released_names(self) -> Names:
+    def list_released_names(self) -> Names:
         """The authors' names of the method's own parameters, and where each tensor lives here.
 
         Raises: CheckpointError for a method whose authors released none.
@@ -133,21 +135,21 @@ class RetrievalModel(nn.Module, Carrier):
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
         """Queries as the method and its attachments see them."""
-        encoded = self.own_queries(QueryBatch.of(queries))
+        encoded = self.compute_query_vectors(QueryBatch.of(queries))
         for attachment in self.carried:
             encoded = attachment.encode_queries(self, queries, encoded)
         return encoded
 
     def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
         """Videos as the method and its attachments see them: what an index keeps."""
-        encoded = self.own_videos(VideoBatch.of(videos))
+        encoded = self.compute_video_vectors(VideoBatch.of(videos))
         for attachment in self.carried:
             encoded = attachment.encode_videos(self, videos, encoded)
         return encoded
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Every query against every video, by all branches; `fused` ranks them."""
-        scores = self.own_score(EncodedQueries.of(queries), EncodedVideos.of(videos))
+        scores = self.compute_scores(EncodedQueries.of(queries), EncodedVideos.of(videos))
         for attachment in self.carried:
             added = attachment.score(self, queries, videos)
             scores = scores if added is None else scores.joined(added)
@@ -155,25 +157,25 @@ class RetrievalModel(nn.Module, Carrier):
 
     def sketch(self, videos: EncodedVideos) -> Branches:
         """Videos as vectors that an index of nearest vectors can hold, `V N D` by branch; see `candidate_score`."""
-        return self.own_sketch(videos) | {
+        return self.compute_sketch(videos) | {
             branch: rows for part in self.carried for branch, rows in part.sketch(self, videos).items()
         }
 
     def probe(self, queries: EncodedQueries) -> Branches:
         """Queries as vectors that are looked for among those of `sketch`, each with its weight, `Q M D` by branch."""
-        return self.own_probe(queries) | {
+        return self.compute_probe(queries) | {
             branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
         }
 
     @property
-    def rows_of_branches(self) -> TensorNames:
+    def row_tensors(self) -> TensorNames:
         """By branch of `sketch`, of which the score reads the best row alone, the tensors of videos with these rows.
 
         A video with some of them, the best among them, scores the same, if `num_frames` says how many frames it has.
         """
-        rows = dict(self.own_rows)
+        rows = dict(self.list_row_tensors())
         for part in self.carried:
-            rows |= part.rows(self)
+            rows |= part.row_tensors(self)
         return rows
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
@@ -182,12 +184,12 @@ class RetrievalModel(nn.Module, Carrier):
         No video's `score` is above it, so that the videos which may be among the best are known without the score of
         all; of most methods it is the score (the tests of all methods say of which).
 
-        Raises: ConfigError for a method without `own_sketch`.
+        Raises: ConfigError for a method without `compute_sketch`.
         """
         probe = self.probe(queries)
         sketch = self.sketch(videos)
         if not probe:
-            raise ConfigError(f"{self.name} has no own_sketch and own_probe, so an index of vectors cannot search it")
+            raise ConfigError(f"{self.name} has no compute_sketch and compute_probe, so an index cannot search it")
         return torch.stack([max_sim_sum(rows, sketch[branch]) for branch, rows in probe.items()]).sum(dim=0)
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
@@ -212,7 +214,7 @@ class RetrievalModel(nn.Module, Carrier):
         queries = encode(self.encode_queries, batch.queries)
         videos = encode(self.encode_videos, batch.videos)
         step = Step(queries, videos, batch, draws, epoch, encode)
-        terms = self.own_losses(step)
+        terms = self.compute_losses(step)
         second = None if self.training and self.config.separate_pass else step
         for attachment in self.carried:  # losses come last
             reads = step
@@ -231,7 +233,7 @@ class RetrievalModel(nn.Module, Carrier):
             replaced = attachment.timeline(videos)
             if replaced is not None:
                 return replaced
-        return self.own_timeline(videos)
+        return self.compute_timeline(videos)
 
     def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
         """How each query fits each vector of a timeline, or of a window of it; higher is better. By default the cosine.
@@ -284,7 +286,7 @@ class RetrievalModel(nn.Module, Carrier):
 
         Raises: CheckpointError for a method whose authors released none, and for a composition that was not released.
         """
-        names = self.own_released_names()
+        names = self.list_released_names()
         for attachment in self.carried:
             if isinstance(attachment, StepLoss):
                 continue

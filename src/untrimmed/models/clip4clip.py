@@ -73,7 +73,7 @@ class CLIP4Clip(RetrievalModel):
             if linear.in_features == linear.out_features:
                 nn.init.eye_(linear.weight)
 
-    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
         """The mapped last word, or the mean of the mapped words."""
         words = self.encode_words(queries)
         mask = queries.mask
@@ -82,7 +82,7 @@ class CLIP4Clip(RetrievalModel):
         last = (mask * torch.arange(mask.shape[1], device=mask.device)).argmax(dim=1)
         return EncodedQueries(sentence=words[torch.arange(len(words), device=words.device), last])
 
-    def own_videos(self, videos: VideoBatch) -> CLIP4ClipVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> CLIP4ClipVideos:
         """Mapped frames, and the mean of the normalised ones."""
         frames = self.frame_map(videos.frames)
         mask = videos.frame_mask
@@ -92,26 +92,26 @@ class CLIP4Clip(RetrievalModel):
         """Mapped word features, which need no tower: a text encoder has read the sentence."""
         return self.query_map(queries.words)
 
-    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
+    def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
         """The frames, which are in the space of the sentences whatever else scores them."""
         return frames_of(videos)
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """Cosine of sentence and mean frame."""
         video = vector_sim(queries.sentence, CLIP4ClipVideos.of(videos).video)
         return Scores({"video": video}, {"video": self.branch_weight("video")})
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """The mean frame alone."""
         return {"video": units(CLIP4ClipVideos.of(videos).video[:, None])}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence."""
         return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """Cross-entropy in both directions."""
-        cosine = self.own_score(step.queries, step.videos)["video"].value
+        cosine = self.compute_scores(step.queries, step.videos)["video"].value
         return self.branch_losses("video", cosine, cosine, step)
 
     def branch_losses(

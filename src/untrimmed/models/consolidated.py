@@ -97,7 +97,7 @@ class ConsolidatedModel(TwoBranchModel):
         skips = not self.config.reads_padding
         return self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=skips)
 
-    def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
         """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
         embedded = self.clip_tower(videos.clips)
         joining = (part.beside(self, embedded) for part in self.carried if part.joins_layers)
@@ -117,7 +117,7 @@ class ConsolidatedModel(TwoBranchModel):
         frames = frames * mask[..., None]
         return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled, attached=beside.kept)
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in the authors' checkpoints, and where each tensor lives here."""
         token = released.Slot("token", unit_axes=2) if self.config.learns_token else released.UNUSED
         names = {"weight_token": token} | released.embedding("query_tower.tower", "query")

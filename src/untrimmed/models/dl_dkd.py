@@ -143,7 +143,7 @@ class DLDKD(RetrievalModel):
             StudentBranch(c, c.exploration_dim or c.dim, own_query_input=own_input) if c.two_branches else None
         )
 
-    def own_queries(self, queries: QueryBatch) -> DLDKDQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> DLDKDQueries:
         """One pooled vector a query and branch."""
         c = self.config
         words = queries.words
@@ -159,7 +159,7 @@ class DLDKD(RetrievalModel):
         second = first if self.exploration.query_input is None else self.exploration.query_input
         return DLDKDQueries(sentence=sentence, exploration=self.exploration.sentences(second(words, real), mask))
 
-    def own_videos(self, videos: VideoBatch) -> DLDKDVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> DLDKDVideos:
         """The frames of both branches."""
         frames = videos.frames
         mask = videos.frame_mask
@@ -169,7 +169,7 @@ class DLDKD(RetrievalModel):
             exploration_frames=None if self.exploration is None else self.exploration.frames(frames, mask),
         )
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best frame of each branch, weighted; as released the distilled branch weighs more."""
         c = self.config
         if self.exploration is None:
@@ -191,14 +191,13 @@ class DLDKD(RetrievalModel):
             sims["exploration"] = max_sim(query, frames, mask, similarity=similarity)
         return sims
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """The frames of each branch."""
         videos = DLDKDVideos.of(videos)
         frames = {"inheritance": videos.frames, "exploration": videos.exploration_frames}
         return {name: units(rows, videos.frame_mask) for name, rows in frames.items() if rows is not None}
 
-    @property
-    def own_rows(self) -> TensorNames:
+    def list_row_tensors(self) -> TensorNames:
         """Frames; those of both branches share their mask."""
         c = self.config
         one = {"inheritance": ("frames", "frame_mask")}
@@ -207,7 +206,7 @@ class DLDKD(RetrievalModel):
         both = one | {"exploration": ("exploration_frames",)}
         return both if min(c.inheritance_weight, c.exploration_weight) >= 0 else {}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence of each branch."""
         c = self.config
         queries = DLDKDQueries.of(queries)
@@ -217,7 +216,7 @@ class DLDKD(RetrievalModel):
         other = F.normalize(queries.exploration, dim=-1)[:, None]
         return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * other}
 
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.
 
         Raises: FeatureError when the batch has no teacher.
@@ -259,7 +258,7 @@ class DLDKD(RetrievalModel):
         label = share_decay(c.share_decay, epoch, start=c.label_share, floor=floor, num_epochs=c.share_epochs)
         return hard, label
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in checkpoints of HuiGuanLab/DL-DKD, by `version`, and where each tensor lives here."""
         prefixes, frame, mapping = {
             "conference": (("B_", "A_"), "frame", "mapping_linear"),

@@ -42,8 +42,8 @@ class DreamPRVR(ConsolidatedModel):
 
     config: Config
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR, and where each tensor lives here."""
-        names = super().own_released_names()
+        names = super().list_released_names()
         del names["weight_token"]
         return {name.replace("frame_encoder_1.", "frame_encoder."): slot for name, slot in names.items()}

@@ -69,7 +69,7 @@ class GMMFormer(TwoBranchModel):
             blocks.append(GaussianBlock(layers, MeanAggregation()))
         return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks, skip_padding=True)
 
-    def own_videos(self, videos: VideoBatch) -> TwoBranchVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
         """Clips, and the frames pooled into one vector (Eq. 2)."""
         clips = self.clip_tower(videos.clips)
         mask = videos.frame_mask
@@ -79,7 +79,7 @@ class GMMFormer(TwoBranchModel):
             return TwoBranchVideos(clips=clips, video=pooled)
         return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in checkpoints of huangmozhi9527/GMMFormer, and where each tensor lives here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)

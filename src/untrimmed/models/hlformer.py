@@ -68,9 +68,9 @@ class HLFormer(ConsolidatedModel):
             ),
         )
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in checkpoints of lijun2005/ICCV25-HLFormer, and where each tensor lives here."""
-        names = super().own_released_names()
+        names = super().list_released_names()
         del names["weight_token"]  # the one difference from GMMFormer v2 outside the blocks
         loss = "attachments.partial_order"
         of_loss = {

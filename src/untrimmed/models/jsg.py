@@ -158,11 +158,11 @@ class JSG(RetrievalModel):
             c.num_centers, c.num_widths, min_width=c.min_width, max_width=c.max_width, centers=c.centers
         )
 
-    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
         """One pooled vector a query (Eq. 1)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
-    def own_videos(self, videos: VideoBatch) -> JSGVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> JSGVideos:
         """Coarse rows (as `clips`) and frames; with `glance_input: frames` the frames alone."""
         frames, mask = self._sampled(videos)
         fine = self.encoders[-1](self.frame_embedding(frames), mask)
@@ -197,7 +197,7 @@ class JSG(RetrievalModel):
         """What the gaze compares at inference: one vector for each of its proposals, which no glance chooses."""
         return pool(videos.frames, self.gaze_proposals, self.config.pooling)
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best proposal among coarse rows (Eq. 6) and among frames (Eq. 12), which needs no glance here."""
         videos = JSGVideos.of(videos)
         glance = max_sim(queries.sentence, self.glance_pooled(videos))
@@ -205,12 +205,12 @@ class JSG(RetrievalModel):
         weights = {"glance": self.config.glance_weight, "gaze": self.config.gaze_weight}
         return Scores({"glance": glance, "gaze": gaze}, weights)
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """The proposals of each branch."""
         videos = JSGVideos.of(videos)
         return {"glance": units(self.glance_pooled(videos)), "gaze": units(self.gaze_pooled(videos))}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence, for each branch."""
         sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
@@ -244,7 +244,7 @@ class JSG(RetrievalModel):
             return windows, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
         return windows, glance if c.rank_moments_by == "glance" else gaze
 
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
         c = self.config
         index = step.batch.video_index
@@ -314,7 +314,7 @@ class JSG(RetrievalModel):
             sides=c.side_negatives,
         )
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in checkpoints of CFM-MSG/Code_JSG, and where each tensor lives here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)

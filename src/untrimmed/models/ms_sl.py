@@ -74,7 +74,7 @@ class MSSL(ClipFrameModel):
         layer = TransformerLayer(c.dim, c.num_heads, c.dropout, output_map=True, norm=c.norm, skip_padding="training")
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
-    def own_videos(self, videos: VideoBatch) -> MSSLVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> MSSLVideos:
         """All proposals (as `clips`) and all frames: units are encoded first and pooled afterwards."""
         return MSSLVideos(
             clips=proposals(self.clip_tower(videos.clips)),
@@ -82,7 +82,7 @@ class MSSL(ClipFrameModel):
             frame_mask=videos.frame_mask,
         )
 
-    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
+    def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """The encoded units, which are the proposals of length 1: queries meet frames only through the attention."""
         return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
 
@@ -101,7 +101,7 @@ class MSSL(ClipFrameModel):
         spans = sliding_proposals(self.config.num_clips, step=1, min_width=0.0, max_width=1.0)
         return spans, lambda part: self.similarity(queries, clips[part])
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip, and the frames of each video as seen from it."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
@@ -112,7 +112,7 @@ class MSSL(ClipFrameModel):
             )
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """Each clip weighed with the frames as seen from it: the key clip's is the score, so the best is no less."""
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)
@@ -121,11 +121,11 @@ class MSSL(ClipFrameModel):
             sketch = sketch + self.branch_weight("frame") * seen
         return {"clip": sketch}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence, since clips have their weights already."""
         return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
         sentence = step.queries.sentence
         index = step.batch.video_index
@@ -150,7 +150,7 @@ class MSSL(ClipFrameModel):
         assert self.guided_attention is not None
         return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)
 
-    def own_released_names(self) -> released.Names:
+    def list_released_names(self) -> released.Names:
         """The parameter names in checkpoints of HuiGuanLab/ms-sl, and where each tensor lives here."""
         names: released.Names = {}
         for tower, theirs in (("query_tower.tower", "query"), ("clip_tower", "clip"), ("frame_tower", "frame")):

@@ -180,14 +180,14 @@ class Proto(RetrievalModel):
         )
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
-    def own_queries(self, queries: QueryBatch) -> ProtoQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> ProtoQueries:
         """One text tower, pooled for each branch."""
         words = self.query_tower.tower(queries.words, queries.mask)
         sentence = self.query_tower.pooling(words, queries.mask)
         of_frames = sentence if self.frame_pooling is None else self.frame_pooling(words, queries.mask)
         return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
 
-    def own_videos(self, videos: VideoBatch) -> ProtoVideos:
+    def compute_video_vectors(self, videos: VideoBatch) -> ProtoVideos:
         """The prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
         read = self.read(videos)
         return ProtoVideos(
@@ -204,7 +204,7 @@ class Proto(RetrievalModel):
         shares = unit_shares(clip.attention, units.shape[1])
         return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
-    def own_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
+    def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
         """A vector for each unit from the clip prototypes that read it.
 
         Raises: NoTimelineError when the attention was not kept.
@@ -214,7 +214,7 @@ class Proto(RetrievalModel):
             raise NoTimelineError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
         return prototype_timeline(videos.clips, videos.unit_attention), None
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best prototype of each branch (section 3.1)."""
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores(self.branch_sims(queries, videos), weights)
@@ -229,19 +229,19 @@ class Proto(RetrievalModel):
         frame = max_sim(queries.frame_sentence, videos.frame_prototypes, similarity=similarity)
         return {"clip": clip, "frame": frame}
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """The prototypes of clips and of frames."""
         videos = ProtoVideos.of(videos)
         return {"clip": units(videos.clips), "frame": units(videos.frame_prototypes)}
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """Each sentence among its own prototypes."""
         c = self.config
         queries = ProtoQueries.of(queries)
         clip, frame = (F.normalize(own, dim=-1)[:, None] for own in (queries.sentence, queries.frame_sentence))
         return {"clip": c.clip_weight * clip, "frame": c.frame_weight * frame}
 
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
         queries = ProtoQueries.of(step.queries)
         videos = ProtoVideos.of(step.videos)

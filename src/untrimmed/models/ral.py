@@ -196,7 +196,7 @@ class RAL(Attachment):
         """The frames that words meet."""
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
-    def rows(self, model: Carrier) -> TensorNames:
+    def row_tensors(self, model: Carrier) -> TensorNames:
         """Each word reads the frame that it meets best; the paper's confidences may be negative."""
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}

@@ -47,11 +47,11 @@ class ClipFrameModel(RetrievalModel):
         """That of the queries."""
         return self.query_tower.tower
 
-    def own_queries(self, queries: QueryBatch) -> EncodedQueries:
+    def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
         """One pooled vector a query (Eq. 1; Eq. 12)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
-    def own_probe(self, queries: EncodedQueries) -> Branches:
+    def compute_probe(self, queries: EncodedQueries) -> Branches:
         """The sentence, for clips and for frames."""
         sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         return {branch: self.branch_weight(branch) * sentence for branch in {"clip", "frame"} - self.config.provided}
@@ -148,12 +148,12 @@ class TwoBranchModel(ClipFrameModel):
             attention=attention,
         )
 
-    def own_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
         """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
         sims = self.branch_sims(queries, videos)
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
-    def own_sketch(self, videos: EncodedVideos) -> Branches:
+    def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """Clips, and what the second branch compares."""
         videos = TwoBranchVideos.of(videos)
         sketch = {"clip": units(videos.clips)}
@@ -163,8 +163,7 @@ class TwoBranchModel(ClipFrameModel):
             return sketch | {"frame": units(videos.video[:, None])}
         return sketch | {"frame": units(*self._frames(videos))}
 
-    @property
-    def own_rows(self) -> TensorNames:
+    def list_row_tensors(self) -> TensorNames:
         """Clips and frames."""
         c = self.config
         rows = {"clip": ("clips",), "frame": ("frames", "frame_mask")}
@@ -172,7 +171,7 @@ class TwoBranchModel(ClipFrameModel):
             rows.pop("frame")
         return {branch: names for branch, names in rows.items() if self.branch_weight(branch) >= 0}
 
-    def own_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
         cosine = self.branch_sims(step.queries, step.videos)
         dot = self.branch_sims(step.queries, step.videos, "dot")

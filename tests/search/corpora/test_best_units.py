@@ -101,4 +101,4 @@ def test_scores_of_the_best_units_equal_scores_of_all_units(name, settings):
     paper = settings.get("ral", {}).get("confidences") == "paper"
     clips_alone = {"clip"} if name == "gmmformer_v2+ral" and paper else None
     assert best.are_enough != (name in READ_WHOLE or settings.get("exploration_weight", 0) < 0)
-    assert clips_alone is None or set(model.rows_of_branches) == clips_alone
+    assert clips_alone is None or set(model.row_tensors) == clips_alone

@@ -190,7 +190,7 @@ class BestUnits:
         self._tensors = {
             # A sketch may begin with an additional row, see `scores.max_sim.units`.
             branch: (names, sketch[branch].shape[1] - tensors[names[0]].shape[1])
-            for branch, names in model.rows_of_branches.items()
+            for branch, names in model.row_tensors.items()
         }
         self._lengths = {branch: [*tensors].index(names[0]) for branch, (names, _) in self._tensors.items()}
 
