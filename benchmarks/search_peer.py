@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import create_model, register
 from untrimmed.scores.max_sim import Branches, TensorNames, max_sim
@@ -75,7 +75,7 @@ class Given(RetrievalModel):
         """The query, weighed."""
         return {branch: WEIGHTS[branch] * queries.sentence[:, None] for branch in self.list_row_tensors()}
 
-    def compute_losses(self, step: Step) -> dict[str, Tensor]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Tensor]:
         """Not needed."""
         raise NotImplementedError
 

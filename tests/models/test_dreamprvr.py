@@ -10,7 +10,7 @@ import torch
 from tests.refusals import require_named
 from tests.retrieval_world import SIZES, make_batch, one_of_each
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.registers import Registers, RegisterVideos
 from untrimmed.models.registry import create_model, list_compositions
 from untrimmed.presets import load_preset
@@ -142,7 +142,7 @@ def test_a_video_without_a_query_has_no_part_in_what_the_diffusion_misses():
     part, terms = model.attachments["registers"], []
     for given in (without, alone):
         encoded = model.encode_queries(given.queries), model.encode_videos(given.videos)
-        terms.append(part.losses(model, Step(*encoded, given, Same()))["register_diffusion"].item())
+        terms.append(part.losses(model, TrainingStep(*encoded, given, Same()))["register_diffusion"].item())
     assert terms[0] == pytest.approx(terms[1], rel=1e-5)
 
 

@@ -12,7 +12,7 @@ from tests.refusals import refused
 from tests.retrieval_world import SIZES, fused, make_batch, one_of_each
 from untrimmed.errors import FeatureError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.jsg import JSG
 from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released, import_released
@@ -141,8 +141,8 @@ def test_the_event_variant_sees_a_video_once_for_each_of_its_captions(batch):
     queries = model.encode_queries(batch.queries)
     videos = model.encode_videos(batch.videos)
     repeated = dataclasses.replace(batch, video_index=torch.arange(4))
-    again = model.compute_losses(Step(queries, videos.select(batch.video_index), repeated, Draws(hard_pool=1)))
-    terms = model.compute_losses(Step(queries, videos, batch, Draws(hard_pool=1)))
+    again = model.compute_losses(TrainingStep(queries, videos.select(batch.video_index), repeated, Draws(hard_pool=1)))
+    terms = model.compute_losses(TrainingStep(queries, videos, batch, Draws(hard_pool=1)))
     assert terms.keys() == again.keys()
     assert all(torch.allclose(terms[name], again[name], atol=1e-6) for name in terms)
 

@@ -15,7 +15,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, Record, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, Step
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import ATTACHMENTS, METHODS, build_model, create_model, register
 from untrimmed.models.storage import load_model
@@ -155,7 +155,7 @@ def test_a_method_with_places_must_say_what_a_branch_weighs_and_how_it_is_traine
     queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
     used = {
         "branch_weight": lambda: model.attachments["ral"].score(model, queries, videos),
-        "branch_losses": lambda: model.attachments["ral"].losses(model, Step(queries, videos, batch, Draws())),
+        "branch_losses": lambda: model.attachments["ral"].losses(model, TrainingStep(queries, videos, batch, Draws())),
     }
     with refused(NotImplementedError, "own_places+ral", hook):
         used[hook]()

@@ -16,7 +16,7 @@ def train_here(method: str, options: dict[str, Any], kill_at: str | None = None)
     loop.SAVE_EVERY_S = 0.0  # also keep the state inside epochs
     steps = 0
 
-    def progress(step: loop.Progress) -> None:
+    def progress(step: loop.TrainingProgress) -> None:
         nonlocal steps
         steps += step.stage == "training"
         if kill_at in (f"step {steps}", f"{step.stage} {step.epoch}"):

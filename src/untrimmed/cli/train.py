@@ -30,7 +30,7 @@ from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
     from untrimmed.running.run import Run
-    from untrimmed.training.loop import Progress as Step
+    from untrimmed.training.loop import TrainingProgress
 
 
 OutOption = Annotated[
@@ -126,7 +126,7 @@ class _TrainDisplay(ProgressBar):
         """Show the number of videos whose features are prepared."""
         self.show(description="preparing features", completed=done, total=total)
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: TrainingProgress) -> None:
         """Show one step."""
         done = (step.epoch - 1) * step.num_steps + step.step
         where, figures = "untrained", ""

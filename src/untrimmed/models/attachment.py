@@ -45,7 +45,7 @@ from untrimmed.scores.score import Scores
 
 
 @dataclass(frozen=True)
-class Step:
+class TrainingStep:
     """What losses read: encodings, the batch they came from (teacher features, words, frames), and the epoch.
 
     Random numbers come from `draws` only; `encode` runs what a loss encodes beside them as the batch was encoded.
@@ -95,7 +95,7 @@ class Carrier(Protocol):
         return clips_of(videos)
 
     def branch_losses(
-        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective for a branch that scores every query against every video.
 
@@ -173,7 +173,7 @@ class Attachment(nn.Module):
         """How much each row of words counts, as the attachment has learned; None where it weighs none."""
         return None
 
-    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """The attachment's loss terms by name, unweighted."""
         return {}
 
@@ -199,19 +199,19 @@ class StepLoss(Attachment, ABC):
 
     second_pass: ClassVar[bool] = True
 
-    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """The one term."""
         return {self.name: self.step_term(model, step)}
 
     @abstractmethod
-    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
         """The unweighted term of one step."""
 
 
 class AttachedLoss(StepLoss):
     """A loss on encodings alone."""
 
-    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
         """The unweighted term of the step's batch."""
         return self.term(step.queries, step.videos, step.batch.video_index)
 

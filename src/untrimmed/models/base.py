@@ -40,7 +40,7 @@ from untrimmed.batches import (
 )
 from untrimmed.errors import CheckpointError, ConfigError, NoTimelineError
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import Attachment, Carrier, Step, StepLoss
+from untrimmed.models.attachment import Attachment, Carrier, StepLoss, TrainingStep
 from untrimmed.models.released import Names
 from untrimmed.models.settings import ModelConfig
 from untrimmed.moments.gaussian_proposals import JSG_WINDOWS, Proposals, RowTimes
@@ -91,7 +91,7 @@ class RetrievalModel(nn.Module, Carrier):
         """Every query against every video, by the branches that no attachment provides."""
 
     @abstractmethod
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """The method's own loss terms by name, unweighted."""
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
@@ -213,7 +213,7 @@ class RetrievalModel(nn.Module, Carrier):
         """All loss terms of a batch by name, unweighted: the method's own, those of parts, and the attached ones."""
         queries = encode(self.encode_queries, batch.queries)
         videos = encode(self.encode_videos, batch.videos)
-        step = Step(queries, videos, batch, draws, epoch, encode)
+        step = TrainingStep(queries, videos, batch, draws, epoch, encode)
         terms = self.compute_losses(step)
         second = None if self.training and self.config.separate_pass else step
         for attachment in self.carried:  # losses come last

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, VideoBatch, frames_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.nce import nce
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, units, vector_sim
@@ -109,13 +109,13 @@ class CLIP4Clip(RetrievalModel):
         """The sentence."""
         return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """Cross-entropy in both directions."""
         cosine = self.compute_scores(step.queries, step.videos)["video"].value
         return self.branch_losses("video", cosine, cosine, step)
 
     def branch_losses(
-        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
         """The mean of both directions, on cosines over the learned temperature; `dot` is not read."""
         logits = cosine * self.logit_scale.clamp_max(MAX_LOGIT_SCALE).exp()

@@ -23,7 +23,7 @@ from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.distillation import distillation, own_frame_cosines
 from untrimmed.losses.soft_nce import soft_nce
 from untrimmed.models import released
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.dl_dkd_decay import Decay, ShareDecay, distillation_decay, share_decay
 from untrimmed.models.registry import register
@@ -216,7 +216,7 @@ class DLDKD(RetrievalModel):
         other = F.normalize(queries.exploration, dim=-1)[:, None]
         return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * other}
 
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.
 
         Raises: FeatureError when the batch has no teacher.

@@ -14,7 +14,7 @@ from torch import Tensor
 from untrimmed.errors import ConfigError
 from untrimmed.losses.evidence import between_videos
 from untrimmed.losses.transport import inside_videos
-from untrimmed.models.attachment import AttachmentConfig, Carrier, Step, StepLoss
+from untrimmed.models.attachment import AttachmentConfig, Carrier, StepLoss, TrainingStep
 from untrimmed.models.registry import register
 
 
@@ -41,7 +41,7 @@ class Evidence(StepLoss):
 
     config: Config
 
-    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
         """Of all branches of the score by themselves, and together."""
         c = self.config
         branches = model.score(step.queries, step.videos).branches
@@ -85,7 +85,7 @@ class Transport(StepLoss):
 
     config: Config
 
-    def step_term(self, model: Carrier, step: Step) -> Float[Tensor, ""]:
+    def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
         """Of the second pass of the queries and the clips."""
         c = self.config
         sentence = step.queries.sentence

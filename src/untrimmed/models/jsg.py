@@ -31,7 +31,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.intra_video import intra_video
 from untrimmed.losses.nce import Contrast
 from untrimmed.models import released
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.jsg_gaze import Gaze, look_closely
 from untrimmed.models.registry import register
@@ -244,7 +244,7 @@ class JSG(RetrievalModel):
             return windows, lambda part: c.glance_weight * glance(part) + c.gaze_weight * gaze(part)
         return windows, glance if c.rank_moments_by == "glance" else gaze
 
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
         c = self.config
         index = step.batch.video_index

@@ -16,7 +16,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import square_branch_terms
 from untrimmed.models import released
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.registry import register
 from untrimmed.models.two_branches import ClipFrameConfig, ClipFrameModel
 from untrimmed.moments.gaussian_proposals import Proposals, sliding_proposals
@@ -125,7 +125,7 @@ class MSSL(ClipFrameModel):
         """The sentence, since clips have their weights already."""
         return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
         sentence = step.queries.sentence
         index = step.batch.video_index

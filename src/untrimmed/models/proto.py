@@ -72,7 +72,7 @@ from untrimmed.losses.attention_guidance import attention_guidance
 from untrimmed.losses.branch import branch_terms
 from untrimmed.losses.orthogonal import orthogonal
 from untrimmed.losses.reconstruction import frame_reconstruction, masked_word_nce, masked_words
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.proto_decoders import FrameDecoder, FrameReading, WordDecoder
 from untrimmed.models.proto_mixing import first_part, joined_videos, pairing
@@ -241,7 +241,7 @@ class Proto(RetrievalModel):
         clip, frame = (F.normalize(own, dim=-1)[:, None] for own in (queries.sentence, queries.frame_sentence))
         return {"clip": c.clip_weight * clip, "frame": c.frame_weight * frame}
 
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
         queries = ProtoQueries.of(step.queries)
         videos = ProtoVideos.of(step.videos)
@@ -279,7 +279,7 @@ class Proto(RetrievalModel):
         query_index = hidden.nonzero()[:, 0]
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
-    def _guidance_loss(self, queries: ProtoQueries, step: Step) -> Float[Tensor, ""]:
+    def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
         """Of each query and both joined videos that hold its own; 0 in a batch of one video."""
         c = self.config
         batch = step.batch

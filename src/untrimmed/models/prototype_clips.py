@@ -15,7 +15,7 @@ from torch import Tensor
 from untrimmed.batches import EncodedVideos, Record, VideoBatch, clips_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, Step
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, TrainingStep
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import unit_shares
 from untrimmed.nn.prototypes import Builder, NormPlace, PrototypeBuilder, Residual, prototype_timeline
@@ -99,7 +99,7 @@ class PrototypeClips(Attachment):
         shares = PrototypeShares(unit_attention=attention.transpose(1, 2))
         return dataclasses.replace(encoded, clips=made.vectors).attach(self.name, shares)
 
-    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """Eq. 8."""
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 

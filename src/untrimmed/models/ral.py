@@ -24,7 +24,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.losses.distribution import Form, kl_between, kl_to_normal, proxy_matching
 from untrimmed.losses.draws import Draws
 from untrimmed.models import released
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, Step
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, TrainingStep
 from untrimmed.models.ral_distribution import (
     Aggregation,
     Gaussian,
@@ -229,7 +229,7 @@ class RAL(Attachment):
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
-    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""
         terms: dict[str, Tensor] = {}
         if self.csa is not None:
@@ -250,7 +250,7 @@ class RAL(Attachment):
             "distribution_alignment": torch.stack(self.alignment_parts(both)).sum(),
         }
 
-    def distributions(self, model: Carrier, step: Step) -> Distributions:
+    def distributions(self, model: Carrier, step: TrainingStep) -> Distributions:
         """The Gaussians of a batch and samples of them; noise is drawn for texts first, as released."""
         assert self.text_head is not None
         texts, owner = self.text_rows(step.queries, step.batch.video_index)

@@ -22,7 +22,7 @@ from untrimmed.losses.distribution import kl_to_normal
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.perturbation import mean_queries, perturbed
 from untrimmed.models import released
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Beside, Carrier, Step
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Beside, Carrier, TrainingStep
 from untrimmed.models.ral_distribution import Gaussian, Rows, SeparateHead
 from untrimmed.models.registry import register
 from untrimmed.nn.aggregation import TokenLayer
@@ -106,7 +106,7 @@ class Registers(Attachment):
         rows = Rows(context, torch.arange(len(context), device=context.device), every, context.new_zeros(len(context)))
         return self.head(rows, self.pooling(context))
 
-    def losses(self, model: Carrier, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """The divergence of the distributions of videos, and what the diffusion misses of the noise in captions."""
         made = RegisterVideos.of(step.videos.attached[self.name])
         queries = mean_queries(step.queries.sentence, step.batch.video_index, len(made.mean))

@@ -15,7 +15,7 @@ from untrimmed.batches import EncodedQueries, EncodedVideos, QueryBatch, frames_
 from untrimmed.errors import ConfigError
 from untrimmed.losses.branch import TripletForm, branch_terms
 from untrimmed.losses.nce import Contrast
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.blocks import NormOrder, ParallelLayers, TransformerLayer
@@ -57,7 +57,7 @@ class ClipFrameModel(RetrievalModel):
         return {branch: self.branch_weight(branch) * sentence for branch in {"clip", "frame"} - self.config.provided}
 
     def branch_losses(
-        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of a branch that scores every query against every video."""
         index = step.batch.video_index
@@ -171,7 +171,7 @@ class TwoBranchModel(ClipFrameModel):
             rows.pop("frame")
         return {branch: names for branch, names in rows.items() if self.branch_weight(branch) >= 0}
 
-    def compute_losses(self, step: Step) -> dict[str, Float[Tensor, ""]]:
+    def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
         cosine = self.branch_sims(step.queries, step.videos)
         dot = self.branch_sims(step.queries, step.videos, "dot")
@@ -181,7 +181,7 @@ class TwoBranchModel(ClipFrameModel):
         return terms
 
     def branch_losses(
-        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: Step
+        self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
         """InfoNCE and triplet of one branch."""
         c = self.config

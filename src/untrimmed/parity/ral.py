@@ -11,7 +11,7 @@ from untrimmed.data.resampling import prepare_video
 from untrimmed.evaluation.recall import ranks, recall
 from untrimmed.losses.distribution import proxies_of_texts, proxies_of_videos
 from untrimmed.losses.draws import Draws
-from untrimmed.models.attachment import Step
+from untrimmed.models.attachment import TrainingStep
 from untrimmed.models.ral import RAL, RALQueries
 from untrimmed.models.ral_distribution import pooled_rows, pooled_videos
 from untrimmed.models.two_branches import TwoBranchModel
@@ -72,7 +72,7 @@ class RALParity(GMMFormerV2Parity):
         ral = _ral(model)
         queries = model.encode_queries(batch.queries)
         videos = model.encode_videos(batch.videos)
-        both = ral.distributions(model, Step(queries, videos, batch, self.draws(case)))
+        both = ral.distributions(model, TrainingStep(queries, videos, batch, self.draws(case)))
         texts, _ = ral.text_rows(queries, batch.video_index)
         kl_video, kl_text, kl_between = ral.alignment_parts(both)
         tokens, mask = _support_buffers(ral.own(queries), batch.video_index, len(videos), ral.config.support_captions)

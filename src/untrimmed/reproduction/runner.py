@@ -20,7 +20,7 @@ from untrimmed.reproduction.efficiency import megabytes_per_video, published_mod
 from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run
-from untrimmed.training.loop import Progress
+from untrimmed.training.loop import TrainingProgress
 from untrimmed.training.trials import Trial
 from untrimmed.version import __version__
 
@@ -172,7 +172,7 @@ def trial_of(row: Row, column: Column, place: Place) -> Trial:
 def figures_of(row: Row, column: Column, place: Place, tell: Callable[..., None]) -> Figures:
     """The figures of a row in percent, the kept ones if there are any."""
 
-    def report_epoch(at: Progress) -> None:
+    def report_epoch(at: TrainingProgress) -> None:
         tell(f"epoch {at.epoch}/{at.num_epochs} {at.stage}, step {at.step}/{at.num_steps}")
 
     def measure(run: Run) -> dict[str, float]:

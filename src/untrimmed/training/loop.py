@@ -49,7 +49,7 @@ DROPOUT = 1  # the dropout stream of process 0; process p has stream 1 + p
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """Where a run stands; epochs and steps are counted from 1, `left_s` is up to the last epoch.
 
     `stage` says what has happened: "training" a step, "validating" the epoch's last one, "validated" its validation,
@@ -82,8 +82,8 @@ class Callback(Protocol):
     callback or without. To go on for longer, train its model (`run.load_model()`) into another folder.
     """
 
-    def __call__(self, progress: Progress, /) -> Literal["stop"] | None:
-        """Called at every stage (see `Progress`), in every process; all of several must answer alike."""
+    def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
+        """Called at every stage (see `TrainingProgress`), in every process; all of several must answer alike."""
 
 
 @dataclass
@@ -286,7 +286,7 @@ class TrainingLoop:
             step = last["updates"] - sum(e["updates"] for e in state.history[-2:-1])
             means = {name: value for name, value in last.items() if name not in _NOT_LOSSES}
         answer = self.callback(
-            Progress(
+            TrainingProgress(
                 epoch=epoch,
                 num_epochs=self.config.train.epochs,
                 step=step,
