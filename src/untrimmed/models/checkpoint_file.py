@@ -95,7 +95,7 @@ def read_checkpoint_tensors(path: Path) -> dict[str, Tensor]:
                 raise CheckpointError(f"{path}: a zip file, but not one written by torch.save")
             content = _TensorUnpickler(archive, pickles[0].removesuffix("/data.pkl")).load()
     except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: no such file") from error
+        raise CheckpointError(f"{path}: no such file; check the path") from error
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from error
     except (zipfile.BadZipFile, OSError) as error:

@@ -85,7 +85,9 @@ class Library:
             UntrimmedError: No cluster answers at `ray`.
         """
         if ray is None and (shards, replicas) != (1, 1):
-            raise ConfigError(f"shards is {shards} and replicas {replicas}, without the address of a Ray cluster: ray")
+            raise ConfigError(
+                f"shards is {shards} and replicas {replicas}, which needs a Ray cluster; set ray to its address"
+            )
         self.folder = library_folder(folder)
         self.precision: Precision = read_precision(precision)
         self.engine = Engine(self.folder)

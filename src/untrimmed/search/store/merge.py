@@ -122,7 +122,8 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
     """
     folders = list(dict.fromkeys(folders))
     if not folders or out in folders:
-        raise ConfigError(f"{shown(out)}: merged into itself, or from nothing; name it first, then other libraries")
+        problem = "cannot be merged into itself" if folders else "needs libraries to merge"
+        raise ConfigError(f"{shown(out)}: {problem}; name it first, then other libraries")
     parts = [VideoIndex(folder, follow=False) for folder in folders]
     if missing := missing_parts(folders):
         raise UntrimmedError(
