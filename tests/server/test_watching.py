@@ -17,7 +17,7 @@ from untrimmed.search import library as library_module
 from untrimmed.server import watching
 from untrimmed.server.app import create_app
 from untrimmed.server.jobs import IndexJob, Jobs
-from untrimmed.server.remembered import FILE, remember, remembered
+from untrimmed.server.watched_folders import FILE, remember, remembered
 from untrimmed.server.watching import Pace, Settling, Watched, Watches, is_remote
 
 QUICK = Pace(settle_s=0.2, look_s=0.02, poll_s=0.1, again_s=0.05)

@@ -74,9 +74,9 @@ def serve(
     import untrimmed
     from untrimmed.errors import shown
     from untrimmed.server.access import Access
-    from untrimmed.server.remembered import remembered
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
+    from untrimmed.server.watched_folders import remembered
 
     access = Access.to(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)

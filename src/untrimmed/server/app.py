@@ -16,9 +16,9 @@ from untrimmed.server.access import Access, Guard, Heads
 from untrimmed.server.depends import AService
 from untrimmed.server.metrics import KIND, Meter, Metrics
 from untrimmed.server.problems import RESPONSES, Problem, add_problems
-from untrimmed.server.remembered import remembered
 from untrimmed.server.schemas import Facts, Health, Job
 from untrimmed.server.service import Service
+from untrimmed.server.watched_folders import remembered
 from untrimmed.server.watching import Pace
 from untrimmed.version import __version__
 

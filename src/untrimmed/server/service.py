@@ -26,8 +26,8 @@ from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
-from untrimmed.server.remembered import remember, remembered
 from untrimmed.server.schemas import Job
+from untrimmed.server.watched_folders import remember, remembered
 from untrimmed.server.watching import Pace, Watches
 
 log = logging.getLogger(__name__)
