@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from untrimmed.cli import last_search
-from untrimmed.cli.last_search import Remembered, recall, remember
+from untrimmed.cli.last_search import NumberedMoment, recall, remember
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.search.query.hits import Hit
 from untrimmed.types import Moment
@@ -19,11 +19,11 @@ HITS = [hit("a.mp4", Moment(1.0, 4.0), Moment(9.0, 12.5)), hit("b.mp4", Moment(0
 
 def test_hits_of_the_last_search_have_numbers(tmp_path):
     remember(tmp_path, HITS)
-    first, second = Remembered("1", Path("a.mp4"), 1.0, 4.0), Remembered("2", Path("b.mp4"), 0.0, 2.0)
+    first, second = NumberedMoment("1", Path("a.mp4"), 1.0, 4.0), NumberedMoment("2", Path("b.mp4"), 0.0, 2.0)
     assert recall(tmp_path, "2") == [second]
-    assert recall(tmp_path, "1.2") == [Remembered("1.2", Path("a.mp4"), 9.0, 12.5)]
+    assert recall(tmp_path, "1.2") == [NumberedMoment("1.2", Path("a.mp4"), 9.0, 12.5)]
     assert recall(tmp_path, "1-2") == [first, second]
-    assert recall(tmp_path, "2, 1.2,1-1") == [second, Remembered("1.2", Path("a.mp4"), 9.0, 12.5), first]
+    assert recall(tmp_path, "2, 1.2,1-1") == [second, NumberedMoment("1.2", Path("a.mp4"), 9.0, 12.5), first]
 
 
 @pytest.mark.parametrize(

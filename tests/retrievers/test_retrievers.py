@@ -35,7 +35,7 @@ def library(tmp_path_factory):
 @pytest.fixture(scope="module")
 def address(library):
     """The address of a service of the library that requires a token."""
-    with served(create_app(library, access=Access.to("127.0.0.1", TOKEN))) as at:
+    with served(create_app(library, access=Access.for_host("127.0.0.1", TOKEN))) as at:
         yield at
 
 

@@ -79,7 +79,7 @@ TOKEN = "correct-horse-battery"
 
 @pytest.fixture
 def guarded(toy, world):
-    app = create_app(untrimmed.open(world / "library"), access=Access.to("192.168.1.5", TOKEN))
+    app = create_app(untrimmed.open(world / "library"), access=Access.for_host("192.168.1.5", TOKEN))
     with TestClient(app, base_url="http://192.168.1.5:8765", follow_redirects=False) as client:
         yield client
 
@@ -148,17 +148,17 @@ def test_a_wrong_token_is_refused_even_if_none_is_required(client, access):
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "box.example"])
 def test_public_addresses_require_a_token(host):
     with refused(ConfigError, "--token"):
-        Access.to(host, None)
+        Access.for_host(host, None)
 
 
 @pytest.mark.parametrize("token", ["", "short", "fifteen-letters", "sixteen letters\n", "sixteen-lettérs-"])
 def test_short_and_unprintable_tokens_are_refused(token):
     with pytest.raises(ConfigError, match="16"):
-        Access.to("127.0.0.1", token)
+        Access.for_host("127.0.0.1", token)
 
 
 def test_a_public_service_accepts_ip_addresses_but_not_unknown_names():
-    access = Access.to("0.0.0.0", TOKEN, ["box.example"])
+    access = Access.for_host("0.0.0.0", TOKEN, ["box.example"])
     assert [access.allows_host(host) for host in ("10.0.0.7:80", "[fe80::1]:80", "box.example", "evil.example")] == [
         True,
         True,

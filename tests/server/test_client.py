@@ -18,7 +18,7 @@ from untrimmed.search.query.query import Cutoff, Query
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 from untrimmed.server.client import ask_service
-from untrimmed.server.notice import FILE, announced, find_notice
+from untrimmed.server.notice import FILE, announce, find_notice
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def served(toy, world):
     library, access = world / "library", Access()
     with (
         on_a_socket(create_app(untrimmed.open(library), access=access)) as at,
-        announced(library, "127.0.0.1", int(at.rpartition(":")[2]), access.own_token),
+        announce(library, "127.0.0.1", int(at.rpartition(":")[2]), access.own_token),
     ):
         yield library
     assert not (library / FILE).exists()
@@ -97,17 +97,17 @@ def test_an_unknown_place_or_a_stopped_service_is_searched_in_this_process(serve
 @pytest.fixture
 def notice(tmp_path):
     """The notice file of a running service, and its content."""
-    with announced(tmp_path, "127.0.0.1", 4321, "secret") as is_announced:
+    with announce(tmp_path, "127.0.0.1", 4321, "secret") as is_announced:
         assert is_announced
         yield tmp_path / FILE
 
 
 def test_a_notice_is_private_and_removed_with_its_service(tmp_path):
-    with announced(tmp_path, "127.0.0.1", 4321, "secret"):
+    with announce(tmp_path, "127.0.0.1", 4321, "secret"):
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
         read_notice = find_notice(tmp_path)
         assert (read_notice.host, read_notice.port, read_notice.token) == ("127.0.0.1", 4321, "secret")
-        with announced(tmp_path, "127.0.0.1", 1, "other") as second:
+        with announce(tmp_path, "127.0.0.1", 1, "other") as second:
             assert not second
         assert find_notice(tmp_path).port == 4321
     assert find_notice(tmp_path) is None
@@ -121,7 +121,7 @@ def test_a_notice_of_a_killed_service_is_ignored(notice, tmp_path):
     (tmp_path / "other" / FILE).chmod(0o600)
     assert find_notice(tmp_path) is not None
     assert find_notice(tmp_path / "other") is None
-    with announced(tmp_path / "other", "127.0.0.1", 99, "new"):
+    with announce(tmp_path / "other", "127.0.0.1", 99, "new"):
         assert find_notice(tmp_path / "other").port == 99
 
 
@@ -154,6 +154,6 @@ def test_links_and_pipes_are_ignored(notice, tmp_path):
 
 
 def test_a_library_that_cannot_be_written_to_is_served_without_a_notice(tmp_path):
-    with announced(tmp_path / "none", "127.0.0.1", 1, "x") as is_announced:
+    with announce(tmp_path / "none", "127.0.0.1", 1, "x") as is_announced:
         assert not is_announced
     assert not (tmp_path / "none").exists()

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 
 from untrimmed.cli.bars import ProgressBar
 from untrimmed.cli.console import SOME_FAILED, clock, parse_time, print_marked, progress_console, result_console
-from untrimmed.cli.last_search import Remembered, recall
+from untrimmed.cli.last_search import NumberedMoment, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.search.store.records import library_folder
@@ -69,16 +69,16 @@ def cut(
         raise typer.Exit(SOME_FAILED)
 
 
-def _parse_span(text: str) -> Remembered:
+def _parse_span(text: str) -> NumberedMoment:
     """The moment of FILE@START-END."""
     path, _, span = text.rpartition("@")
     start, dash, end = span.partition("-")
     if not dash:
         raise ConfigError(f"{text!r} has no end time; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
-    return Remembered("1", Path(path), parse_time(start), parse_time(end))
+    return NumberedMoment("1", Path(path), parse_time(start), parse_time(end))
 
 
-def _files(hits: list[Remembered], folder: Path) -> list[Path]:
+def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
     """A file for each hit, named after its rank, video and times: 02_beach_61.5-66.0s.mp4."""
     from untrimmed.video.reader import is_video_path
 

@@ -48,7 +48,7 @@ def _cache_file(library: Path) -> Path:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class NumberedMoment:
     """A moment of the last search and the number that the user typed for it."""
 
     number: str  # 3 or 3.2
@@ -57,7 +57,7 @@ class Remembered:
     end_s: float
 
 
-def recall(library: Path, numbers: str) -> list[Remembered]:
+def recall(library: Path, numbers: str) -> list[NumberedMoment]:
     """The hits "3", "1-5" or "2,4.2" (the fourth hit's second moment), in this order.
 
     Raises:
@@ -89,11 +89,11 @@ def _read(file: Path) -> list[Hit]:
         raise ConfigError(f"{file}: the hits of the last search cannot be read; search again") from None
 
 
-def _recall(library: Path, hits: list[Hit], rank: int, moment: int | None) -> Remembered:
+def _recall(library: Path, hits: list[Hit], rank: int, moment: int | None) -> NumberedMoment:
     number = f"{rank}" if moment is None else f"{rank}.{moment}"
     if not 1 <= rank <= len(hits) or not 1 <= (moment or 1) <= len(hits[rank - 1].moments):
         count = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
         raise UnknownNameError(f"hit {number}: no such hit, the last search in {library} has {count}; search again")
     hit = hits[rank - 1]
     span = hit.moments[(moment or 1) - 1]
-    return Remembered(number, hit.video, span.start_s, span.end_s)
+    return NumberedMoment(number, hit.video, span.start_s, span.end_s)

@@ -51,7 +51,7 @@ def mcp(
     http_options = {"--host": host != "127.0.0.1", "--allow-host": bool(allow_host)}
     if http is None and (set_options := [name for name, is_set in http_options.items() if is_set]):
         raise ConfigError(f"{' and '.join(set_options)} can only be used with HTTP; add --http PORT")
-    access = Access.to(host, token, allow_host or ())
+    access = Access.for_host(host, token, allow_host or ())
     if clips is not None:
         clips = clips.expanduser().absolute()
         clips.mkdir(parents=True, exist_ok=True)

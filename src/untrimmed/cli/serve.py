@@ -76,9 +76,9 @@ def serve(
     from untrimmed.server.access import Access
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
-    from untrimmed.server.watched_folders import remembered
+    from untrimmed.server.watched_folders import read_folders
 
-    access = Access.to(host, token, allow_host or ())
+    access = Access.for_host(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)
 
     folders = real_folders(videos or (), "--videos")
@@ -89,7 +89,7 @@ def serve(
         print_library(opened.folder)
         for folder in watched:
             progress_console.print(f"watching {shown(folder)}: new and changed files are indexed")
-        for folder in sorted({*remembered(opened.folder)} - {*watched}):
+        for folder in sorted({*read_folders(opened.folder)} - {*watched}):
             progress_console.print(f"watching {shown(folder)}, as in an earlier session; the page can stop this")
 
     serve_library(

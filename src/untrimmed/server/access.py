@@ -58,7 +58,7 @@ class Access:
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @classmethod
-    def to(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Access:
+    def for_host(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Access:
         """The access rules of a service that listens at an address.
 
         Raises:

@@ -13,12 +13,12 @@ from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import read_settings
 from untrimmed.server import job_routes, search_routes, video_routes
 from untrimmed.server.access import Access, Guard, Heads
-from untrimmed.server.depends import AService
+from untrimmed.server.depends import ServiceDependency
 from untrimmed.server.metrics import KIND, Meter, Metrics
 from untrimmed.server.problems import RESPONSES, Problem, add_problems
 from untrimmed.server.schemas import Facts, Health, Job
 from untrimmed.server.service import Service
-from untrimmed.server.watched_folders import remembered
+from untrimmed.server.watched_folders import read_folders
 from untrimmed.server.watching import Pace
 from untrimmed.version import __version__
 
@@ -48,7 +48,7 @@ def create_app(
         on_job: Called with every finished indexing run that a change in a watched folder started.
         warm: Load the encoder and vectors in the background when the application starts.
     """
-    watch = (*watch, *remembered(library.folder))
+    watch = (*watch, *read_folders(library.folder))
     service = Service(library, (*folders, *watch), pace=pace, on_job=on_job)
     metrics = Metrics()
 
@@ -88,7 +88,7 @@ def create_app(
 
 
 @router.get("/api/facts")
-async def facts(service: AService) -> Facts:
+async def facts(service: ServiceDependency) -> Facts:
     """Facts about the library and the service."""
     records = await service.read(service.records)
     settings = await service.read(read_settings, service.library.folder)
@@ -104,7 +104,7 @@ async def facts(service: AService) -> Facts:
 
 
 @router.get("/healthz")
-async def health(service: AService) -> Health:
+async def health(service: ServiceDependency) -> Health:
     """Whether the library has videos to search. Requires no token."""
     count = len(await service.read(service.records))
     return Health(status="ok" if count else "empty", num_videos=count)
@@ -113,7 +113,7 @@ async def health(service: AService) -> Health:
 @router.get(
     "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 )
-async def metrics_text(service: AService, request: Request) -> Response:
+async def metrics_text(service: ServiceDependency, request: Request) -> Response:
     """Metrics for Prometheus."""
     return Response(await service.read(request.app.state.metrics.text), media_type=KIND)
 

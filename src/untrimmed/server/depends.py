@@ -16,18 +16,20 @@ def _service(request: Request) -> Service:
     return service
 
 
-AService = Annotated[Service, Depends(_service)]
+ServiceDependency = Annotated[Service, Depends(_service)]
 
 
 async def _record(
-    service: AService, video_id: Annotated[str, Path(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
+    service: ServiceDependency, video_id: Annotated[str, Path(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 ) -> VideoRecord:
     return await service.read(service.record, video_id)
 
 
-def _job(service: AService, job_id: Annotated[str, Path(pattern=VIDEO_ID, examples=["9a1be2d344775f0c"])]) -> IndexJob:
+def _job(
+    service: ServiceDependency, job_id: Annotated[str, Path(pattern=VIDEO_ID, examples=["9a1be2d344775f0c"])]
+) -> IndexJob:
     return service.jobs.get(job_id)
 
 
-ARecord = Annotated[VideoRecord, Depends(_record)]
-AJob = Annotated[IndexJob, Depends(_job)]
+RecordDependency = Annotated[VideoRecord, Depends(_record)]
+JobDependency = Annotated[IndexJob, Depends(_job)]

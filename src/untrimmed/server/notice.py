@@ -32,7 +32,7 @@ class Notice:
 
 
 @contextlib.contextmanager
-def announced(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
+def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
     """Announce the service to this user's commands during the block. Yields whether that worked.
 
     It fails if the library is not writable, or if another service of the library is announced.

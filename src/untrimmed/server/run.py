@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.search.library import Library
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
-from untrimmed.server.notice import announced
+from untrimmed.server.notice import announce
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
@@ -47,7 +47,7 @@ def serve(
         local = _local_address(host)
         with suppress(OSError):  # the notice is in the folder, which a new library lacks
             library.folder.mkdir(parents=True, exist_ok=True)
-        with announced(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext():
+        with announce(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext():
             run_app(app, listening, app.state.service)
 
 
@@ -62,7 +62,7 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
         timeout_keep_alive=_KEEP_ALIVE_S,
         workers=1,
     )
-    _HttpServer(config, service.begin_end).run(sockets=[listening])
+    _HttpServer(config, service.cancel_long_work).run(sockets=[listening])
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from untrimmed.errors import UntrimmedError, VideoError
 from untrimmed.search.query.hits import Hit
 from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, specs
-from untrimmed.server.depends import AService
+from untrimmed.server.depends import ServiceDependency
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import HitJson, SearchAnswer, SearchLine, SearchRequest
 from untrimmed.server.service import Service
@@ -31,7 +31,7 @@ router = APIRouter(prefix="/api", tags=["search"])
 
 
 @router.post("/search", response_model_exclude_unset=True)
-async def search(service: AService, request: SearchRequest) -> SearchAnswer:
+async def search(service: ServiceDependency, request: SearchRequest) -> SearchAnswer:
     """Find the videos or moments that match best. docs/queries.md explains how query parts are combined."""
     return await answer(service, request)
 
@@ -43,7 +43,7 @@ class _Lines(StreamingResponse):
 @router.post(
     "/search/lines", response_class=_Lines, responses={200: {"model": SearchLine, "description": "JSON lines."}}
 )
-async def search_lines(service: AService, request: SearchRequest) -> Response:
+async def search_lines(service: ServiceDependency, request: SearchRequest) -> Response:
     """Search and stream the results: a line for each hit, then the complete answer.
 
     Finding moments in a long video takes time the first time. The best hit does not wait for the others.
@@ -95,7 +95,7 @@ def _line(line: SearchLine) -> str:
     },
 )
 async def search_picture(
-    service: AService,
+    service: ServiceDependency,
     request: Request,
     text: Annotated[str, InAddress(max_length=LONGEST_TEXT, description="A sentence in addition to the picture.")] = "",
     limit: Annotated[int, InAddress(ge=1, le=_MAX["limit"])] = 10,

@@ -27,7 +27,7 @@ from untrimmed.server.media import media_file
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import Job
-from untrimmed.server.watched_folders import remember, remembered
+from untrimmed.server.watched_folders import read_folders, write_folders
 from untrimmed.server.watching import Pace, Watches
 
 log = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class Service:
         """
         folders = tuple(folders)
         with self._lock:
-            remember(self.library.folder, [*remembered(self.library.folder), *folders])
+            write_folders(self.library.folder, [*read_folders(self.library.folder), *folders])
         self.watch(folders)
 
     def stop_watching(self, folder_id: str) -> None:
@@ -153,8 +153,8 @@ class Service:
         """
         folder = self.watches.remove(folder_id)
         with self._lock:
-            if folder in (folders := remembered(self.library.folder)):
-                remember(self.library.folder, [path for path in folders if path != folder])
+            if folder in (folders := read_folders(self.library.folder)):
+                write_folders(self.library.folder, [path for path in folders if path != folder])
 
     def warm_up(self) -> None:
         """Load the encoder and the vectors in the background, so that the first search is fast."""
@@ -168,7 +168,7 @@ class Service:
         self._warming = threading.Thread(target=load, daemon=True, name="warm up")
         self._warming.start()
 
-    def begin_end(self) -> None:
+    def cancel_long_work(self) -> None:
         """Cancel long work: indexing, writing clips, and event streams."""
         self.ends.set()
         self.watches.close()
@@ -176,7 +176,7 @@ class Service:
 
     def close(self) -> None:
         """Cancel long work and stop the decoders."""
-        self.begin_end()
+        self.cancel_long_work()
         self.jobs.close()
         self.pictures.close()
         if self._warming is not None:

@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from untrimmed.search.query.query import LONGEST_TEXT
 from untrimmed.search.store.records import VideoRecord
-from untrimmed.server.depends import ARecord, AService
+from untrimmed.server.depends import RecordDependency, ServiceDependency
 from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.problems import PublicError, problems
@@ -48,7 +48,7 @@ class _OneTimeFile(FileResponse):
 
 @router.get("/videos")
 async def videos(
-    service: AService,
+    service: ServiceDependency,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     name: Annotated[str, Query(max_length=500, description="Only paths that contain this text, ignoring case.")] = "",
@@ -60,7 +60,7 @@ async def videos(
 
 
 @router.get("/videos/{video_id}")
-async def video(service: AService, record: ARecord) -> VideoDetail:
+async def video(service: ServiceDependency, record: RecordDependency) -> VideoDetail:
     """A video, and whether its file can be read."""
     fields = Video.of(record).model_dump()
     try:
@@ -72,8 +72,8 @@ async def video(service: AService, record: ARecord) -> VideoDetail:
 
 @router.get("/videos/{video_id}/relevance")
 async def relevance(
-    service: AService,
-    record: ARecord,
+    service: ServiceDependency,
+    record: RecordDependency,
     text: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["a dog jumps into a lake"])],
     points: Points = 1000,
 ) -> RelevanceCurve:
@@ -83,7 +83,7 @@ async def relevance(
 
 @router.post("/videos/{video_id}/relevance")
 async def relevance_of_query(
-    service: AService, record: ARecord, request: SearchRequest, points: Points = 1000
+    service: ServiceDependency, record: RecordDependency, request: SearchRequest, points: Points = 1000
 ) -> RelevanceCurve:
     """How well each time of the video matches a query. With `then`, the times of the first moment."""
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
@@ -95,8 +95,8 @@ async def relevance_of_query(
     responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}},
 )
 async def frame(
-    service: AService,
-    record: ARecord,
+    service: ServiceDependency,
+    record: RecordDependency,
     time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
     short_side: Annotated[
         int, Query(ge=1, le=720, description=f"Shorter side in pixels, rounded up to one of {SIDES}.")
@@ -119,7 +119,7 @@ async def frame(
         416: {"description": "The range is outside the file.", "content": {"text/plain": {}}},
     },
 )
-async def media(service: AService, record: ARecord) -> Response:
+async def media(service: ServiceDependency, record: RecordDependency) -> Response:
     """The video file, completely or by ranges."""
     file, stream = await service.read(open_media, record)
     return OpenedResponse(file, stream, {"cache-control": "private, max-age=0"})
@@ -131,8 +131,8 @@ async def media(service: AService, record: ARecord) -> Response:
     responses={200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
 async def clip(
-    service: AService,
-    record: ARecord,
+    service: ServiceDependency,
+    record: RecordDependency,
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
@@ -162,7 +162,7 @@ def _remove(path: Path) -> None:
     response_class=FileResponse,
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
-async def export_moments(service: AService, request: ExportRequest) -> Response:
+async def export_moments(service: ServiceDependency, request: ExportRequest) -> Response:
     """Export moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
     records = await service.read(_records_of, service, request)
     work = service.cut if request.format == "clips" else service.read

@@ -15,7 +15,7 @@ from untrimmed.files import write_whole
 FILE = "watched.json"
 
 
-def remembered(library: Path) -> tuple[Path, ...]:
+def read_folders(library: Path) -> tuple[Path, ...]:
     """The stored folders, even those that do not exist now; none if the file is damaged or has another owner.
 
     Other users who can write to the library must not choose what is read with this user's rights.
@@ -33,7 +33,7 @@ def remembered(library: Path) -> tuple[Path, ...]:
     return tuple(map(Path, folders)) if is_valid else ()
 
 
-def remember(library: Path, folders: Iterable[Path]) -> None:
+def write_folders(library: Path, folders: Iterable[Path]) -> None:
     """Replace the stored folders.
 
     Raises:
