@@ -4,5 +4,5 @@ import torch
 
 
 def restored(model, encoded):
-    videos = model.restore_each(encoded)
+    videos = model.restore(encoded)
     return videos[0].cat(videos).to("cpu", torch.float32)
