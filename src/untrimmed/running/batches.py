@@ -1,4 +1,4 @@
-"""Batches of a data set as tensors, in an order that the seed and the epoch decide."""
+"""Batches of a data set as tensors, in an order that depends on the seed and the epoch."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +21,9 @@ QueryOrder = Literal["length", "released"]
 
 
 def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
-    """The items (videos or captions) of each batch of an epoch, each once; the last batch may be smaller, as released.
+    """Return the rows (videos or captions) of each batch of an epoch. The last batch may be smaller, as released.
 
-    The order depends on seed and epoch alone, so that an interrupted epoch can be taken up anywhere.
+    The order depends on seed and epoch only, so that an interrupted epoch can be continued after any batch.
     """
     order = np.random.default_rng([seed, epoch]).permutation(num_items)
     return [order[start : start + batch_size] for start in range(0, num_items, batch_size)]
@@ -32,14 +32,14 @@ def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> 
 def training_batch(
     dataset: RetrievalDataset, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
 ) -> TrainingBatch:
-    """Some videos with all their captions, in the released order."""
+    """Return a batch of videos with all their captions, in the released order."""
     return _batch_of(dataset, dataset.training_rows(videos, sort_by=sort_by))
 
 
 def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> TrainingBatch:
-    """Some captions, each with a copy of its video, so that captions of one video are negatives of each other.
+    """Return a batch of captions with one copy of its video per caption: captions of one video are then negatives.
 
-    Those of the video with most frames come first, ties in the given order, as JSG's event variant was released.
+    Captions are sorted by the number of frames of their video, longest first, as in the release of JSG's event variant.
     """
     lengths = dataset.features.frames.lengths[dataset.video_index[captions]]
     captions = captions[np.argsort(-lengths, kind="stable")]
@@ -55,7 +55,7 @@ def _batch_of(dataset: RetrievalDataset, rows: TrainingRows) -> TrainingBatch:
 
 
 def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> QueryBatch:
-    """Some captions in the given order."""
+    """Return a batch of captions in the order of `captions`."""
     words, mask = dataset.features.words(captions)
     teacher = dataset.features.teacher
     return QueryBatch(
@@ -66,33 +66,33 @@ def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> Q
 
 
 def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> VideoBatch:
-    """Some videos in the given order."""
+    """Return a batch of videos in the order of `videos`."""
     clips, frames, mask = dataset.features.videos(videos)
-    taught = None if dataset.features.teacher is None else dataset.features.teacher.frames.padded(videos)
+    teacher = None if dataset.features.teacher is None else dataset.features.teacher.frames.padded(videos)
     return VideoBatch(
         clips=torch.from_numpy(clips),
         frames=torch.from_numpy(frames),
         frame_mask=torch.from_numpy(mask),
-        teacher=None if taught is None else torch.from_numpy(taught.rows),
-        teacher_mask=None if taught is None else torch.from_numpy(taught.mask),
+        teacher=None if teacher is None else torch.from_numpy(teacher.rows),
+        teacher_mask=None if teacher is None else torch.from_numpy(teacher.mask),
     )
 
 
 def query_batch_of(words: Sequence[Any], sizes: ModelConfig) -> QueryBatch:
-    """Prepare sentences given by raw word vectors as those of a data set; raises FeatureError for unfitting tables."""
+    """Prepare raw word vectors of sentences like those of a data set; raises FeatureError if a table does not fit."""
     tables = [_finite(table, place, "words", sizes.query_dim) for place, table in enumerate(words)]
     rows, mask = _padded([prepare_words(table, max_words=sizes.max_words) for table in tables], "words")
     return QueryBatch(words=torch.from_numpy(rows), mask=torch.from_numpy(mask))
 
 
 def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: bool = False) -> VideoBatch:
-    """Prepare videos given by raw frame vectors as those of a data set; raises FeatureError as `query_batch_of`."""
+    """Prepare raw frame vectors of videos like those of a data set; raises FeatureError if a table does not fit."""
     tables = [_finite(table, place, "frames", sizes.video_dim) for place, table in enumerate(frames)]
     prepared = [
         prepare_video(table, num_clips=sizes.num_clips, max_frames=sizes.max_frames, fixed_frames=fixed_frames)
         for table in tables
     ]
-    rows, mask = _padded([own for _, own in prepared], "frames")
+    rows, mask = _padded([sampled for _, sampled in prepared], "frames")
     return VideoBatch(
         clips=torch.from_numpy(np.stack([clips for clips, _ in prepared])),
         frames=torch.from_numpy(rows),
@@ -103,37 +103,37 @@ def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: b
 def _finite(table: Any, place: int, what: str, width: int) -> Float[np.ndarray, "_ _"]:
     values = np.asarray(to_array(table, f"{what}[{place}]"))
     if values.ndim != 2 or values.shape[1] != width or not len(values) or values.dtype.kind not in "fiu":
-        found = f"shape {values.shape} and numbers {values.dtype}"
-        raise FeatureError(f"{what}[{place}] has {found}, wanted one row or more of {width} numbers; give such a table")
+        found = f"shape {values.shape} and dtype {values.dtype}"
+        raise FeatureError(f"{what}[{place}] has {found}, expected at least one row of {width} numbers; fix the table")
     if not np.isfinite(values).all():
-        raise FeatureError(f"{what}[{place}] holds numbers that are not finite; extract it again")
+        raise FeatureError(f"{what}[{place}] contains numbers that are not finite; extract it again")
     return values.astype(np.float32)
 
 
 def _padded(tables: list[np.ndarray], what: str) -> PaddedRows:
     if not tables:
-        raise FeatureError(f"{what}: no table; give one or more")
+        raise FeatureError(f"{what}: no table, expected at least one; give a table")
     offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])])
     return RaggedRows(np.concatenate(tables), offsets).padded(np.arange(len(tables)))
 
 
 def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np.ndarray, " _"]]) -> Iterator[T]:
-    """`read` of each entry, the next one read by a thread while the present one is in use."""
+    """Yield `read(entry)` for each entry; a thread reads the next one while the caller uses the current one."""
     with ThreadPoolExecutor(max_workers=1) as reader:
-        waiting = None
+        current = None
         for entry in rows:
             following = reader.submit(read, entry)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = following
-        if waiting is not None:
-            yield waiting.result()
+            if current is not None:
+                yield current.result()
+            current = following
+        if current is not None:
+            yield current.result()
 
 
 def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
-    """The captions of each batch: by length over the split, so that little is padded, or as the releases take them.
+    """Return the captions of each batch: sorted by length over the split to reduce padding, or in the released order.
 
-    Those go through the file and put the longest caption of each batch first, ties in file order.
+    In the released order, batches follow the file, and the captions of a batch are sorted by length, longest first.
     """
     lengths = dataset.features.words_packed.lengths
     if order == "length":
@@ -142,5 +142,5 @@ def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "len
 
 
 def in_batches(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    """Consecutive groups of at most `size`."""
+    """Return consecutive groups of at most `size` rows."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -1,4 +1,4 @@
-"""Evaluate any model on a split: of a run, imported, in memory, or one that needs no training."""
+"""Evaluate a model on a split: a run's, an imported one, one in memory, or one that needs no training."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,33 +36,34 @@ def evaluate(
 ) -> Report:
     """Return the results of a run's best model, a saved model or one in memory on a split.
 
-    "tf_prvr" needs no training and takes data sets of one space (`load_shared_space`). The split is `dataset`, or named
-    as in `open_model`; `device` and `precision` apply to what is loaded here. Event-level recall is reported if the
-    data has moments, else the note says why not; `moments=False` skips it, which saves most of the time. `truths` is as
-    in `OpenedModel.report`, `changed` as in `load`; the title names the changed settings.
+    "tf_prvr" needs no training and expects frames and sentences of one space (`load_shared_space`). The split is
+    `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`). `device` and `precision`
+    apply to models that are loaded here. The report includes event-level recall if the data set has moments; otherwise
+    its note explains why not. `moments=False` skips it, which saves most of the time. `truths` is described in
+    `OpenedModel.report`, `changed` in `load`. The title includes the changed settings.
 
-    Raises: ConfigError for no data set or two of them; else as `open_model`.
+    Raises: ConfigError for no data set or two; otherwise the errors of `open_model`.
     """
     if isinstance(model, RetrievalModel):
         if dataset is None:
-            raise ConfigError(f"{model.name}: a model in memory knows no data set; give one: evaluate(model, dataset)")
+            raise ConfigError(f"{model.name}: a model in memory has no data set; give one: evaluate(model, dataset)")
         encoding = Encoding.on(device, precision)
         model = without_run(model.to(encoding.device), encoding, model.name)
     labels = None if truths is None else Path(truths)
-    named: dict[str, Any] = {"data": data, "root": root, "video_features": video_features}
-    if dataset is not None and any(value is not None for value in named.values()):
-        raise ConfigError("evaluate: a data set is given, and data, root or video_features name one; leave one out")
+    source: dict[str, Any] = {"data": data, "root": root, "video_features": video_features}
+    if dataset is not None and any(value is not None for value in source.values()):
+        raise ConfigError("evaluate: got a dataset and also data, root or video_features; give one or the other")
     if isinstance(model, Path | str) and is_training_free(model):
         report = evaluate_training_free(
-            str(model), dataset, split=split, moments=moments, truths=labels, changed=changed, **named
+            str(model), dataset, split=split, moments=moments, truths=labels, changed=changed, **source
         )
     else:
         if dataset is None and not isinstance(model, LoadedModel):
-            opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **named)
+            opened = open_model(model, split=split, device=device, precision=precision, changed=changed, **source)
         else:
             loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
             loaded = loaded.changed(changed or {})
-            opened = loaded.on(loaded.load_dataset(split, **named) if dataset is None else dataset)
+            opened = loaded.on(loaded.load_dataset(split, **source) if dataset is None else dataset)
         report = opened.report(moments=moments, truths=labels)
     if not changed:
         return report

@@ -1,4 +1,4 @@
-"""Load the model of a run or an imported one, ready to encode, to score, and to be opened with a data set."""
+"""Load the model of a run or an imported one, to encode, to score, or to open it with a data set."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from untrimmed.running.split import load_split, require_fit
 from untrimmed.scores.score import Scores
 
 DATASET = "a data set (load_dataset, dataset_of_arrays)"
-JUDGING = "train.annotators"  # the one setting of training that says how results are counted
+EVALUATION_SETTING = "train.annotators"  # the only training setting that affects how results are counted
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A model on its device, ready to encode and to score; `data` is what its run learned on, where that is known."""
+    """A model on its device, ready to encode and to score. `data` is the data set of its run, if it has one."""
 
     model: RetrievalModel
     encode: Encode
     train: TrainSettings = field(default_factory=TrainSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
     data: DataSettings | None = None
-    place: str = "the model"  # where it lies, for messages
+    place: str = "the model"  # its location, for messages
 
     @checked(words="a table of word vectors for each sentence")
     def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
-        """Encode sentences, each given by its word vectors [words, query_dim]: an array, a tensor or lists of rows.
+        """Encode sentences from their word vectors [words, query_dim]: arrays, tensors or lists of rows.
 
         Raises: FeatureError for a table of another width, or with numbers that are not finite.
         """
@@ -56,14 +56,14 @@ class LoadedModel:
 
     @checked(frames="a table of frame vectors for each video")
     def encode_videos(self, frames: Sequence[Any]) -> EncodedVideos:
-        """Encode videos, each given by its frame vectors [frames, video_dim] in time order; see `encode_queries`."""
+        """Encode videos from their frame vectors [frames, video_dim] in temporal order; see `encode_queries`."""
         batch = video_batch_of(frames, self.model.config, fixed_frames=self.features.fixed_frames)
         with evaluating(self.model):
             return self.encode(self.model.encode_videos, batch)
 
-    @checked(queries="what encode_queries gave", videos="what encode_videos gave")
+    @checked(queries="the result of encode_queries", videos="the result of encode_videos")
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Every query against every video: `fused` ranks the videos, higher is better; branches by name."""
+        """Return the scores of every query with every video: `fused` for ranking, and branches by name."""
         with evaluating(self.model):
             return self.model.score(queries, videos)
 
@@ -76,45 +76,47 @@ class LoadedModel:
         root: Path | str | None = None,
         video_features: str | None = None,
     ) -> RetrievalDataset:
-        """Load a split of the run's data set, which may have moved to `root`, or of another, as the model needs it.
+        """Load a split, prepared for the model, of the run's data set (which may have moved to `root`) or of another.
 
         Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or unfitting features.
         """
-        own = self.data
-        name = data or (own.name if own else None)
-        folder = str(root) if root is not None else (own.root if own else None)
+        trained_on = self.data
+        name = data or (trained_on.name if trained_on else None)
+        folder = str(root) if root is not None else (trained_on.root if trained_on else None)
         if name is None or folder is None:
             raise ConfigError(
-                f"{self.place}: does not say which data set to use; give --data NAME and --root DIR, or "
+                f"{self.place}: has no data set of its own; give --data NAME and --root DIR, or "
                 "evaluate(model, dataset)"
             )
-        if video_features is None and own is not None and data in (None, own.name):
-            video_features = own.video_features
+        if video_features is None and trained_on is not None and data in (None, trained_on.name):
+            video_features = trained_on.video_features
         settings = DataSettings(name=name, root=folder, video_features=video_features)
         return load_split(settings, self.model.config, self.features, split)
 
     @checked(dataset=DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
-        """Return the model with a split, maybe in memory; raises FeatureError for features that do not fit."""
+        """Return the model opened with a split; raises FeatureError if the split's features do not fit."""
         require_fit(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 
     @checked()
     def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
-        """The same with other settings by dotted keys: those of the model, and `train.annotators`, which judges it.
+        """Return a copy with other settings by dotted keys: those of the model, and `train.annotators` for evaluation.
 
-        Raises: ConfigError when a setting cannot change after training.
+        Raises: ConfigError if a setting cannot change after training.
         """
-        judging = {key.removeprefix("train."): value for key, value in settings.items() if key == JUDGING}
-        own = {key: value for key, value in settings.items() if key != JUDGING}
-        train = build(TrainSettings, override(to_plain(self.train), judging), where="train") if judging else self.train
-        return replace(self, model=with_settings(self.model, own) if own else self.model, train=train)
+        counting = {key.removeprefix("train."): settings[key] for key in settings if key == EVALUATION_SETTING}
+        of_model = {key: value for key, value in settings.items() if key != EVALUATION_SETTING}
+        train = self.train
+        if counting:
+            train = build(TrainSettings, override(to_plain(self.train), counting), where="train")
+        return replace(self, model=with_settings(self.model, of_model) if of_model else self.model, train=train)
 
     @checked(dataset=DATASET)
     def evaluate(
         self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | str | None = None
     ) -> Report:
-        """The results on a split, as `OpenedModel.report`; without one, on the test split of the run's data set."""
+        """Return the results on a split (`OpenedModel.report`), by default the test split of the run's data set."""
         labels = None if truths is None else Path(truths)
         return self.on(self.load_dataset() if dataset is None else dataset).report(moments=moments, truths=labels)
 
@@ -129,16 +131,16 @@ def load(
 ) -> LoadedModel:
     """Return the best model of a run, or an imported one, in evaluation mode.
 
-    `changed` replaces settings by dotted keys, `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
+    `changed` replaces settings by dotted keys, such as `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
 
-    Raises: CheckpointError for no model or a damaged one, ConfigError if a setting cannot change after training.
+    Raises: CheckpointError for a missing or damaged model, ConfigError if a setting cannot change after training.
     """
     folder = folder.folder if isinstance(folder, Run) else Path(folder)
     encoding = Encoding.on(device, precision)
     if not is_model(folder):
         unfinished = is_run(folder) and not (folder / METRICS).is_file()
         state = "its first epoch is not finished" if unfinished else f"no {SETTINGS} in it"
-        raise CheckpointError(f"{folder}: holds no model ({state}); give the folder of a run or of an imported model")
+        raise CheckpointError(f"{folder}: has no model ({state}); give the folder of a run or of an imported model")
     model = load_model(folder)
     keep_freed_memory()
     loaded = without_run(model.to(encoding.device).eval(), encoding, str(folder))
@@ -149,13 +151,13 @@ def load(
 
 
 def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
-    """Wrap a model without a run, evaluated by its method's preset; raises ConfigError if weights are not float32."""
+    """Wrap a model without a run; its method's preset sets the evaluation. Raises ConfigError unless it is float32."""
     require_float32(model)
     method = ModelName.of(model.name).method
     if not has_preset(method, OWN_DATA_PRESET):
         return LoadedModel(model=model, encode=encode, place=place)
     preset = load_preset(method, OWN_DATA_PRESET)
-    features = FeatureSettings(fixed_frames=preset.features.fixed_frames)  # no teacher: training alone has one
+    features = FeatureSettings(fixed_frames=preset.features.fixed_frames)  # no teacher, which only training needs
     return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
 
 
@@ -172,10 +174,10 @@ def open_model(
 ) -> OpenedModel:
     """Return the best model of a run, or an imported one, with a split of a data set.
 
-    By default a run takes its own data set, which may have moved to `root`; an imported model needs `data` and `root`.
+    By default a run uses its own data set, which may have moved to `root`; an imported model needs `data` and `root`.
     Videos are encoded in the released batches, because GMMFormer's second window depends on the batch.
 
-    Raises: CheckpointError for no model or a damaged one, ConfigError for an unknown data set or a setting that cannot
+    Raises: CheckpointError for a missing or damaged model, ConfigError for an unknown data set or a setting that cannot
         change after training, FeatureError for missing, damaged or unfitting features.
     """
     loaded = load(folder, device=device, precision=precision)
@@ -187,24 +189,24 @@ def open_model(
 
 
 def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
-    """Return the model with other `model.` settings and its learned weights; raises ConfigError for fixed settings."""
+    """Return the model with other `model.` settings and its learned weights; ConfigError if they cannot change."""
     for key in changed:
         if not key.startswith("model."):
             raise ConfigError(
-                f"setting {key!r} cannot change after training; write model.KEY=VALUE or {JUDGING}=COUNT, or train "
-                "again"
+                f"setting {key!r} cannot change after training; write model.KEY=VALUE or "
+                f"{EVALUATION_SETTING}=COUNT, or train again"
             )
     settings = override(plain_settings(model.config), {key.removeprefix("model."): changed[key] for key in changed})
-    other = build_model(type(model), configure(ModelName.of(model.name), settings))
-    own, wanted = ({name: tensor.shape for name, tensor in each.state_dict().items()} for each in (model, other))
-    if own != wanted:
-        unfit = min(name for name in own | wanted if own.get(name) != wanted.get(name))
+    variant = build_model(type(model), configure(ModelName.of(model.name), settings))
+    shapes, expected = ({name: t.shape for name, t in module.state_dict().items()} for module in (model, variant))
+    if shapes != expected:
+        unfit = min(name for name in shapes | expected if shapes.get(name) != expected.get(name))
         raise ConfigError(
-            f"{', '.join(changed)}: the learned weights do not fit ({unfit} has shape {_shape(own.get(unfit))}, wanted "
-            f"{_shape(wanted.get(unfit))}); train a model with this setting"
+            f"{', '.join(changed)}: the learned weights do not fit ({unfit} has shape {_shape(shapes.get(unfit))}, "
+            f"expected {_shape(expected.get(unfit))}); train a model with this setting"
         )
-    other.load_state_dict(model.state_dict())
-    return other.to(next(model.parameters()).device).train(model.training)
+    variant.load_state_dict(model.state_dict())
+    return variant.to(next(model.parameters()).device).train(model.training)
 
 
 def _shape(shape: torch.Size | None) -> str:

@@ -1,4 +1,4 @@
-"""How the process holds on to memory while it trains or encodes a corpus."""
+"""Keep freed memory in the process while it trains or encodes a corpus."""
 
 import ctypes
 import sys
@@ -9,7 +9,7 @@ _MMAP_MAX = -4
 
 
 def keep_freed_memory() -> None:
-    """Make glibc keep memory that PyTorch frees, for the rest of the process; does nothing elsewhere.
+    """Make glibc keep memory that PyTorch frees, for the rest of the process. Has no effect without glibc.
 
     Otherwise every temporary array gets fresh pages, which the kernel clears: a fifth of a training step
     (docs/benchmarks.md). The process then keeps its largest size.
@@ -18,5 +18,5 @@ def keep_freed_memory() -> None:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_MMAP_MAX, 0)  # no mapping of its own for a large array
-        mallopt(_TRIM_THRESHOLD, -1)  # and the heap never shrinks
+        mallopt(_MMAP_MAX, 0)  # no separate mapping for large arrays
+        mallopt(_TRIM_THRESHOLD, -1)  # never shrink the heap

@@ -1,4 +1,4 @@
-"""A model opened with a split of a data set: encode it, score it, find its moments, report on it."""
+"""A model opened with a split of a data set: encodings, scores, moments and the report."""
 
 import math
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ from untrimmed.running.encoding import Encoding, evaluating
 from untrimmed.running.results import event_recall_of, split_report, why_no_events, why_no_seconds
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
-SIMILARITIES_AT_A_TIME = 2**24  # bounds [queries, videos, clips or frames] while scoring
-QUERIES_AT_A_TIME = 1024  # bounds the rankings of moments that are joined at once
+SIMILARITIES_AT_A_TIME = 2**24  # bounds the size of [queries, videos, clips or frames] while scoring
+QUERIES_AT_A_TIME = 1024  # bounds the rankings of moments that are merged at once
 
 
 @dataclass(frozen=True)
 class SplitScores:
-    """Rows are captions in file order, columns videos in order of first appearance."""
+    """Scores of captions in file order (rows) and videos in order of first appearance (columns)."""
 
     fused: Float[np.ndarray, "Q V"]
     branches: dict[str, Float[np.ndarray, "Q V"]]
@@ -38,10 +38,10 @@ class SplitScores:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedModel:
-    """A model and a split of a data set; `train` says how many videos and queries are a batch.
+    """A model and a split of a data set; `train` contains the batch sizes for videos and queries.
 
     Videos are encoded in file order, because the window of GMMFormer's second branch depends on the longest of a batch.
-    `order` is the order of the captions (see `query_batches`); a query's vector does not depend on its batch mates.
+    `order` is the order of the captions (see `query_batches`); a query's vector does not depend on its batch.
     """
 
     model: RetrievalModel
@@ -51,7 +51,7 @@ class OpenedModel:
     order: QueryOrder = "length"
 
     def queries(self, captions: Int[np.ndarray, " Q"]) -> EncodedQueries:
-        """The encodings of some captions."""
+        """Return the encodings of captions."""
         with torch.no_grad():
             return self.encode(self.model.encode_queries, query_batch(self.dataset, captions))
 
@@ -65,20 +65,20 @@ class OpenedModel:
         return encoded[0].cat(encoded).select(torch.from_numpy(np.argsort(np.concatenate(rows))))
 
     def videos(self, videos: Int[np.ndarray, " V"]) -> EncodedVideos:
-        """The encodings of some videos."""
+        """Return the encodings of videos."""
         with torch.no_grad():
             return self.encode(self.model.encode_videos, video_batch(self.dataset, videos))
 
     def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " _"], EncodedVideos]]:
-        """Rows and encodings of all videos, batch by batch, so that those of a corpus are never held."""
+        """Yield rows and encodings of all videos batch by batch, so that not all are in memory at once."""
         rows = in_batches(np.arange(len(self.dataset.video_ids)), self.train.eval_video_batch)
-        for own, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
+        for batch_rows, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
             with torch.no_grad():
                 encoded = self.encode(self.model.encode_videos, batch)
-            yield own, encoded
+            yield batch_rows, encoded
 
     def score(self, queries: EncodedQueries | None = None) -> SplitScores:
-        """Return the scores of some or all queries, one batch of videos at a time, in the precision of the split."""
+        """Return the scores of `queries`, by default of all, computed one batch of videos at a time."""
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
             queries = self.all_queries if queries is None else queries
@@ -91,24 +91,24 @@ class OpenedModel:
         )
 
     def watched(self) -> dict[str, float]:
-        """Means over the split of the numbers that the model wants followed over its epochs, by name; none for most.
+        """Return means over the split of the numbers that the model records after each epoch, by name; mostly none.
 
-        `NAME_p90` is what nine in ten queries do not exceed: by it a search tells what is unusual.
+        `NAME_p90` is the 90th percentile over queries, from which a search determines what is unusual.
         """
         first = np.arange(1)
         with evaluating(self.model):
             of_queries = self.model.watched_queries(self.queries(first))
             of_videos = self.model.watched_videos(self.videos(first))
-            found = self.model.watched_queries(self.all_queries) if of_queries else {}
+            values_of = self.model.watched_queries(self.all_queries) if of_queries else {}
             batches = [self.model.watched_videos(videos) for _, videos in self.all_videos()] if of_videos else []
-        found |= {name: torch.cat([own[name] for own in batches]) for name in of_videos}
-        means = {name: float(values.double().mean()) for name, values in found.items()}
-        return means | {f"{name}_p90": float(found[name].double().quantile(0.9)) for name in of_queries}
+        values_of |= {name: torch.cat([batch[name] for batch in batches]) for name in of_videos}
+        means = {name: float(values.double().mean()) for name, values in values_of.items()}
+        return means | {f"{name}_p90": float(values_of[name].double().quantile(0.9)) for name in of_queries}
 
     def locate(self, settings: LocateSettings | None = None) -> RankedMoments:
-        """The moments that fit each caption best among all videos of the split; captions in file order.
+        """Return the moments of all videos of the split that match each caption best; captions in file order.
 
-        Each batch of videos is encoded, searched for all captions and forgotten.
+        Each batch of videos is encoded, searched for all captions and released.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -122,22 +122,22 @@ class OpenedModel:
             best = [RankedMoments.empty(len(queries.select(block))) for block in blocks]
             for rows, videos in self.all_videos():
                 for i, block in enumerate(blocks):
-                    found = self.model.rank_moments(queries.select(block), videos, duration_s[rows], settings)
-                    best[i] = RankedMoments.best([best[i], found.shifted(int(rows[0]))], settings.before_suppression)
+                    ranked = self.model.rank_moments(queries.select(block), videos, duration_s[rows], settings)
+                    best[i] = RankedMoments.best([best[i], ranked.shifted(int(rows[0]))], settings.before_suppression)
         return RankedMoments.cat(
             [suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit) for ranked in best]
         )
 
     def event_recall(self) -> dict[str, float]:
-        """Return event-level recall (`event_recall_of`); raises FeatureError without moments, else as `locate`."""
+        """Return event-level recall (`event_recall_of`); raises FeatureError without moments, or like `locate`."""
         if reason := why_no_events(self.dataset):
             raise FeatureError(reason)
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)
 
     def report(self, *, moments: bool = True, truths: Path | None = None) -> Report:
-        """The results; event-level recall only with `moments`, and where the data has moments and the model finds some.
+        """Return the results, with event-level recall if `moments`, the data has moments and the model can find them.
 
-        `truths` is a file of dense labels (`data/truths.py`): recall with several right videos stands beside the rest.
+        `truths` is a file of dense labels (`data/truths.py`), which adds recall with several right videos per query.
         """
         dataset = self.dataset
         labels = None if truths is None else read_truths(truths, dataset.annotations)
@@ -147,13 +147,13 @@ class OpenedModel:
                 f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
                 "or its training diverged, train it again with a lower train.learning_rate, or fix nan among features"
             )
-        note = why_no_events(dataset) if moments else "event-level recall was left out"
+        note = why_no_events(dataset) if moments else "event-level recall was not computed"
         events = None
         if not note:
             try:
                 events = self.event_recall()
             except NoTimelineError as error:
-                note = f"{error}; event-level recall was left out"
+                note = f"{error}; event-level recall was not computed"
         name = self.model.name
         fused = scores.fused
         branches = scores.branches

@@ -1,4 +1,4 @@
-"""Authors' checkpoints as models of ours, with the published settings of the data set they were trained on."""
+"""Import authors' checkpoints as our models, with the published settings of their data set."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,10 +19,10 @@ from untrimmed.running.training_free import require_learner
 def import_released_file(
     method: str, file: Path | str, *, data: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> tuple[RetrievalModel, str]:
-    """Return the model in an authors' checkpoint, and the data set whose settings it got.
+    """Return the model in an authors' checkpoint, and the name of the data set whose settings it has.
 
-    A checkpoint does not name its data set, but settings such as GMMFormer v2's temperature decide what weights mean:
-    without `data`, the widths must fit one preset only. `overrides` are dotted keys as in training.
+    A checkpoint does not contain its data set's name, but the weights need its settings, such as GMMFormer v2's
+    temperature. Without `data`, the widths must fit exactly one preset. `overrides` are dotted keys as in training.
 
     Raises: CheckpointError for a damaged or unfitting file, ConfigError if several presets fit without `data` or the
         method needs no training, UnknownNameError for an unknown method or data set.
@@ -42,22 +42,22 @@ def import_released_file(
 
 
 def _fitting(method: ModelName, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
-    """The data set whose preset has the widths of the tensors; a combination without presets takes its method's."""
+    """Return the data set whose preset has the tensors' widths; a combination without presets uses its method's."""
     widths = {}
     fitting = []
     presets = list_presets()
-    own = [data for name, data in presets if name == str(method)]
-    for data in own or [data for name, data in presets if name == method.method]:
+    datasets = [data for name, data in presets if name == str(method)]
+    for data in datasets or [data for name, data in presets if name == method.method]:
         config = load_preset(method, data, overrides).sizes()
         widths[data] = (config.query_dim, config.video_dim)
         if set(widths[data]) <= {size for tensor in tensors.values() for size in tensor.shape}:
             fitting.append(data)
     if not fitting:
-        known = ", ".join(f"{data} {words}/{frames}" for data, (words, frames) in widths.items())
+        expected = ", ".join(f"{data} {words}/{frames}" for data, (words, frames) in widths.items())
         raise CheckpointError(
-            f"{file}: no tensor has the widths of a {method} preset (words/frames: {known}); is it of this method? "
-            "Other widths: give --data and model.query_dim, model.video_dim"
+            f"{file}: no tensor has the widths of a {method} preset (words/frames: {expected}); check the method, "
+            "or for other widths give --data and model.query_dim, model.video_dim"
         )
     if len(fitting) > 1:
-        raise ConfigError(f"{file}: fits {' and '.join(fitting)}; say which it was trained on with --data")
+        raise ConfigError(f"{file}: fits the presets {' and '.join(fitting)}; choose its data set with --data")
     return fitting[0]

@@ -1,4 +1,4 @@
-"""What the scores and moments of a split amount to, whatever model gave them: event-level recall and the report."""
+"""Event-level recall and the report of a split, from the scores and moments of any model."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,28 +14,29 @@ from untrimmed.moments.ranked_moments import RankedMoments
 
 
 def why_no_events(dataset: RetrievalDataset) -> str:
-    """One line that says why a split has no event-level recall; empty when it has."""
+    """Return one line that explains why a split has no event-level recall; empty if it has."""
     if not any(dataset.moments):
         return f"{dataset.name}, split {dataset.split}: no caption has a moment, so there is no event-level recall"
     return why_no_seconds(dataset)
 
 
 def why_no_seconds(dataset: RetrievalDataset) -> str:
-    """Say in one line why moments of a split cannot be in seconds; empty if they can."""
+    """Return one line that explains why moments of a split cannot be in seconds; empty if they can."""
     unknown = np.flatnonzero(~(dataset.durations_s > 0))
     if not len(unknown):
         return ""
     return (
         f"{dataset.name}, split {dataset.split}: video {dataset.video_ids[unknown[0]]!r} has no duration, and "
-        f"{len(unknown) - 1} more have none; moments in seconds need it, add it to the annotations"
+        f"{len(unknown) - 1} more have none; moments in seconds need durations, add them to the annotations"
     )
 
 
 def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annotators: int = 2) -> dict[str, float]:
-    """Event-level recall of the moments found for all captions of a split, in percent by `R@K IoU=m`.
+    """Return event-level recall of the ranked moments of all captions of a split, in percent by `R@K IoU=m`.
 
-    Only captions that have a moment count. If several annotators marked one moment (DiDeMo), `annotators` of them must
-    be met: two as released, one in the paper. Of several moments that a caption describes (QVHighlights) one is enough.
+    Only captions with a moment count. If several annotators marked one moment (DiDeMo), a prediction must match
+    `annotators` of them: two as released, one in the paper. If a caption has several moments (QVHighlights), it must
+    match one.
     """
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
     return event_recall(
@@ -57,7 +58,7 @@ def split_report(
     note: str,
     labels: Truths | None,
 ) -> Report:
-    """The results of the model of that name; `events` and `note` as in `make_report`, `labels` are dense ones."""
+    """Return the report of a split; see `make_report` for `events` and `note`. `labels` are dense labels."""
     report = make_report(
         f"{name} on {dataset.name}, {dataset.split}",
         fused,

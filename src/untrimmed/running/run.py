@@ -1,12 +1,12 @@
-"""A run's folder: what was asked for, what came out, the best model, and the state to go on from.
+"""A run's folder: its settings, results and best model, and the state from which training can continue.
 
-What lies in it:
+Files in the folder:
 
-    config.yaml         the format version and every setting, defaults included; the same settings give the same run
-    metrics.jsonl       one line a finished epoch: mean losses, results on the validation split
-    model.safetensors   the best model by `train.select_by` on the validation split,
-    config.json         its method and sizes (together: what `load_model` reads)
-    last.safetensors    where to go on after an interruption
+    config.yaml         the format version and every setting, including defaults; equal settings give equal runs
+    metrics.jsonl       one line per finished epoch: mean losses, results on the validation split
+    model.safetensors   the best model by `train.select_by` on the validation split
+    config.json         its method and sizes; `load_model` reads these two files
+    last.safetensors    the state from which an interrupted run continues
 """
 
 import json
@@ -29,15 +29,15 @@ CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
-"""The format of what a run stores. Raised when a run of the version before can no longer be read."""
+"""The format of a run's files. Increase it when runs of the previous format can no longer be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Which data set a run learns on: the one at ROOT/NAME, and which frame features where there are several.
+    """The data set of a run: ROOT/NAME, and the name of its frame features if it has several.
 
-    `encoder_identity` names the encoder of features that `untrimmed features` wrote; of others nothing is known. A data
-    set in memory has no root; its `digest` tells it from others.
+    `encoder_identity` names the encoder if `untrimmed features` wrote the features; otherwise it is None. A data set in
+    memory has no root; it is identified by its `digest`.
     """
 
     name: str
@@ -48,17 +48,17 @@ class DataSettings:
 
     @property
     def how_to_check(self) -> str:
-        """What a message advises where features may be to blame."""
+        """Advice for messages about problems that the features may cause."""
         if self.root is None:
-            return f"check the arrays that {self.name} was made of"
+            return f"check the arrays of {self.name}"
         return f"check the features with: untrimmed data check {self.name} --root {self.root}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Preset):
-    """A preset with all its overrides, the data, how steps are computed, and which model was given, if one was.
+    """A preset with all overrides, the data set, and how training steps are computed.
 
-    `initial_weights` is the digest of its weights; a model that training makes follows from the settings.
+    `initial_weights` is the digest of the weights if training started from a given model, otherwise None.
     """
 
     data: DataSettings
@@ -69,9 +69,9 @@ class RunConfig(Preset):
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that `train` has written; `history` has one entry for each finished epoch.
+    """A folder written by `train`; `history` has one entry for each finished epoch.
 
-    Epochs are counted from 1. A model that is not trained has a single epoch 0.
+    Epochs are counted from 1. An untrained model has a single epoch 0.
     """
 
     folder: Path
@@ -80,29 +80,29 @@ class Run:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The entry of the epoch whose model was kept: the first with the highest `train.select_by`."""
+        """The entry of the epoch of the best model: the first with the highest `train.select_by`."""
         return max(self.history, key=lambda entry: entry["val"][self.config.train.select_by])
 
     @property
     def is_finished(self) -> bool:
-        """Whether all epochs are over, or too many in a row brought no new best."""
+        """Whether all epochs are finished, or more than `train.patience` in a row had no new best result."""
         train = self.config.train
         if len(self.history) >= max(1, train.epochs):
             return True
         return bool(self.history) and len(self.history) - 1 - self.history.index(self.best) > train.patience
 
     def load_model(self) -> RetrievalModel:
-        """The best model, on the CPU in evaluation mode."""
+        """Return the best model, on the CPU in evaluation mode."""
         return load_model(self.folder)
 
 
 def is_run(folder: Path) -> bool:
-    """Whether the folder holds a run, finished or not."""
+    """Whether the folder contains a run, finished or not."""
     return (folder / CONFIG).is_file()
 
 
 def is_model(folder: Path) -> bool:
-    """Whether the folder holds a saved model: of a run, or imported."""
+    """Whether the folder contains a saved model, of a run or imported."""
     return (folder / SETTINGS).is_file()
 
 
@@ -128,57 +128,58 @@ def read_config(folder: Path) -> RunConfig:
 
 
 def write_config(folder: Path, config: RunConfig) -> None:
-    """Write the settings; the folder is made."""
+    """Write the settings; creates the folder."""
     values = {"format": FORMAT, **to_plain(config)}
     write_whole(folder / CONFIG, yaml.safe_dump(values, sort_keys=False), is_only_writer=True)
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
-    """Write one line for each finished epoch, unless they are there already."""
+    """Write one line for each finished epoch, unless the file already has these lines."""
     lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
     if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
         write_whole(folder / METRICS, lines, is_only_writer=True)
 
 
-def require_same(folder: Path, wanted: RunConfig) -> None:
+def require_same(folder: Path, config: RunConfig) -> None:
     """Raise a ConfigError naming the first difference if the run in the folder has other settings."""
-    there, here = (flat(to_plain(config)) for config in (read_config(folder), wanted))
-    for key in here | there:  # in their order: another method is told before what follows from it
-        if here.get(key) != there.get(key):
+    stored, new = (flat(to_plain(settings)) for settings in (read_config(folder), config))
+    for key in new | stored:  # in this order, another method is reported before the settings that follow from it
+        if new.get(key) != stored.get(key):
             raise ConfigError(
-                f"{folder}: holds a run with {key} = {there.get(key)}, this one has {here.get(key)}; choose another "
-                "--out, or use the same settings to go on"
+                f"{folder}: contains a run with {key} = {stored.get(key)}, expected {new.get(key)}; choose another "
+                "--out, or use the same settings to continue that run"
             )
 
 
 def require_best_model(folder: Path) -> None:
-    """Raise a CheckpointError unless the model of the best epoch so far is in the folder of a run, and whole."""
+    """Raise a CheckpointError if the model of the best epoch so far is missing or damaged."""
     missing = [name for name in (WEIGHTS, SETTINGS) if not (folder / name).is_file()]
     if missing:
         raise CheckpointError(
-            f"{folder}: {' and '.join(missing)} of its best epoch so far: not there; put the file back, or choose "
-            "another --out to start again"
+            f"{folder}: {' and '.join(missing)} of its best epoch so far: no such file; restore it, or choose another "
+            "--out to start again"
         )
     load_model(folder)
 
 
 def require_beginning(folder: Path) -> None:
-    """Raise a CheckpointError if a folder without a saved state holds more than a kill in the first epoch leaves.
+    """Raise a CheckpointError if a folder without a saved state has results of more than one epoch.
 
-    Training from the start would put the model of its first epoch in the place of a better one.
+    Training from the start would replace its best model by that of the first epoch. An interruption in the first epoch
+    is harmless.
     """
     epochs = len(open_run(folder).history) if is_run(folder) else 0
     if epochs > 1:
         raise CheckpointError(
-            f"{folder}: {METRICS} tells of {epochs} epochs, but {LAST} to go on from is not there; put the file back, "
-            "or choose another --out to start again"
+            f"{folder}: {METRICS} has {epochs} epochs, but {LAST}, from which to continue, is missing; restore the "
+            "file, or choose another --out to start again"
         )
 
 
 def forget_beginning(folder: Path) -> None:
-    """Free the folder of a run that has saved nothing for one with other settings."""
+    """Remove the settings of a run that has saved nothing, so that a run with other settings can use the folder."""
     if any((folder / name).exists() for name in (LAST, METRICS, SETTINGS)):
         return
     (folder / CONFIG).unlink(missing_ok=True)
-    with suppress(OSError):  # something else lies there
+    with suppress(OSError):  # the folder is not empty
         folder.rmdir()

@@ -1,4 +1,4 @@
-"""The split of a data set that a run learns or is scored on, as its model reads it."""
+"""Load a split of a data set for a model, and check that its features fit."""
 
 from collections.abc import Callable
 
@@ -17,8 +17,8 @@ def load_split(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
-    """A split with features prepared as the model reads them."""
-    assert data.root is not None  # one in memory is never loaded
+    """Load a split with features prepared for the model."""
+    assert data.root is not None  # data sets in memory are never loaded
     return load_dataset(
         data.name,
         data.root,
@@ -34,24 +34,24 @@ def load_split(
     )
 
 
-def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, wanted_by: str) -> None:
-    """Raise FeatureError for another width or ConfigError for arrays of other sizes; `wanted_by` names the model."""
-    place = f"{dataset.name}, split {dataset.split}"
+def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, place: str) -> None:
+    """Raise FeatureError for other widths, or ConfigError for arrays of other sizes; `place` names the model."""
+    source = f"{dataset.name}, split {dataset.split}"
     for what, key, found in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
-        if found != (wanted := getattr(sizes, key)):
+        if found != (expected := getattr(sizes, key)):
             raise FeatureError(
-                f"{place}: {what} features have width {found}, {wanted_by} expects {wanted}; extract others, or set "
+                f"{source}: {what} features have width {found}, {place} expects {expected}; extract others, or set "
                 f"model.{key}={found}"
             )
-    made = dataset.features.settings
-    for key, limit, wanted, fits in (
-        ("num_clips", "", sizes.num_clips, made.num_clips == sizes.num_clips),
-        ("max_frames", "at most ", sizes.max_frames, made.max_frames <= sizes.max_frames),
-        ("max_words", "at most ", sizes.max_words, made.max_words <= sizes.max_words),
-        ("fixed_frames", "", features.fixed_frames, made.fixed_frames == features.fixed_frames),
+    actual = dataset.features.settings
+    for key, limit, expected, fits in (
+        ("num_clips", "", sizes.num_clips, actual.num_clips == sizes.num_clips),
+        ("max_frames", "at most ", sizes.max_frames, actual.max_frames <= sizes.max_frames),
+        ("max_words", "at most ", sizes.max_words, actual.max_words <= sizes.max_words),
+        ("fixed_frames", "", features.fixed_frames, actual.fixed_frames == features.fixed_frames),
     ):
         if not fits:
             raise ConfigError(
-                f"{place}: made with {key}={getattr(made, key)}, {wanted_by} reads {limit}{wanted}; make it with "
-                f"{key}={wanted}"
+                f"{source}: was prepared with {key}={getattr(actual, key)}, {place} expects {limit}{expected}; prepare "
+                f"it with {key}={expected}"
             )

@@ -1,4 +1,4 @@
-"""Models that need no training over data sets: evaluated by their names, as trained ones are by their folders."""
+"""Evaluation of models that need no training, by name instead of by folder."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -22,30 +22,31 @@ from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_score
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.results import event_recall_of, split_report, why_no_events
 
-_VIDEOS_AT_A_TIME = 50  # whose moments are ranked before they are joined with the best so far
+_VIDEOS_AT_A_TIME = 50  # videos whose moments are ranked before they are merged with the best so far
 
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVROnData(TFPRVRSettings):
-    """Beside its own settings, how word vectors become the sentence's: one row a caption is the sentence already.
+    """Settings of TF-PRVR, and how word vectors become a sentence vector.
 
-    `sentence`: the mean of the words, or the last one, off which CLIP reads a sentence.
+    `sentence` is the mean of the words, or the last word, from which CLIP reads a sentence. A caption with one row has
+    the same vector either way.
     """
 
     sentence: Literal["mean", "last"] = "mean"
 
 
 def is_training_free(model: object) -> bool:
-    """Whether this is the name of a model that needs no training, and no folder of that name is there."""
+    """Whether this is the name of a model that needs no training, and not a folder with that name."""
     return isinstance(model, str | Path) and os.fspath(model) == tf_prvr.NAME and not Path(model).exists()
 
 
 def require_learner(method: str) -> None:
-    """Raises: ConfigError where the method, with attachments or without, needs no training."""
+    """Raise a ConfigError if the method, with or without attachments, needs no training."""
     name = method.partition("+")[0].strip()
     if name == tf_prvr.NAME:
-        learns = f"{name} learns nothing, wanted a method that does"
-        raise ConfigError(f"{learns}; put it beside a run: untrimmed evaluate {name} --against RUN")
+        problem = f"{name} needs no training, expected a method with learned weights"
+        raise ConfigError(f"{problem}; to compare it with a run: untrimmed evaluate {name} --against RUN")
 
 
 def evaluate_training_free(
@@ -60,24 +61,25 @@ def evaluate_training_free(
     truths: Path | None = None,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the results of TF-PRVR on a split, with the figures of a trained model; arguments as in `evaluate`.
+    """Return the results of TF-PRVR on a split, with the metrics of a trained model; see `evaluate` for arguments.
 
-    A data set in memory needs frames and words of one space; a sentence vector counts as one word. Moments are the
-    spans of `VideoMoments.candidates`, ranked by video, the clearest of each first.
+    A data set in memory needs frames and words in one space; a sentence vector counts as one word. Moments are the
+    spans of `VideoMoments.candidates`, ranked by video, then by clearness.
 
-    Raises: ConfigError for no data set or a wrong setting, FeatureError as `load_shared_space` and for zero vectors.
+    Raises: ConfigError for no data set or a wrong setting, FeatureError for zero vectors, and the errors of
+        `load_shared_space`.
     """
-    own, annotators = _settings(name, changed or {})
+    settings, annotators = _settings(name, changed or {})
     if dataset is None:
         if data is None or root is None:
             raise ConfigError(
-                f"{name}: is not trained, so it knows no data set; give --data NAME and --root DIR, in Python "
+                f"{name}: is not trained on a data set; give --data NAME and --root DIR, in Python "
                 f"evaluate({name!r}, data=NAME, root=DIR)"
             )
         dataset = load_shared_space(data, root, split, video_features=video_features)
     labels = None if truths is None else read_truths(truths, dataset.annotations)
-    note = why_no_events(dataset) if moments else "event-level recall was left out"
-    fused, located = _scores(dataset, own, locate=not note)
+    note = why_no_events(dataset) if moments else "event-level recall was not computed"
+    fused, located = _scores(dataset, settings, locate=not note)
     events = None if located is None else event_recall_of(dataset, located, annotators=annotators)
     return split_report(name, dataset, fused, {}, events=events, note=note, labels=labels)
 
@@ -87,22 +89,22 @@ def _settings(name: str, changed: Mapping[str, Any]) -> tuple[TFPRVROnData, int]
     for key, value in changed.items():
         section, _, setting = key.partition(".")
         if section != "model" and key != "train.annotators":
-            raise ConfigError(f"setting {key!r} is none of {name}; write model.KEY=VALUE or train.annotators=COUNT")
+            raise ConfigError(f"setting {key!r} is not one of {name}; write model.KEY=VALUE or train.annotators=COUNT")
         sections[section][setting] = value
-    own = build(TFPRVROnData, sections["model"], where=f"{name}: model")
-    return own, build(TrainSettings, sections["train"], where=f"{name}: train").annotators
+    settings = build(TFPRVROnData, sections["model"], where=f"{name}: model")
+    return settings, build(TrainSettings, sections["train"], where=f"{name}: train").annotators
 
 
 def _scores(
     dataset: RetrievalDataset, settings: TFPRVROnData, *, locate: bool
 ) -> tuple[Float64[np.ndarray, "Q V"], RankedMoments | None]:
-    """Every caption against every video, and the moments that fit each best.
+    """Return the scores of every caption with every video, and each caption's best moments.
 
-    Frames of one video are in memory at a time; to locate, so are the moments of all videos, in float32.
+    The frames of one video are in memory at a time, and with `locate` the moments of all videos in float32.
     """
     queries = _sentences(dataset, settings)
     fused = np.empty((len(queries), len(dataset.video_ids)))
-    kept: list[VideoMoments] = []
+    all_moments: list[VideoMoments] = []
     for row, video_id in enumerate(dataset.video_ids):
         try:
             moments = video_moments(dataset.features.frames.table(row), settings)
@@ -110,8 +112,8 @@ def _scores(
             raise FeatureError(f"{dataset.name}, split {dataset.split}, video {video_id!r}: {error}") from error
         fused[:, row] = moment_scores(queries, moments.vectors).max(axis=1)
         if locate:
-            kept.append(replace(moments, vectors=moments.vectors.astype(np.float32)))
-    return fused, _located(queries, kept, fused, dataset.durations_s) if locate else None
+            all_moments.append(replace(moments, vectors=moments.vectors.astype(np.float32)))
+    return fused, _located(queries, all_moments, fused, dataset.durations_s) if locate else None
 
 
 def _located(
@@ -120,29 +122,29 @@ def _located(
     fused: Float64[np.ndarray, "Q V"],
     durations_s: Float[np.ndarray, " V"],
 ) -> RankedMoments:
-    """Rank the moments of better videos first, the clearest of a video first; it scores what the video does."""
+    """Rank moments by their video's score, then by clearness; the clearest of a video has the video's score."""
     limits = LocateSettings()
-    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # of the moments of all frames
+    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # sums over all frames
     mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)
-    others = moment_scores(queries, mean[None])[:, 0]
+    usual = moment_scores(queries, mean[None])[:, 0]
     best = RankedMoments.empty(len(queries))
     for start in range(0, len(videos), _VIDEOS_AT_A_TIME):
-        found = [
-            _spans(moment_scores(queries, video.vectors), video, others, fused[:, row], float(durations_s[row]), limits)
+        by_video = [
+            _spans(moment_scores(queries, video.vectors), video, usual, fused[:, row], float(durations_s[row]), limits)
             for row, video in enumerate(videos[start : start + _VIDEOS_AT_A_TIME], start)
         ]
-        shifted = [spans.shifted(row) for row, spans in enumerate(found, start)]
+        shifted = [spans.shifted(row) for row, spans in enumerate(by_video, start)]
         best = RankedMoments.best([best, *shifted], limits.before_suppression)
-    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit)  # a library's moments share no time
+    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit)  # a library's moments do not overlap
 
 
 def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
-    """One vector a caption, not of unit length; raises FeatureError for a width unlike the frames', or for zeros."""
+    """Return one unnormalised vector per caption; FeatureError if its width is not that of the frames, or for zeros."""
     if dataset.query_dim != dataset.video_dim:
         raise FeatureError(
             f"{dataset.name}, split {dataset.split}: words have width {dataset.query_dim}, frames {dataset.video_dim}; "
-            "without training, wanted both of one image-text encoder; give its sentence vectors as words, or name the "
-            "data set (data=NAME, root=DIR), so that the vectors of DL-DKD's teacher are read where it has them"
+            "without training, both must be from one image-text encoder; give its sentence vectors as words, or load "
+            "the data set by name (data=NAME, root=DIR), which uses the vectors of DL-DKD's teacher if it has them"
         )
     tables = map(dataset.features.words_packed.table, range(len(dataset.annotations)))
     rows = [words[-1] if settings.sentence == "last" else words.mean(axis=0, dtype=np.float64) for words in tables]
@@ -158,23 +160,23 @@ def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.
 def _spans(
     scores: Float64[np.ndarray, "Q M"],
     moments: VideoMoments,
-    others: Float64[np.ndarray, " Q"],
-    of_video: Float64[np.ndarray, " Q"],
+    usual: Float64[np.ndarray, " Q"],
+    video_score: Float64[np.ndarray, " Q"],
     duration_s: float,
     limits: LocateSettings,
 ) -> RankedMoments:
-    """The clearest spans of one video for every query; `others` is the mean relevance of all videos."""
+    """Return the clearest spans of one video for every query; `usual` is the mean relevance of all videos."""
     settings = SpanSettings()
     num_frames = int(moments.edges[-1])
     spans = moments.candidates
     up_to = np.pad(np.cumsum(scores * np.diff(moments.edges), axis=1), ((0, 0), (1, 0)))
     first, stop = np.searchsorted(moments.edges, spans.T)
     means = (up_to[:, stop] - up_to[:, first]) / np.diff(spans, axis=1)[:, 0]
-    background = settings.background(up_to[:, -1] / num_frames, others, duration_s)
+    background = settings.background(up_to[:, -1] / num_frames, usual, duration_s)
     span_s: Float[np.ndarray, "S 2"] = spans * (duration_s / num_frames)
     lengths_s = span_s[:, 1] - span_s[:, 0]
     clearness = clearness_of(means - background[:, None], lengths_s, settings.length_exponent)
     top = np.argsort(-clearness, axis=1, kind="stable")[:, : limits.per_video]
     clearest = np.take_along_axis(clearness, top, axis=1)
-    found = of_video[:, None] + clearest - clearest[:, :1]
-    return RankedMoments(np.zeros_like(top), span_s[top].astype(np.float32), found.astype(np.float32))
+    score = video_score[:, None] + clearest - clearest[:, :1]
+    return RankedMoments(np.zeros_like(top), span_s[top].astype(np.float32), score.astype(np.float32))

@@ -1,9 +1,9 @@
-"""What a data set gives without training a method: the rows that belong beside every trained one.
+"""Baselines of a data set without training a method, to compare with every trained one.
 
-`chance` is the expectation of a random order. `zero_shot` compares words and frames as they stand, which says whether
-the two share a space. `Ridge` is one linear map from the mean word to the mean frame: what their averages give away.
-`oracle` reads the hidden side of simulated features (`World.intent`, `World.events`) and is what a perfect method could
-come to: the rest is lost in what frames do not show. All figures are those of `retrieval_metrics`, in percent.
+`chance` is the expectation of a random order. `zero_shot` compares the stored words and frames, which shows whether
+they share a space. `Ridge` is one linear map from the mean word to the mean frame, and shows how much their averages
+reveal. `oracle` reads the hidden state of simulated features (`World.intent`, `World.events`): the upper limit for any
+method, since frames do not show everything. All values are those of `retrieval_metrics`, in percent.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from untrimmed.data.simulation.world import World
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
-"""Penalties on the map that are tried, against centred words' scatter of `trace / width`."""
+"""Candidate penalties on the map, in units of the centred words' mean scatter, `trace / width`."""
 
 
 def untrained_rows_of(
     name: str, root: Path | str, on: str = "test"
 ) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
-    """Return the rows of a split of ROOT/NAME, with the oracle if simulated, and the split; raises FeatureError."""
+    """Return the baselines on a split of ROOT/NAME, with the oracle if it is simulated, and the split."""
     root = Path(root)
-    train, val, shown = (load_dataset(name, root, split) for split in ("train", "val", on))
-    return untrained_rows(train, val, shown, open_world(name, root) if is_simulated(name, root) else None), shown
+    train, val, test = (load_dataset(name, root, split) for split in ("train", "val", on))
+    return untrained_rows(train, val, test, open_world(name, root) if is_simulated(name, root) else None), test
 
 
 def untrained_rows(
     train: RetrievalDataset, val: RetrievalDataset, test: RetrievalDataset, world: World | None = None
 ) -> dict[str, dict[str, float]]:
-    """All figures on `test` by row; without the world of simulated features there is no oracle."""
+    """Return the results on `test` by baseline; the oracle needs the world of simulated features."""
     ridge = Ridge.fit(train, val)
     rows = {
         "chance": chance(len(test.video_ids)),
@@ -48,7 +48,7 @@ def untrained_rows(
 
 
 def chance(num_videos: int) -> dict[str, float]:
-    """The expectation over random orders.
+    """Return the expected results of a random order.
 
     >>> chance(400)["SumR"]
     29.0
@@ -59,7 +59,7 @@ def chance(num_videos: int) -> dict[str, float]:
 
 
 def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
-    """The cosine of mean word and mean frame in raw coordinates, as many as the narrower of the two has."""
+    """Rank by the cosine of mean word and mean frame, in as many raw coordinates as the narrower of the two has."""
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
     return retrieval_metrics(_unit(words) @ _unit(frames).T, dataset.video_index)
@@ -76,7 +76,7 @@ class Ridge:
 
     @classmethod
     def fit(cls, train: RetrievalDataset, val: RetrievalDataset) -> Ridge:
-        """The map of least squares on `train` with the penalty that gives the best SumR on `val`."""
+        """Fit the map by least squares on `train`, with the penalty that gives the best SumR on `val`."""
         words = _means(train.features.words_packed)
         videos = _means(train.features.frames)
         frames = videos[train.video_index]
@@ -96,7 +96,7 @@ class Ridge:
         return max(map(of, PENALTIES), key=lambda ridge: ridge.figures(val)["SumR"])
 
     def figures(self, dataset: RetrievalDataset, *, best_run: bool = False) -> dict[str, float]:
-        """Where the map takes a caption's mean word, against each video's mean frame or its best run of frames."""
+        """Compare each caption's mapped mean word with each video's mean frame, or with its best run of frames."""
         queries = _unit((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
         if best_run:
             frames = dataset.features.frames
@@ -108,7 +108,7 @@ class Ridge:
 
 
 def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
-    """The hidden meaning of each caption against the best run of what happens in each video; no noise, no scenes."""
+    """Compare each caption's hidden meaning with the best run of each video's events, without noise or scenes."""
     queries = np.stack([world.intent(text) for text in dataset.texts])
     scores = []
     for row in range(len(dataset.video_ids)):
@@ -118,7 +118,7 @@ def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
 
 
 def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " Q"]:
-    """The largest cosine of each unit query with the mean of a run of 1, 2, 4, ... frames; a run of zeros has 0.
+    """Return the largest cosine of each unit query with the mean of 1, 2, 4, ... consecutive frames; 0 for zeros.
 
     >>> best_run_score(np.eye(2), np.array([[1.0, 0.0], [0.6, 0.8], [0.6, 0.8]]))
     array([1. , 0.8])
