@@ -39,7 +39,7 @@ _OTHER_NAMES = {
     "violet": "purple",
 }
 _NAMES = tuple(_PROTOTYPES)
-# 'a black and white dog' has two colours; 'in black and white', or a film so named, has none
+# 'a black and white dog' has two colours; 'in black and white' and 'a black and white film' have none
 _COLOURLESS = re.compile(
     r"\bin black and white\b"
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"

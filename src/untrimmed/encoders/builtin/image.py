@@ -1,16 +1,16 @@
 """EfficientNet-Lite (Tan & Le 2019, arXiv 1905.11946) as an 8-bit ONNX graph, built from the released float weights.
 
-The Lite networks were made to be quantised: no squeeze-and-excitation, and ReLU6 everywhere, so nearly all activations
-lie in [0, 6] by construction. What is left, the outputs of the narrow layers, has no activation after it; its range
-follows from the batch normalisation before it, which leaves each channel with mean `bias` and deviation `weight`. So no
-calibration pictures are needed. Following Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
+The Lite networks were designed for quantisation: no squeeze-and-excitation, and ReLU6 everywhere, so nearly all
+activations are in [0, 6] by construction. Only the outputs of the narrow layers have no activation. Their range follows
+from the batch normalisation before them, which gives each channel mean `bias` and deviation `weight`. So no calibration
+pictures are needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
 
-- the frames: 8-bit RGB is already stored = 128 * real + 127, what the networks were trained on;
-- after ReLU6: zero 0, and the rounding into [0, 255] is the clamp itself;
-- narrow layers: `_DEVIATIONS` deviations about the mean, the widest channel counts; those of a sum add in quadrature;
-- weights: one scale an output channel. (x86 processors without VNNI would saturate sums of two products at 16 bits;
-  `session.x64quantprecision` has them multiply exactly, so that logits are the same on all of them. 7-bit weights would
-  do, too, but cost far more: mean cosine of the logits to the float ones 0.954, not 0.990.)
+- frames: 8-bit RGB already is stored = 128 * real + 127, on which the networks were trained;
+- after ReLU6: zero is 0, and rounding into [0, 255] does the clamping;
+- narrow layers: `_DEVIATIONS` deviations around the mean of the widest channel; deviations of a sum add in quadrature;
+- weights: one scale per output channel. (x86 processors without VNNI would saturate sums of two products at 16 bits.
+  `session.x64quantprecision` makes them multiply exactly, so that logits are equal on all processors. 7-bit weights
+  would also work but are less accurate: the mean cosine with the float logits is 0.954 instead of 0.990.)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _blocks(depth: float) -> Iterator[_Block]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A quantised tensor of the graph; `mean` and `deviation` of each channel where no activation bounds it."""
+    """A quantised tensor of the graph, with mean and deviation per channel if no activation bounds it."""
 
     name: str
     scale: float
@@ -73,25 +73,25 @@ class _Value:
 
 
 class GraphBuilder:
-    """Nodes and constants of an ONNX graph, which are named by what they give."""
+    """Nodes and constants of an ONNX graph. Each is named like its output."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
     def node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
-        """Add a node; its output."""
+        """Add a node and return the name of its output."""
         self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
         return output
 
     def constant(self, name: str, content: np.ndarray) -> str:
-        """Add a constant; its name."""
+        """Add a constant and return its name."""
         self.constants.append(numpy_helper.from_array(content, name))
         return name
 
 
-class _Builder(GraphBuilder):
-    """Writes the graph layer by layer: stored inputs -> real -> layer -> stored again, which ONNX Runtime fuses."""
+class _ImageGraphBuilder(GraphBuilder):
+    """Builds the graph layer by layer: stored inputs -> real -> layer -> stored output, which ONNX Runtime fuses."""
 
     def __init__(self, weights: Mapping[str, np.ndarray]):
         super().__init__()
@@ -100,13 +100,13 @@ class _Builder(GraphBuilder):
     def convolve(
         self, value: _Value, conv: str, norm: str, kernel: int, *, stride: int = 1, clamp: bool = True
     ) -> _Value:
-        """One convolution with its batch normalisation folded in, padded as TensorFlow's 'SAME'."""
+        """Add a convolution that includes its batch normalisation, with TensorFlow's 'SAME' padding."""
         gamma, beta = self._read(f"{norm}.weight"), self._read(f"{norm}.bias")
         factor = gamma / np.sqrt(self._read(f"{norm}.running_var") + _BATCH_NORM_EPSILON)
         weight = self._read(f"{conv}.weight") * factor[:, None, None, None]
         bias = beta - self._read(f"{norm}.running_mean") * factor
         scales = np.abs(weight).max(axis=(1, 2, 3)) / _WEIGHT_LIMIT
-        # a dead channel is all bias, which must still fit into 32 bits
+        # a channel without weights has only a bias, which must still fit into 32 bits
         scales = np.maximum(scales, np.maximum(np.abs(bias), 1e-6) / value.scale / 2**24)
         stored = np.rint(weight / scales[:, None, None, None]).astype(np.int8)
         bias_scales = (scales * value.scale).astype(np.float32)
@@ -125,20 +125,20 @@ class _Builder(GraphBuilder):
         return self._quantise(real, _linear_range(f"{conv}.out", beta, np.abs(gamma)))
 
     def add(self, first: _Value, second: _Value, name: str) -> _Value:
-        """The sum of two unbounded values, their deviations added in quadrature."""
+        """Add the sum of two unbounded values; their deviations add in quadrature."""
         real = self.node("Add", [self._dequantise(first), self._dequantise(second)], f"{name}.real")
         deviation = np.hypot(first.deviation, second.deviation)
         return self._quantise(real, _linear_range(f"{name}.out", first.mean + second.mean, deviation))
 
     def pool(self, value: _Value, name: str) -> None:
-        """The mean over all places, real again."""
+        """Add the mean over all positions, as real numbers."""
         self.node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
 
     def _read(self, name: str) -> Float[np.ndarray, ...]:
         return self._weights[name].astype(np.float64)
 
     def _parameters(self, value: _Value) -> list[str]:
-        # every use has parameters of its own: shared ones keep ONNX Runtime from fusing
+        # each use needs separate parameters, because ONNX Runtime does not fuse shared ones
         prefix = f"{value.name}.{len(self.constants)}"
         scale = self.constant(f"{prefix}.scale", np.array(value.scale, np.float32))
         return [scale, self.constant(f"{prefix}.zero", np.array(value.zero, np.uint8))]
@@ -165,12 +165,12 @@ def _linear_range(name: str, mean: Float[np.ndarray, " C"], deviation: Float[np.
 
 
 def build_graph(depth: float, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
-    """The quantised network of the released weights: stored frames [T, 3, Y, X] -> pooled features [T, 1280].
+    """Build the quantised network of the released weights: stored frames [T, 3, Y, X] -> pooled features [T, 1280].
 
     Raises:
-        KeyError: the weights are of another network.
+        KeyError: The weights are those of another network.
     """
-    builder = _Builder(weights)
+    builder = _ImageGraphBuilder(weights)
     value = builder.convolve(_Value("frames", 1 / 128, 127), "_conv_stem", "_bn0", 3, stride=2)
     for block in _blocks(depth):
         p, skipped = block.prefix, value
@@ -188,14 +188,14 @@ def build_graph(depth: float, weights: Mapping[str, np.ndarray]) -> onnx.ModelPr
 
 
 class ImageNetwork:
-    """RGB frames of any size -> the logits of the thousand classes, and nothing else."""
+    """Classifies RGB frames of any size: returns the logits of the thousand classes."""
 
     def __init__(self, depth: float, weights: Mapping[str, np.ndarray]):
         options = onnxruntime.SessionOptions()
-        # one core is left to the decoder, which runs beside the network; idle threads must not spin on it
+        # leave one core to the decoder, which runs at the same time; idle threads must not spin on it
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if not has_exact_int8():  # with VNNI, which is exact anyway, the network would take twice as long under it
+        if not has_exact_int8():  # VNNI is exact without this option, and twice as slow with it
             options.add_session_config_entry("session.x64quantprecision", "1")
         graph = build_graph(depth, weights).SerializeToString()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
@@ -203,7 +203,7 @@ class ImageNetwork:
         self._bias = weights["_fc.bias"]
 
     def classify(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 1000"]:
-        """Logits of whole frames: the features of all places are averaged, then classified."""
+        """Return the logits of whole frames: the features of all positions are averaged, then classified."""
         planes = np.ascontiguousarray(frames.transpose(0, 3, 1, 2))
         (features,) = self._session.run(None, {"frames": planes})
         return features @ self._classify + self._bias

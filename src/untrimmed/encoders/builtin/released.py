@@ -18,7 +18,7 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 
 
 def read_safetensors(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file by name, as views of the mapped file: what is not used is not read."""
+    """The arrays of a safetensors file by name, as views of the mapped file. Unused arrays are not read."""
     content = np.memmap(file, dtype=np.uint8, mode="r")
     start = 8 + int(content[:8].view(np.uint64)[0])
     entries = json.loads(content[8:start].tobytes())
@@ -57,7 +57,7 @@ class _StateUnpickler(pickle.Unpickler):
             return _place
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
-        raise pickle.UnpicklingError(f"holds {module}.{name}, which is not a tensor")
+        raise pickle.UnpicklingError(f"contains {module}.{name}, which is not a tensor")
 
     def persistent_load(self, reference: Any) -> tuple[Any, str]:
         """Type and key of a storage."""
@@ -79,7 +79,7 @@ def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
 
 
 def read_torch_state(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of PyTorch before 1.6: pickles, of which the fourth names the tensors, then their numbers.
+    """The arrays of a file from PyTorch before 1.6: pickles, the fourth with the tensors' names, then their numbers.
 
     Raises:
         EncoderError: The file is of another format, damaged, or holds something that is not weights.

@@ -22,7 +22,7 @@ from untrimmed.types import Reading
 
 DIM = 384
 GRAPH = Path(__file__).with_name("minilm.onnx")
-_MAX_TOKENS = 256  # what the weights were trained for; longer texts are cut
+_MAX_TOKENS = 256  # the limit in training; longer texts are cut
 _BATCH = 64
 
 
@@ -37,7 +37,7 @@ class Sentence:
 
 
 def is_layer_weight(name: str) -> bool:
-    """Whether the graph asks for a released weight; the tables of embeddings are looked up beside it."""
+    """Whether the graph uses a released weight. Embeddings are looked up outside the graph."""
     return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 
 
@@ -45,7 +45,7 @@ class MiniLM:
     """Texts -> unit vectors (the mean of the last states) and word vectors.
 
     Raises:
-        EncoderError: its package is missing or of other content.
+        EncoderError: Its package is missing or has other content.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class MiniLM:
         segment = weights["embeddings.token_type_embeddings.weight"][0]
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
         options = onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # beside a search's other threads
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads must not spin
         # keep the mapped weights: packing them takes longer than encoding ten sentences
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -76,8 +76,8 @@ class MiniLM:
             encodings = self._tokenizer.encode_batch([texts[i] for i in rows])
             readings = [_read(texts[i], encoding) for i, encoding in zip(rows, encodings, strict=True)]
             if any(reading.unknown for reading in readings):
-                known = [known_words(texts[i], reading) for i, reading in zip(rows, readings, strict=True)]
-                encodings = self._tokenizer.encode_batch(known)
+                parts = [known_words(texts[i], reading) for i, reading in zip(rows, readings, strict=True)]
+                encodings = self._tokenizer.encode_batch(parts)
             mask = np.array([e.attention_mask for e in encodings], dtype=bool)
             embedded = self._tokens[np.array([e.ids for e in encodings])] + self._positions[: mask.shape[1]]
             hidden = np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None]
@@ -91,20 +91,20 @@ class MiniLM:
 
 
 def _read(text: str, encoding: Encoding) -> Reading:
-    """Which words of a text mean something to a model that was trained on English.
+    """Return which words of a text are known to a model that was trained on English.
 
-    Its vocabulary holds single letters of many scripts, so that a Greek or a Russian word is spelt out and never
-    `[UNK]`, and says nothing all the same. A Latin one may be spelt out and mean something (`ww2`, `4x4`).
+    Its vocabulary contains single letters of many scripts. A Greek or Russian word is therefore spelt out instead of
+    `[UNK]`, but has no meaning to the model. A Latin word may be spelt out and have a meaning (`ww2`, `4x4`).
     """
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):
         if word is not None:
             pieces.setdefault(word, []).append(place)
-    found = []
+    words = []
     for places in pieces.values():
         start, end = encoding.offsets[places[0]][0], encoding.offsets[places[-1]][1]
         is_latin = any(c.isdigit() or "LATIN" in unicodedata.name(c, "") for c in text[start:end])
         is_unknown = encoding.tokens[places[0]] == "[UNK]"
         if is_unknown or any(map(str.isalnum, text[start:end])):  # punctuation is neither known nor unknown
-            found.append((start, end, is_latin and not is_unknown))
-    return reading_of(text, found, is_cut=bool(encoding.overflowing))
+            words.append((start, end, is_latin and not is_unknown))
+    return reading_of(text, words, is_cut=bool(encoding.overflowing))

@@ -1,8 +1,8 @@
-"""MiniLM's layers as an ONNX graph without weights: `text` reads those from the released file each time.
+"""MiniLM's layers as an ONNX graph without weights, which `text` reads from the released file.
 
-Building it takes the package `onnx`, which a search should not have to import, so the graph lies beside this file. It
-is made by `python -m untrimmed.encoders.builtin.text_graph`, and a test makes it anew. Names of weights are the
-released ones; the embeddings of tokens and positions are looked up before and are no part of it.
+Building the graph needs the package `onnx`, which a search should not import, so the graph is stored beside this file.
+ `python -m untrimmed.encoders.builtin.text_graph` builds it, and a test compares it with a new one. The weights
+have their released names. The embeddings of tokens and positions are looked up beforehand and are not in the graph.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OPSET = 20
 _IR_VERSION = 9
 
 
-class _Builder(GraphBuilder):
-    """Writes the graph node by node; values are rows [Q*W, D] except inside the attention."""
+class _TextGraphBuilder(GraphBuilder):
+    """Builds the graph node by node. Values are rows [Q*W, D], except inside the attention."""
 
     def weight(self, name: str, *shape: int) -> str:
-        """A tensor whose content is given when the graph is loaded."""
+        """Add a tensor whose content is supplied when the graph is loaded, and return its name."""
         assert is_layer_weight(name), name
         tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
         tensor.external_data.add(key="location", value="given")
@@ -45,7 +45,7 @@ class _Builder(GraphBuilder):
         return self.normalise(self.node("Add", [value, change], f"{name}.sum"), name)
 
     def attend(self, value: str, name: str) -> str:
-        """Attention of every head over the tokens of its own sentence; `hidden` is -inf where there is none."""
+        """Add attention of every head over the tokens of a sentence; `hidden` is -inf for padding."""
         parts = {}
         for part in ("query", "key", "value"):
             split = self.node("Reshape", [self.linear(value, f"{name}.{part}", DIM, DIM), "heads"], f"{name}.{part}.4d")
@@ -60,8 +60,8 @@ class _Builder(GraphBuilder):
 
 
 def build_graph() -> onnx.ModelProto:
-    """Embedded tokens [Q, W, D] and what to add to attention scores [Q, 1, 1, W] -> the last states [Q, W, D]."""
-    b = _Builder()
+    """Build the graph: embedded tokens [Q, W, D] and a mask [Q, 1, 1, W] to add to scores -> last states [Q, W, D]."""
+    b = _TextGraphBuilder()
     b.constant("rows", np.array([-1, DIM]))
     b.constant("scale", np.array((DIM / _NUM_HEADS) ** -0.5, np.float32))
     b.node("Shape", ["embedded"], "shape")

@@ -115,5 +115,5 @@ CLASS_GLOSSES = PackagedFile(
     "imagenet1k_gpt_names_descriptions.json",
     "b79862fae730052815563e8b77db9f35ce930421cb93068e4370ebe4d3f78100",
 )
-# not a package's: it lies beside this module, made by `classes`
+# not from a package: stored beside this module by `classes`
 CLASS_TABLE = Path(__file__).with_name("classes.npy")

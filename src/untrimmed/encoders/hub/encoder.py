@@ -155,8 +155,8 @@ class TransformersEncoder:
     def _encode_text_batch(self, texts: Sequence[str]) -> list[TextFeatures]:
         readings = self._recipe.read(self._tokenizer, texts)
         written = map(self._recipe.prepare, texts)
-        known = [known_words(text, reading) for text, reading in zip(written, readings, strict=True)]
-        inputs = self._recipe.tokenize(self._tokenizer, known)
+        parts = [known_words(text, reading) for text, reading in zip(written, readings, strict=True)]
+        inputs = self._recipe.tokenize(self._tokenizer, parts)
         sentences, states = self._text_features(inputs)
         if self._word_projection is not None:
             states = self._word_projection(states)
