@@ -1,10 +1,11 @@
-"""How well a library answers labelled sentences about real clips: index, evaluate, and write it down.
+"""Accuracy of search for labelled sentences about real clips: index them, evaluate, and write the results.
 
     python benchmarks/real_clips.py FOLDER QUERIES.jsonl [--encoder builtin] [--model frames] [--tuned-on-half]
         [-o docs/quality.md]
 
-QUERIES as for `untrimmed evaluate --queries`. With `--tuned-on-half` figures are given for each half of the videos too:
-settings of `builtin` and of the frames were chosen on the even positions (videos sorted by name) and on nothing else.
+QUERIES has the format of `untrimmed evaluate --queries`. `--tuned-on-half` also prints results for each half of the
+videos: settings of `builtin` and of moments were chosen on those at even positions by name. `-o` replaces the section
+"Clips" of a page.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("queries", type=Path)
     parser.add_argument("--encoder", default="builtin")
-    parser.add_argument("--model", default="frames", help="as untrimmed index --model takes it")
+    parser.add_argument("--model", default="frames", help="as in untrimmed index --model")
     parser.add_argument("--tuned-on-half", action="store_true")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
@@ -53,7 +54,8 @@ def main() -> None:
         identity = library.settings().encoder_identity
     lines = [
         f"{quality.num_videos} videos ({report.timings.video_s:.0f} s), {len(queries)} sentences, "
-        f"encoder `{identity}`, searched by {options.model}; percent.",
+        f"encoder `{identity}`, searched by {options.model}; percent. R@K counts the right video among the first K. "
+        "IoU is measured for the best moment in the right video.",
         "",
         "| sentences of | number | " + " | ".join(SHOWN) + " |",
         "| --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
@@ -75,7 +77,17 @@ def main() -> None:
         command = f"python benchmarks/real_clips.py FOLDER QUERIES.jsonl --encoder {options.encoder}"
         command += f" --model {options.model}"
         command += " --tuned-on-half" if options.tuned_on_half else ""
-        options.output.write_text(f"# How well it finds\n\nWritten by `{command}`.\n\n{text}\n", encoding="utf-8")
+        replace_section(options.output, "Clips", f"Labelled sentences about real clips:\n\n    {command}\n\n{text}")
+
+
+def replace_section(page: Path, title: str, content: str) -> None:
+    """Replace the section of a Markdown page under `## title`, up to the next heading, or append it."""
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    before, _, rest = f"{text}\n".partition(f"## {title}\n")
+    later = rest.find("\n## ")
+    after = rest[later:].strip() if later >= 0 else ""
+    parts = [before.strip(), f"## {title}\n\n{content}", after]
+    page.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

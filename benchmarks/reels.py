@@ -1,12 +1,12 @@
-"""How well moments are found in untrimmed reels: real clips one after another, re-encoded to one size.
+"""Accuracy of moment search in reels: real clips one after another, re-encoded to one size.
 
     python benchmarks/reels.py FOLDER [--encoder builtin] [-o docs/quality.md]
 
-FOLDER holds the clips, `manifest.jsonl` (a line a clip: `file`, `duration`, `queries` of `query`, `start`, `end`) and
-`reels.jsonl` (a line a reel: `clips` of `file`, in order). Besides those reels, others are made of five clips in random
-order: of clips at even positions by name, on which settings of the moments were chosen, and of those at odd ones, on
-which nothing was. The last row takes the vectors of the single clips one after another instead, without re-encoding.
-`-o` writes the section "Reels" of a page anew.
+FOLDER contains the clips, `manifest.jsonl` (a line per clip: `file`, `duration`, `queries` of `query`, `start`, `end`)
+and `reels.jsonl` (one line per reel: `clips` of `file`, in order). The benchmark also measures reels of five clips in
+random order: of the clips at even positions by name, which were used to choose settings of moments, and of those at odd
+positions, which were not. The last row uses the vectors of the single clips one after another, without re-encoding.
+`-o` replaces the section "Reels" of a page.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import av
 import numpy as np
+from real_clips import replace_section
 
 import untrimmed
 from untrimmed.demo.reels import ENCODERS
@@ -32,11 +33,10 @@ WIDTH, HEIGHT, FRAME_RATE = 640, 360, 10
 CLIPS_EACH = 5
 SEED = 0
 SHOWN = ("R@1", "R@5", "mean IoU", "R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7")
-HEADING = "## Reels"
 
 
 def fitted(pixels: np.ndarray) -> np.ndarray:
-    """The picture as large as fits, with black around it."""
+    """Return the picture scaled to the frame, with black borders."""
     scale = min(WIDTH / pixels.shape[1], HEIGHT / pixels.shape[0])
     width, height = round(scale * pixels.shape[1]), round(scale * pixels.shape[0])
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
@@ -47,7 +47,7 @@ def fitted(pixels: np.ndarray) -> np.ndarray:
 
 
 def render(clips: list[dict[str, Any]], folder: Path, path: Path, reader: VideoReader) -> list[LabelledQuery]:
-    """Write the clips one after another as one video; gives their sentences with times in it."""
+    """Write the clips one after another as one video; return their sentences with times in it."""
     codec = next(name for name in ENCODERS if name in av.codecs_available)
     queries, num_frames = [], 0
     with av.open(str(path), "w") as container:
@@ -68,7 +68,7 @@ def render(clips: list[dict[str, Any]], folder: Path, path: Path, reader: VideoR
 
 
 def measure(reels: list[list[dict[str, Any]]], folder: Path, encoder: str) -> tuple[LibraryQuality, float]:
-    """The quality of a library of these reels, and how many seconds they last."""
+    """Return the accuracy of search in a library of these reels, and their total duration in seconds."""
     with (
         tempfile.TemporaryDirectory() as place,
         VideoReader(sampling=Sampling(FRAME_RATE), short_side=HEIGHT) as reader,
@@ -84,7 +84,7 @@ def measure(reels: list[list[dict[str, Any]]], folder: Path, encoder: str) -> tu
 
 
 def joined(clips: list[dict[str, Any]], stored: dict[str, StoredVideo], name: str) -> tuple[StoredVideo, list]:
-    """One video of the clips' vectors, and its sentences with times in it."""
+    """Return one video made of the clips' vectors, and its sentences with times in it."""
     offset_s, times_s, queries = 0.0, [], []
     videos = [stored[clip["file"]] for clip in clips]
     for clip, video in zip(clips, videos, strict=True):
@@ -100,7 +100,7 @@ def joined(clips: list[dict[str, Any]], stored: dict[str, StoredVideo], name: st
 
 
 def measure_joined(reels: list[list[dict[str, Any]]], folder: Path, encoder: str) -> tuple[LibraryQuality, float]:
-    """As `measure`, of reels that are made of vectors."""
+    """Like `measure`, for reels made of vectors."""
     with tempfile.TemporaryDirectory() as place:
         library = untrimmed.open(place)
         report = library.index([folder / clip["file"] for clips in reels for clip in clips], encoder=encoder)
@@ -117,7 +117,7 @@ def measure_joined(reels: list[list[dict[str, Any]]], folder: Path, encoder: str
 
 
 def in_other_orders(clips: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The clips in random order, five a reel."""
+    """Return reels of five clips each, in random order."""
     order = np.random.default_rng(SEED).permutation(len(clips))
     return [[clips[i] for i in order[start : start + CLIPS_EACH]] for start in range(0, len(clips), CLIPS_EACH)]
 
@@ -151,12 +151,12 @@ def main() -> None:
     text = "\n".join(table)
     print(text)
     if options.output:
-        page = options.output.read_text(encoding="utf-8").partition(HEADING)[0].rstrip()
         about = (
-            "The same clips as parts of longer videos:\n\n    python benchmarks/reels.py FOLDER -o docs/quality.md\n\n"
-            f"Encoder `{options.encoder}`, percent. R@K asks for the right reel, IoU for the best moment inside it."
+            "The same clips, joined into longer videos:\n\n    python benchmarks/reels.py FOLDER -o docs/quality.md\n\n"
+            f"Encoder `{options.encoder}`, percent. R@K counts the right reel. IoU is measured for the best moment "
+            "in it."
         )
-        options.output.write_text(f"{page}\n\n{HEADING}\n\n{about}\n\n{text}\n", encoding="utf-8")
+        replace_section(options.output, "Reels", f"{about}\n\n{text}")
 
 
 if __name__ == "__main__":
