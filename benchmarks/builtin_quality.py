@@ -1,11 +1,11 @@
-"""What `builtin` finds among labelled clips, beside plain ConSE: the evidence for its recipe.
+"""Accuracy of `builtin` on labelled clips, compared with plain ConSE: the evidence for its recipe.
 
     python benchmarks/builtin_quality.py FOLDER
 
-FOLDER holds the clips and `manifest.jsonl` (a line a clip: id, file, queries with start and end in seconds). Each clip
-is one video. Its recipe was chosen by the sentences of the even positions alone (clips sorted by id); the odd ones were
-scored once, at the end. `best` ranks a video by its best frame, `smooth` by the best value of its scores under a
-Gaussian of 1 s. AUC is the chance that a frame inside the moment scores above one outside it, of the same video.
+FOLDER contains the clips and `manifest.jsonl` (a line per clip: id, file, queries with start and end in seconds). Each
+clip is one video. The recipe was chosen with the sentences of clips at even positions (sorted by id); those at odd
+positions were scored once, at the end. `best` ranks a video by its best frame, `smooth` by the best of its scores after
+a Gaussian of 1 s. AUC is the probability that a frame inside the moment scores above a frame of that video outside it.
 
 Plain ConSE is EfficientNet-Lite2 in float32 (package `efficientnet-lite-pytorch`, not among our requirements), one
 centre crop of 260 pixels, 'a photo of a {first name}' and the 100 likeliest classes.
@@ -41,7 +41,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Described:
-    """One way to describe clips and sentences: a matrix and its times a clip, and a row a sentence."""
+    """One way to describe clips and sentences: a matrix and times per clip, and a row per sentence."""
 
     frames: list[np.ndarray]
     times_s: list[np.ndarray]
@@ -105,7 +105,7 @@ def smooth(scores: np.ndarray, times_s: np.ndarray, width_s: float) -> np.ndarra
 
 
 def evaluate(described: Described, queries: list[Query], chosen: np.ndarray) -> list[float]:
-    """The columns over the chosen sentences, percent; every clip takes part in every ranking."""
+    """Return the columns over the selected sentences, in percent; every ranking includes all clips."""
     scores = [described.queries @ frames.T for frames in described.frames]
     video = np.array([query.video for query in queries])
     result = []

@@ -1,10 +1,9 @@
-"""What `builtin` costs: starting, a sentence, a frame, and memory.
+"""Cost of `builtin`: start, time per sentence and per frame, and memory.
 
     python benchmarks/builtin_speed.py [--frames 64] [--height 224 --width 398]
 
-Core milliseconds are processor time of this process over all its threads, so a busy machine changes them less than the
-wall clock. The float32 network of `efficientnet-lite-pytorch` (not among our requirements) is timed beside ours where
-that package is installed.
+Core milliseconds are the processor time of all threads of this process, which other programs affect less than wall
+time. If `efficientnet-lite-pytorch` (not one of our requirements) is installed, its float32 network is timed too.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/cold_start.py [VIDEO...] [--hours 100] [--rounds 10]
 
-The library is made by `builtin` from the videos given, or holds so many hours of made vectors of its width (as in
-search_speed.py). Commands run by turns, so that a busy machine slows all alike; one round before the first fills the
-caches, and compiled modules are written even where the shell forbids it.
+The library is indexed with `builtin` from VIDEO, or contains `--hours` of synthetic vectors of its width (as in
+search_speed.py). The commands alternate, so that other load slows all of them equally. An extra first round fills the
+caches. Compiled modules are written even if the shell's settings forbid it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from untrimmed.search.store.records import Settings
 
 
 def run(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Seconds on the clock and of the processors."""
+    """Return wall seconds and processor seconds."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     elapsed, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,12 +1,12 @@
-"""How well confidence tells a library that holds what a sentence asks for from one that does not.
+"""How well confidence separates libraries with a match for a sentence from libraries without one.
 
     python benchmarks/confidence.py FOLDER [--encoder builtin] [--library DIR] [--write FILE.npz]
 
-FOLDER holds the clips and `manifest.jsonl` (a line a clip: id, file, licence, queries). Clips are sorted by id: on the
-even ones coefficients and the way are chosen, the odd ones are reported. Every sentence is asked of a library with its
-clip and of the same library without it; right is a first hit that is the sentence's clip. `--write` makes what the
-package carries: the frames of the even clips as vectors, one a second and 40 of a clip, and the coefficients. Clips
-under the GPL are left out. `--library` keeps the indexed clips for another run.
+FOLDER contains the clips and `manifest.jsonl` (a line per clip: id, file, licence, queries). Clips are sorted by id:
+even ones are used to choose coefficients and the method, odd ones to report results. Each sentence is searched for in a
+library with its clip and in the same library without it. A first hit is right if it is the sentence's clip.
+`--write` writes the package's data file: the frame vectors of the even clips, one per second and at most 40 per clip,
+and the coefficients. Clips under the GPL are excluded. `--library` keeps the indexed clips for another run.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Case:
-    """One sentence before one library: what can be known, and what is true."""
+    """One sentence and one library: what a search can know, and the truth."""
 
     features: dict[str, float]
-    holds: bool  # the library holds the clip
+    holds: bool  # the library contains the clip
     right: bool  # and it is the first hit
 
 
@@ -106,7 +106,7 @@ def case(measured: Measured, query: int, library: Sequence[int], background: Seq
 
 
 def choosing(measured: Measured) -> list[Case]:
-    """The even clips alone: for each sentence, random halves of the others are the background and the library."""
+    """Return the cases of the even clips: per sentence, random halves of the other clips are background and library."""
     rng, cases = np.random.default_rng(0), []
     columns = {clip: column for column, clip in enumerate(measured.background_clips)}
     for query in np.flatnonzero(measured.clip_of % 2 == 0):
@@ -121,7 +121,7 @@ def choosing(measured: Measured) -> list[Case]:
 
 
 def reporting(measured: Measured) -> list[Case]:
-    """The odd clips as the library; the background is all that is shipped, of the even ones."""
+    """Return the cases of the odd clips as the library, with the package's background from the even clips."""
     odd, background = list(range(1, measured.scores.shape[1], 2)), range(len(measured.background_clips))
     cases = []
     for query in np.flatnonzero(measured.clip_of % 2 == 1):
@@ -135,7 +135,7 @@ def matrix(cases: Sequence[Case], names: Sequence[str]) -> np.ndarray:
 
 
 def fit(rows: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Logistic regression by Newton's steps, with a slight pull of all but the offset towards 0 in their units."""
+    """Fit a logistic regression by Newton's method, with weak regularisation of all coefficients but the offset."""
     scale = np.append(rows[:, :-1].std(axis=0), 1.0)
     rows, pull = rows / scale, np.append(np.full(rows.shape[1] - 1, 1e-3), 0.0)
     weights = np.zeros(rows.shape[1])
@@ -153,7 +153,7 @@ def auroc(chance: np.ndarray, is_true: np.ndarray) -> float:
 
 
 def calibration_error(chance: np.ndarray, is_true: np.ndarray, bins: int = 10) -> float:
-    """Expected calibration error: by how much mean chance and rate differ in ten bins, by their share of cases."""
+    """Return the expected calibration error: mean difference of confidence and accuracy in ten bins, by bin size."""
     place = np.minimum((chance * bins).astype(int), bins - 1)
     filled = [place == number for number in range(bins) if (place == number).any()]
     return float(sum(some.mean() * abs(chance[some].mean() - is_true[some].mean()) for some in filled))

@@ -1,13 +1,13 @@
-"""What methods cost at the sizes of their presets on TVR, side by side.
+"""Cost of methods at the sizes of their presets on TVR, side by side.
 
     OMP_NUM_THREADS=1 python benchmarks/costs.py [METHOD ...] [--videos 32] [--rounds 3] [--corpus 2500]
 
-Parameters, FLOPs and what a video keeps are counted (`untrimmed/reproduction/efficiency.py` says how). A training step
-is told as a share of GMMFormer v2's in the same round; batches are those of `benchmarks/training_step.py`, lengths
-spread as TVR's, losses and weights those of the preset after its warm-up. A query is timed from its word features to
-the first 100 of a corpus of full-length videos. Times are the processor's, which other programs disturb less.
-TF-PRVR learns nothing, and how many moments a video keeps depends on what it shows: here on 128 frames, 768 wide as
-CLIP-L/14's, of 16 shots.
+Parameters, FLOPs and stored numbers per video are counted as in `untrimmed/reproduction/efficiency.py`. A training step
+is given relative to GMMFormer v2's in the same round; batches are those of `benchmarks/training_step.py`, lengths are
+distributed as in TVR, and losses and weights are those of the preset after its warm-up. A query is timed from its word
+features to the first 100 of a corpus of full-length videos. Times are processor times, which other load affects less.
+TF-PRVR is not trained, and its number of moments depends on the video: here 128 frames of 16 shots, 768 wide as
+CLIP-L/14's.
 """
 
 import argparse
@@ -51,7 +51,7 @@ MEASURE = "gmmformer_v2"  # of a training step
 
 
 def taught(batch: TrainingBatch) -> TrainingBatch:
-    """The batch with a teacher's vectors, 512 wide as CLIP ViT-B/32's, for DL-DKD; others do not read them."""
+    """Return the batch with a teacher's vectors for DL-DKD, 512 wide as CLIP ViT-B/32's; other methods ignore them."""
     num_queries, shape = len(batch.queries.words), batch.videos.frames.shape[:2]
     queries = replace(batch.queries, teacher=normalize(torch.randn(num_queries, 512), dim=-1))
     return replace(
@@ -60,7 +60,7 @@ def taught(batch: TrainingBatch) -> TrainingBatch:
 
 
 def steps(methods: list[str], num_videos: int, rounds: int) -> tuple[dict[str, float], float]:
-    """Each method's training step by that of `MEASURE` in the same round, and that in seconds: medians."""
+    """Return the median training step of each method relative to `MEASURE` in the same round, and in seconds."""
     keep_freed_memory()
     batch, ratios = taught(make_batch(num_videos, "tvr", seed=0)), dict[str, list[float]]()
     methods = [method for method in methods if method != NAME]
@@ -77,7 +77,7 @@ def steps(methods: list[str], num_videos: int, rounds: int) -> tuple[dict[str, f
 
 
 def training_free(num_videos: int, timed: bool) -> list[str]:
-    """The cells of TF-PRVR's row."""
+    """Return the cells of TF-PRVR's row."""
     rng = np.random.default_rng(0)
     shots = rng.standard_normal((16, 768)).repeat(8, axis=0)
     moments = video_moments(shots + 0.5 * rng.standard_normal(shots.shape)).vectors

@@ -2,13 +2,13 @@
 
     python benchmarks/decode_speed.py [VIDEO ...]
 
-Without arguments it makes one synthetic clip of 720p H.264. Stages, each measured by itself in this process:
-  demux     reading packets alone
-  all       every frame decoded, one thread: what sampling would cost without a plan
-  planned   the frames that sampling needs (the same frames come out)
-  scaled    planned, and brought down to RGB of 288 pixels on the short side
-  key       key frames alone, scaled
-then `child`: everything, through the child process and the pipe, by the clock on the wall.
+Without arguments it creates one synthetic clip of 720p H.264. The stages are measured separately in this process:
+  demux     reading packets only
+  all       decoding every frame with one thread: the cost of sampling without a plan
+  planned   decoding the frames that sampling needs (the sampled frames are equal)
+  scaled    planned, and scaled to RGB with 288 pixels on the short side
+  key       key frames only, scaled
+Then `child` measures everything through the child process and the pipe, in wall time.
 """
 
 import argparse

@@ -2,10 +2,10 @@
 
     python benchmarks/index_speed.py VIDEO... [--encoder builtin] [--files 200]
 
-First the videos given, at 2 frames a second and from key frames alone: seconds of video a second, everything included
-(a fresh library each time, the encoder loaded and warmed by one file before). Then a folder of many links to them, each
-with a few bytes of its own behind the end, so that every one is decoded and encoded: memory of this process and its
-decoding child, at a tenth of the way and at the end.
+First VIDEO at 2 frames per second and from key frames only: seconds of video per second in total, with a new library
+each time, after one file has loaded and warmed up the encoder. Then a folder with many copies, each with a few distinct
+bytes appended so that all are decoded and encoded: memory of this process and its decoding child, after a tenth of the
+files and at the end.
 """
 
 from __future__ import annotations

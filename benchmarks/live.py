@@ -2,9 +2,9 @@
 
     python benchmarks/live.py [--hours 100] [--videos 20]
 
-Another process commits videos of ten minutes, one at a time, each full of the sentence that is searched for; of the
-videos before it every second one is replaced, every third one removed. Seconds run from the end of the commit to the
-end of the first search that has the video among its hits; a search that began before counts, too.
+Another process commits videos of ten minutes, one at a time, all of whose frames match the query. Of the earlier
+videos, every second one is replaced and every third one removed. The time is from the end of the commit to the end of
+the first search with the video among its hits, which may have started before the commit.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What TF-PRVR takes to encode a long film: seconds of one core and memory, by the film's length.
+"""Cost of encoding a long film with TF-PRVR: seconds of one core and memory, by the film's length.
 
     OMP_NUM_THREADS=1 python benchmarks/long_film.py [--hours 1 2 4] [--dim 512] [--cone 1]
 
-Frames are made: two a second, shots of 2 to 20 s around random directions, which lean so much towards a common one
-that `--cone` says how long its share is beside theirs. With 0 half of all cosines are negative, which no encoder of
-pictures gives and which takes longest.
+Frames are synthetic: two per second, in shots of 2 to 20 s around random directions. `--cone` is the length of a common
+direction that is added to all. With 0, half of all cosines are negative, which takes longest but does not occur with
+image encoders.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One query before a million videos of 32 clips, 384 wide: how long it takes, and in what memory.
+"""One query over a million videos of 32 clips, 384 wide: time and memory.
 
     python benchmarks/million.py PEERS --folder FOLDER [--videos 1000000]
 
-PEERS is the program that `search_peer` names; its videos are made here without frames, into files of FOLDER as a
-library lays them out (25 GB in float16, kept for another time). Codes and rows of 8 bits are made in memory, and
-searched by `search_peer`'s search, again by the same queries at the end: then what they read lies in the system's
-cache. What is found is compared with a product of every clip in float32, which is also timed.
+PEERS is the program described in `search_peer`. Its videos are generated here without frames, into files of FOLDER that
+have the layout of a library's cache (25 GB in float16, kept for later runs). Codes and 8-bit rows are made in memory
+and searched by `search_peer`'s search. The queries run a second time at the end, when the vectors that they read are in
+the system's cache. The hits are compared with float32 products of every clip, which are also timed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def timed(search: Search, queries: np.ndarray, what: str) -> list[np.ndarray]:
-    """What is found, one query after the other, and how long that took."""
+    """Return the hits of the queries, searched one after the other, and the times."""
     found, took = [], []
     for query in queries:
         start = time.perf_counter()
@@ -101,7 +101,7 @@ def clips_of(block: EncodedBlock, rows: np.ndarray) -> np.ndarray:
 
 
 def held(search: Search) -> str:
-    """How much memory what is searched takes."""
+    """Return the memory of everything that is searched."""
     each = [
         coded
         for together in search.corpus.coder.coded_blocks(search.corpus.blocks).values()

@@ -2,12 +2,12 @@
 
     python benchmarks/number_formats.py FOLDER QUERIES.jsonl [--encoder NAME ...]
 
-QUERIES as for `untrimmed evaluate --queries`; only their sentences are read. Every video of FOLDER is indexed twice, in
-float32 and in bfloat16, and each library is searched in both. Told are, against float32 throughout: how many of the
-first ten videos stay among the first ten, how many ranks a video moves, and how many of the best moments begin or end
-elsewhere by more than half a second. Without --encoder the encoders are dual encoders of a few thousand random weights
-(`tests/tiny_models.py`). They are untrained: what they say of two videos differs little, so that rounding changes the
-order more easily than a trained encoder's. Cosines show what rounding does to vectors; ranks here are a bad case.
+QUERIES has the format of `untrimmed evaluate --queries`; only sentences are read. Every video of FOLDER is indexed in
+float32 and in bfloat16, and each library is searched in both formats. The table compares each result with float32: how
+many of the first ten videos stay among the first ten, how many ranks a video moves, and how many best moments begin or
+end more than half a second elsewhere. Without --encoder, the encoders are dual encoders with a few thousand random
+weights (`tests/tiny_models.py`). Their scores of different videos are close, so rounding changes the order more often
+than with a trained encoder. Cosines show the effect of rounding on vectors; ranks are a worst case here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def search(folder: Path, precision: Precision, sentences: list[str]) -> list[lis
 
 
 def compare(exact: list[list[untrimmed.Hit]], other: list[list[untrimmed.Hit]]) -> str:
-    """One row: what is different of these answers."""
+    """Return one row: the differences between two sets of hits."""
     stay, moves, elsewhere = [], [], []
     for before, after in zip(exact, other, strict=True):
         rank = {hit.video: place for place, hit in enumerate(after)}

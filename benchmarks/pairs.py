@@ -1,8 +1,8 @@
-"""Whether "first this, then that" finds more than either sentence: on the reels of `untrimmed demo`.
+"""Whether "first this, then that" finds more than either sentence, on the reels of `untrimmed demo`.
 
     untrimmed demo demo; python benchmarks/pairs.py demo
 
-Of reels with two known moments both sentences are asked together, each alone, and in the wrong order.
+For reels with two known moments, both sentences are searched for together, each alone, and in the wrong order.
 """
 
 from __future__ import annotations

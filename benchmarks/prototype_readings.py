@@ -3,13 +3,13 @@
     python benchmarks/prototype_readings.py [--root DIR --data tvr] [--iterations 6] [--dims 384] [--scales 0.5 2 6]
     python benchmarks/prototype_readings.py --runs FOLDER...
 
-Without `--runs` models with the preset of TVR as they start, `--seeds` of each form; without `--root` 100 videos are
-simulated. With it runs, or folders of runs named NAME-SEED as `untrimmed study` leaves them in OUT/DATA: each as
-it started and as it ended, with SumR on the test split; those of other methods are left out. Mean and standard
-deviation over seeds, of 24 videos of the validation split, for each branch: the cosine of what a prototype is after the
-first reading and after the last of the same video; the mean cosine of two prototypes of a video, and of one prototype
-in two videos, after the first reading and after the last; how far the attention of two prototypes differs (half the sum
-of absolute differences).
+Without `--runs`: untrained models with the preset of TVR, `--seeds` of each form; without `--root`, 100 videos are
+simulated. With `--runs`: runs, or folders of runs named NAME-SEED as `untrimmed study` writes them into OUT/DATA, each
+before and after training, with SumR on the test split. Runs of other methods are skipped. The results are means and
+standard deviations over seeds, on 24 videos of the validation split, for each branch: the cosine of a prototype after
+the first reading with the same prototype after the last; the mean cosine of two prototypes of a video, and of one
+prototype in two videos, after the first and after the last reading; and the difference of two prototypes' attention
+(half the sum of absolute differences).
 """
 
 import argparse
@@ -77,7 +77,7 @@ def branches(model: Proto, videos: VideoBatch) -> dict[str, list[float]]:
 
 @dataclass
 class Rows:
-    """The two rows of a form in one state: what each seed gave, by branch, and SumR of those that were evaluated."""
+    """The two rows of a form in one state: results per seed by branch, and SumR of evaluated seeds."""
 
     by_branch: dict[str, list[list[float]]] = field(default_factory=lambda: {"clips": [], "frames": []})
     sum_r: list[float] = field(default_factory=list)
@@ -163,7 +163,7 @@ def by_form(folders: list[Path]) -> dict[str, list[Run]]:
 def of_proto(model: object) -> Proto:
     """The model, which has to be ProtoPRVR's."""
     if not isinstance(model, Proto):
-        raise SystemExit(f"the model is of {type(model).__name__}, wanted one of proto")
+        raise SystemExit(f"the model is of {type(model).__name__}, expected a run of proto")
     return model
 
 

@@ -1,10 +1,10 @@
-"""How long a trained model takes to rank many videos, by every vector in float32 and by codes, by turns.
+"""How long a trained model takes to rank many videos, with all float32 vectors and with codes, alternating.
 
     python benchmarks/ranking_speed.py [--videos 2500] [--queries 20] [--methods gmmformer ...]
 
-Models are as published for TVR, with random weights; encodings are made: each video goes through three to six of 4,096
-directions, whose spread falls as learned vectors' does, with noise that is smooth in time, and each query is made from
-a moment of a video. Both ways must give the same ranking. Threads are what OMP_NUM_THREADS and taskset say.
+Models have the published sizes for TVR and random weights. Encodings are synthetic: each video moves through three to
+six of 4,096 directions, whose variance falls like that of learned vectors, with noise smooth in time. Each query
+is derived from a moment of a video. Both ways must give the same ranking. OMP_NUM_THREADS and taskset set the threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a library's bookkeeping costs a video: the constants of `scale_costs.py` that no other benchmark measures.
+"""Bookkeeping costs of a library per video: the constants of `scale_costs.py` that no other benchmark measures.
 
     python benchmarks/scale_constants.py [--videos 2000]
 
-Times are of the processor, so that a busy machine changes them little; a slow disk adds to commits and merges.
+Times are processor times, which other programs affect little. A slow disk adds to commits and merges.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What 10^6, 10^8 and 10^9 videos ask of machines, memory, time and money, from measured constants: docs/scale.md.
+"""Machines, memory, time and money for 10^6, 10^8 and 10^9 videos, from measured constants: docs/scale.md.
 
     python benchmarks/scale_costs.py                       # the tables of the page
     python benchmarks/scale_costs.py --set scan_ms=30      # with another constant; every field of Constants
 
-Nothing is measured here. Constants of the first group were measured, each where its comment says; those of the second
-are assumptions about videos and about a machine that one rents: put yours in their place.
+Nothing is measured here. The constants of the first group were measured; their comments name the source. Those of the
+second group are assumptions about videos and rented machines: replace them with yours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Constants:
     commit_ms: float = 13.1  # one video into the table
     merge_ms: float = 9.1  # one video of four minutes
     # Assumed.
-    call_ms: float = 2.0  # a shard's answer apart from its scan
+    call_ms: float = 2.0  # a shard's response without its scan
     video_s: float = 240.0  # the mean length
     fps: float = 2.0
     machine_cores: int = 16
@@ -44,7 +44,7 @@ class Constants:
     storage_usd_gb_month: float = 0.023  # object storage
     load_share: float = 0.6  # of the memory that vectors and codes may take
     replicas: int = 2
-    # Of the simulation: each shard's time is lognormal, and now and then it stalls (a page, a neighbour, a restart).
+    # For the simulation: a shard's time is lognormal, with occasional stalls (a page fault, other load, a restart).
     spread: float = 0.25  # standard deviation of the logarithm
     stall_share: float = 0.001
     stall_ms: float = 500.0
@@ -52,7 +52,7 @@ class Constants:
 
 @dataclass(frozen=True)
 class Plan:
-    """What so many videos need."""
+    """The requirements of a number of videos."""
 
     videos: int
     index_core_h: float
@@ -71,7 +71,7 @@ class Plan:
 
     @classmethod
     def of(cls, videos: int, c: Constants, *, most_ms: float) -> Plan:
-        """As few shards as memory allows, and as many as bring one query's scan down to `most_ms`."""
+        """Use as few shards as memory allows, but enough for one query's scan to take at most `most_ms`."""
         resident_gb = videos * c.rows * c.width * c.resident_bytes / 1e9
         each_us = c.scan_ms / 100_000 * (c.rows * c.width) / (48 * 384) / c.bandwidth_gain * 1e3
         by_memory = resident_gb / (c.machine_gb * c.load_share)

@@ -2,10 +2,10 @@
 
     python PEERS --mine benchmarks.search_peer:factory --videos 10000
 
-PEERS is a program that makes videos of 32 clips and some frames each (float16, 384 wide), whose score is
-0.7 times the best clip's product with the query and 0.3 times the best frame's, and times whatever has
-`search(queries, k) -> (ids, scores)` by turns with its own ways. Here a method with that score, from outside the
-package, ranks them as a library of a trained model does: `untrimmed.search.corpora.trained.TrainedCorpus`.
+PEERS is a program that generates videos of 32 clips and some frames each (float16, 384 wide). A video's score is 0.7
+times the best clip's product with the query plus 0.3 times the best frame's. The program times objects with
+`search(queries, k) -> (ids, scores)`, alternating with its own implementations. This file defines a method with that
+score and ranks the videos like a library of a trained model: `untrimmed.search.corpora.trained.TrainedCorpus`.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _block(arrays: dict[str, np.ndarray], start: int) -> EncodedBlock:
 
 
 def factory(folder: str, meta: dict[str, Any]) -> Search:
-    """What the program calls."""
+    """Return the search; PEERS calls this function."""
     return Search.of(folder)
 
 

@@ -1,16 +1,16 @@
-"""How long one search of 100 h of footage takes, warm, and how far that is from reading the frames once.
+"""How long one warm search of 100 h of footage takes, compared with reading the frames once.
 
     python benchmarks/search_speed.py [--hours 100] [--encoder builtin]
     python benchmarks/search_speed.py --hours 1000 --width 768 [--folder FOLDER]
     python benchmarks/search_speed.py --neighbour
 
-The library is real (written to disk, opened anew); its vectors are made: shots of random length around 4,096
-directions, whose spread falls as learned vectors' does. Text goes through the real encoder. Every answer is checked
-against looking at every frame. Then ranking alone, of sentences that are moments with noise, by turns: by every frame;
-by codes, which must give the same; and, if the frames fit in memory as float32, by the way of evaluation programs: one
-product with all of them. With a width there is no encoder, and ranking is all: blocks of frames and their codes are
-written to disk, one at a time, and mapped; in a folder that is named they stay for the next run. With a neighbour a
-loop keeps the first core busy meanwhile.
+The library is written to disk and opened again. Its vectors are synthetic: shots of random length around 4,096
+directions, whose variance falls like that of learned vectors. Text goes through the real encoder. Every result is
+compared with that of an exhaustive scan. Then ranking alone is measured, with noisy moments as queries, alternating
+between all frames, codes (which must give equal results), and, if the frames fit in memory as float32, one product with
+all of them, as evaluation programs do. `--width` replaces the encoder and measures only ranking: blocks of frames and
+their codes are written to disk one at a time and mapped; `--folder` keeps them for the next run. With `--neighbour`, a
+loop keeps the first core busy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.types import FrameFeatures, TextFeatures
 
 FPS, DURATION_S = 2.0, 600.0
-REST_S = 0.25  # until no thread of BLAS, which wait awake for more, takes a core from who is next
+REST_S = 0.25  # until BLAS threads, which spin while they wait, release their cores for the next measurement
 MOST_WIDENED = 4e9  # bytes of frames in float32
 FIELD = "float32, one product"
 QUERIES = (

@@ -1,4 +1,4 @@
-"""The versions that a benchmark compares: a straightforward one, ours, and ours as it was in another checkout."""
+"""The versions that a benchmark compares: a straightforward one, ours, and ours from an earlier checkout."""
 
 import argparse
 import multiprocessing
@@ -12,12 +12,12 @@ import torch
 from untrimmed.precision import has_fast_bfloat16
 
 STRAIGHTFORWARD, OURS, BEFORE = "straightforward", "ours", "before"
-BFLOAT16, COMPILED = "bfloat16", "compiled"  # behind a name: how ours or the one before computes
+BFLOAT16, COMPILED = "bfloat16", "compiled"  # suffix of a name: how our current or earlier version computes
 SPAWN = multiprocessing.get_context("spawn")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which versions, and on how many threads."""
+    """Add options for the versions to compare and their number of threads."""
     parser.add_argument("--before", type=Path, metavar="DIR", help="a checkout of an earlier commit, compared too")
     parser.add_argument("--bf16", action=argparse.BooleanOptionalAction, default=has_fast_bfloat16("cpu"))
     parser.add_argument(
@@ -40,10 +40,10 @@ def names_of(args: argparse.Namespace, *more: str) -> list[str]:
 
 
 def start(function: Callable[..., None], name: str, args: argparse.Namespace, channel: Any) -> Any:
-    """A process of its own for function(name, args, channel); that of the version before imports its checkout."""
+    """Start a process for function(name, args, channel); the earlier version imports from its checkout."""
     folder = [str(args.before.resolve() / "src")] if name.startswith(BEFORE) else []
     process = SPAWN.Process(target=_run, args=(function, name, args, channel, *folder), daemon=True)
-    sys.path[:0] = folder  # the process takes the path over before it imports anything
+    sys.path[:0] = folder  # the process receives the path before it imports anything
     try:
         process.start()
     finally:

@@ -1,11 +1,11 @@
-"""How many bytes a video takes by method, beside what the papers print.
+"""Bytes per video by method, compared with the numbers in the papers.
 
     python -m benchmarks.sizes [--videos 100] [--methods gmmformer ...]
 
-Models and encodings are those of benchmarks/ranking_speed.py: as published for TVR, 32 clips and 128 frames. Files are
-written as a library's are. What papers print is beside it: GMMFormer (AAAI 2024), Table 5, and GMMFormer v2 (arXiv
-2405.13824), Table 2, the memory of a query over 2,500 videos, here divided by their number; ProtoPRVR (arXiv
-2504.13035), Tables 1 and 5, the memory of one video.
+Models and encodings are those of benchmarks/ranking_speed.py: the published sizes for TVR, 32 clips, 128 frames. Files
+have the format of a library. The papers' numbers: GMMFormer (AAAI 2024), Table 5, and GMMFormer v2 (arXiv 2405.13824),
+Table 2, memory of a query over 2,500 videos, here divided by their number; ProtoPRVR (arXiv 2504.13035), Tables 1 and
+5, memory of one video.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ PROTOTYPES = (10, 20, 60)  # beside the 30 of the preset
 
 
 def printed(name: str) -> str:
-    """What papers print, in kB a video."""
+    """Return the papers' numbers, in kB per video."""
     found = [f"{1e3 * some[name] / VIDEOS:.1f} ({table})" for table, some in TOTALS_MB.items() if name in some]
     return ", ".join(found + [f"{1e3 * some[name]:.0f} ({table})" for table, some in EACH_MB.items() if name in some])
 
 
 def written(arrays: Mapping[str, np.ndarray]) -> int:
-    """Bytes of a file that holds them."""
+    """Return the size in bytes of a file with the arrays."""
     with tempfile.TemporaryDirectory() as folder:
         write_arrays(Path(folder) / "arrays", arrays)
         return (Path(folder) / "arrays").stat().st_size

@@ -1,7 +1,7 @@
-"""GMMFormer v2 written down as the paper's text suggests: one module a block, loops over videos in the losses.
+"""GMMFormer v2 implemented as the paper's text suggests: one module per block, loops over videos in the losses.
 
-The yardstick of `training_step.py` and `validation_pass.py`; modules carry the released parameter names, so that both
-implementations start from the same weights.
+The baseline of `training_step.py` and `validation_pass.py`. Modules have the released parameter names, so that both
+implementations can start from equal weights.
 """
 
 import torch

@@ -3,16 +3,15 @@
     python benchmarks/training_step.py [--videos 128] [--rounds 3] [--lengths tvr|full] [--before DIR] [--check-steps 0]
 
 128 videos of up to 128 frames, 5 captions each, features 3072 and 768 wide, dropout as published. `--lengths tvr` draws
-frame counts as those of TVR are spread (51 +- 12: the durations of its videos at a feature each 1.5 s) and word counts
-around 16; `full` makes every video 128 frames and every caption 30 words. Steps of both are interleaved; times are
-medians of wall time, and of CPU time, which other programs on the machine disturb less. Each side has a process of its
-own, which keeps freed memory only for ours, as `untrimmed train` does; memory is its peak less the peak before the
-first step (Linux). Ours under autocast takes part where the processor has bfloat16 products (AMX or AVX512-BF16), or
-with `--bf16`; others emulate them at less than half the speed of float32. `--before DIR` compares an earlier checkout
-of the project too, `--compile` ours through `torch.compile`; `--device cuda` makes the same steps on a GPU.
-`--check-steps N` trains all N steps without dropout on the same batches, with the published schedule, and prints how
-far their losses are apart; a second straightforward version, its weights off by 1e-7 of their size, shows what rounding
-does.
+frame counts from TVR's distribution (51 +- 12: the durations of its videos at one feature per 1.5 s) and word counts
+around 16; `full` gives every video 128 frames and every caption 30 words. The versions alternate. Times are medians of
+wall time and of CPU time, which other programs affect less. Each version runs in its own process; only ours keeps freed
+memory, as `untrimmed train` does. Memory is the peak minus the peak before the first step (Linux). Autocast is
+included if the processor has bfloat16 products (AMX or AVX512-BF16), or with `--bf16`; other processors emulate them at
+less than half the speed of float32. `--before DIR` adds an earlier checkout of the project, `--compile` ours with
+`torch.compile`, and `--device cuda` runs the steps on a GPU. `--check-steps N` trains N steps without dropout on the
+same batches, with the published schedule, and prints the differences of the losses. A second straightforward version
+with weights changed by 1e-7 of their size shows the effect of rounding.
 """
 
 import argparse
@@ -86,7 +85,7 @@ class Side:
                 for parameter in self.model.parameters():
                     parameter.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
         self.model.to(device)
-        how = {"compiled": True} if COMPILED in name else {}  # which an earlier checkout does not know
+        how = {"compiled": True} if COMPILED in name else {}  # which an earlier checkout does not have
         self.encoding = Encoding(torch.device(device), "bfloat16" if BFLOAT16 in name else "float32", **how)
         self.optimizer = BertAdam(parameter_groups(self.model), lr=PRESET.train.learning_rate)
         self.num_steps = 0
@@ -94,7 +93,7 @@ class Side:
     def loss(self, batch: TrainingBatch) -> torch.Tensor:
         if self.name.startswith(STRAIGHTFORWARD):
             return self.model(batch, PRESET.weights)
-        # The hardest negative for all, so that no random choice tells them apart.
+        # All use the hardest negative, so that random choices cannot make them differ.
         return total_loss(self.model(batch, draws=Draws(hard_pool=1), encode=self.encoding), PRESET.weights)
 
     def step(self, batch: TrainingBatch) -> float:
@@ -110,13 +109,13 @@ class Side:
 
 
 def high_water_mb() -> float:
-    """The most memory that this process has held; of the process itself, not of what started it."""
+    """Return the peak memory of this process, without the program that started it."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def serve(name: str, args: argparse.Namespace, orders: Connection) -> None:
-    """Make a step for each order and tell its wall and CPU seconds; at its end, the memory that steps took."""
+    """Run a step per request and send its wall and CPU seconds; at the end, send the memory of the steps."""
     if name != STRAIGHTFORWARD:
         keep_freed_memory()
     batch = make_batch(args.videos, args.lengths, seed=0).to(args.device)
@@ -130,7 +129,7 @@ def serve(name: str, args: argparse.Namespace, orders: Connection) -> None:
 
 
 def measure(names: list[str], args: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
-    """Median wall and CPU seconds of a step, and megabytes, each side in a process of its own, by turns."""
+    """Return median wall and CPU seconds of a step and megabytes; versions alternate in separate processes."""
     orders = {}
     for name in names:
         orders[name], theirs = SPAWN.Pipe()

@@ -2,12 +2,12 @@
 
     python benchmarks/validation_pass.py [--videos 2179] [--queries 10895] [--rounds 3] [--before DIR]
 
-The straightforward way encodes with one module a block and videos padded to 128 frames, scores batches of 50 queries
-against batches of 100 videos, normalising both each time, and ranks each query by sorting its scores in Python. Frame
-and word counts are spread as TVR's (see training_step.py); features are 3072 and 768 wide. Each side has a process of
-its own; ours keeps freed memory, as `untrimmed evaluate` does. Scores of both are compared.
-Ours encodes a second time in bfloat16 where the processor has products of it, or with `--bf16`; `--before DIR` compares
-an earlier checkout of the project too. All have their turns; times are medians.
+The straightforward version encodes with one module per block and videos padded to 128 frames, scores batches of 50
+queries and 100 videos, normalises both each time, and ranks each query by sorting its scores in Python. Frame and word
+counts are distributed as in TVR (see training_step.py); features are 3072 and 768 wide. Each version runs in its own
+process; ours keeps freed memory, as `untrimmed evaluate` does. The scores are compared. Ours runs a second time in
+bfloat16 if the processor has bfloat16 products, or with `--bf16`. `--before DIR` adds an earlier checkout of the
+project. The versions alternate; times are medians.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def ours(model: torch.nn.Module, encoding: Encoding, dataset: RetrievalDataset) 
 
 
 def measure(side: str, args: argparse.Namespace, results: Any) -> None:
-    """Scores, figures, wall seconds of the parts and CPU seconds of one side."""
+    """Return scores, metrics, wall seconds of the parts and CPU seconds of one version."""
     dataset = make_dataset(args.videos, args.queries)
     torch.manual_seed(0)
     model = create_model("gmmformer_v2", **PRESET.settings).eval()
@@ -127,7 +127,7 @@ def in_own_process(side: str, args: argparse.Namespace) -> tuple[np.ndarray, flo
 
 
 def median(turns: list[tuple[np.ndarray, float, dict[str, float], float]]) -> tuple[np.ndarray, float, dict, float]:
-    """The turn in the middle by wall time; scores are the same in all of them."""
+    """Return the run with the median wall time; all runs have equal scores."""
     return sorted(turns, key=lambda turn: sum(turn[2].values()))[(len(turns) - 1) // 2]
 
 
