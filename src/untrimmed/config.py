@@ -56,11 +56,11 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
 
 
 def checked(**descriptions: str) -> Callable[[C], C]:
-    """Decorate a function so that every call checks its arguments against their annotations and converts them.
+    """A decorator that checks the arguments of every call against their annotations and converts them.
 
     It converts like `build`: for example numpy scalars and one-number tensors become Python numbers. Arrays and
     arguments annotated as Any are passed on unchecked. `descriptions` are the expected values in words, for arguments
-    whose annotation is no help in a message. Annotations are evaluated at the first call, so importing stays fast.
+    whose annotation would be unclear in a message. Annotations are evaluated at the first call, so imports stay fast.
 
     Raises: ConfigError at a call. It names the argument, its value, the expected value and the function's help.
 

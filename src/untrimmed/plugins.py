@@ -112,7 +112,7 @@ def require(plugins: Iterable[PluginModule], folder: Path | str) -> None:
 
 
 def trust(plugins: Iterable[PluginModule]) -> None:
-    """Add these files, and all that are imported now, to the user's list of trusted files."""
+    """Add these plug-ins, and all files imported so far, to the user's list of trusted files."""
     new = list(plugins)
     trusted = _trusted()
     extended = trusted | {(plugin.name, plugin.file): plugin for plugin in [*new, *(_imported() if new else ())]}

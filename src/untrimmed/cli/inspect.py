@@ -1,4 +1,4 @@
-"""`untrimmed ls`, `status` and `rm`: list what is in a library, and remove videos from it."""
+"""`untrimmed ls`, `status` and `rm`: list, summarise and remove the videos of a library."""
 
 import shlex
 import sys

@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one name, form and help."""
+"""Options that several commands share, so that each has the same name, form and help everywhere."""
 
 import secrets
 from functools import partial

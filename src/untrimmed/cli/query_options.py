@@ -1,4 +1,4 @@
-"""The options of a search, generated from the fields of `Query`, `Filters` and `Cutoff`, and the query they make."""
+"""Generates the options of a search from the fields of `Query`, `Filters` and `Cutoff`, and reads them back."""
 
 import inspect
 import re
@@ -18,7 +18,7 @@ _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _HITS_PANEL = "Which hits to show"
 _PANELS = {Query: "What to find", Filters: "Which videos to search", Cutoff: _HITS_PANEL}
 _HIT_FIELDS = {"group_by", "fold"}  # fields of `Query` that belong under `_HITS_PANEL`
-_EXAMPLES = {  # metavar -> how to type a value of a form that is parsed here
+_EXAMPLES = {  # metavar -> example of a value, for help
     "TIME": "e.g. 90 or 1:30",
     "BYTES": "e.g. 500k or 1.5G",
     "DATE": "e.g. 2026-05-01",
@@ -28,7 +28,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def query_options(*names: str) -> Callable[[Command], Command]:
-    """Add the options of these fields, by default of all, to a command, which gets them as keywords (None if unset)."""
+    """A decorator that adds the options of these fields (default: all) to a command. Unset options are None."""
 
     def decorate(command: Command) -> Command:
         parameters = inspect.signature(command, eval_str=True).parameters.values()
