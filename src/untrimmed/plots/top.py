@@ -160,7 +160,7 @@ def draw_top(data: Sequence[TopCaption]) -> Figure:
         Line2D([], [], color=GREEN, linewidth=2.5, label="right video"),
         Line2D([], [], color=VERMILION, linewidth=1, label="wrong video"),
         Line2D([], [], color=BLUE, linewidth=1.2, label="best moment"),
-        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated moment"),
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated"),
     ]
     figure.legend(handles=marks, loc="upper left", ncols=4, columnspacing=1.1, handlelength=1.3, borderaxespad=0.2)
     return figure
