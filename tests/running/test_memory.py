@@ -19,7 +19,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's")
-def test_an_array_takes_the_pages_of_the_one_before_it():
-    # 64 MB are 16,384 pages; each array would fault all of them in anew.
+def test_an_array_reuses_the_pages_of_the_previous_one():
+    # 64 MB are 16,384 pages, which each new array would otherwise fault in again.
     result = subprocess.run([sys.executable, "-c", ALLOCATE_AGAIN], capture_output=True, text=True, check=True)
     assert int(result.stdout) < 1000

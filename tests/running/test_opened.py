@@ -49,9 +49,9 @@ def test_scores_in_batches_equal_scores_at_once(method, at_once, dataset, monkey
     model.eval()
     with torch.no_grad():
         queries = model.encode_queries(query_batch(dataset, np.arange(len(dataset.caption_ids))))
-        whole = model.score(queries, model.encode_videos(video_batch(dataset, np.arange(len(dataset.video_ids)))))
-    assert np.allclose(scores.fused, whole.fused.numpy(), atol=2e-6)
-    for name, score in whole.branches.items():
+        reference = model.score(queries, model.encode_videos(video_batch(dataset, np.arange(len(dataset.video_ids)))))
+    assert np.allclose(scores.fused, reference.fused.numpy(), atol=2e-6)
+    for name, score in reference.branches.items():
         assert np.allclose(scores.branches[name], score.value.numpy(), atol=2e-6)
 
 
@@ -61,11 +61,11 @@ def test_videos_are_encoded_in_file_order_as_gmmformer_needs(dataset):
     with torch.no_grad():
         queries = model.encode_queries(query_batch(dataset, np.arange(len(dataset.caption_ids))))
         parts = [model.score(queries, model.encode_videos(video_batch(dataset, np.array([i, i + 1])))) for i in (0, 2)]
-    wanted = torch.cat([part.fused for part in parts], dim=1).numpy()
-    assert np.allclose(scores.fused[:, :4], wanted, atol=2e-6)
+    expected = torch.cat([part.fused for part in parts], dim=1).numpy()
+    assert np.allclose(scores.fused[:, :4], expected, atol=2e-6)
 
 
-def test_a_model_that_fails_goes_on_in_the_mode_it_was_in(dataset, monkeypatch):
+def test_a_failing_model_returns_to_its_mode(dataset, monkeypatch):
     model = model_of("ms_sl")
 
     def fail(*_):
@@ -81,7 +81,7 @@ def test_a_model_that_fails_goes_on_in_the_mode_it_was_in(dataset, monkeypatch):
         assert torch.is_grad_enabled()
 
 
-def test_captions_go_by_length_or_as_released_through_the_file_with_the_longest_of_each_batch_first(dataset):
+def test_captions_are_batched_by_length_or_in_the_released_order(dataset):
     lengths = dataset.features.words_packed.lengths
     by_length = np.concatenate(query_batches(dataset, 3))
     assert np.all(np.diff(lengths[by_length]) >= 0)
@@ -93,26 +93,26 @@ def test_captions_go_by_length_or_as_released_through_the_file_with_the_longest_
     assert any(list(rows) != sorted(rows) for rows in released)
 
 
-def test_the_order_of_captions_changes_no_score(dataset):
-    own = opened(model_of("gmmformer_v2"), dataset, 3, 3)
-    released = dataclasses.replace(own, order="released").score()
-    np.testing.assert_allclose(released.fused, own.score().fused, atol=2e-6)
+def test_scores_do_not_depend_on_the_order_of_captions(dataset):
+    plain = opened(model_of("gmmformer_v2"), dataset, 3, 3)
+    released = dataclasses.replace(plain, order="released").score()
+    np.testing.assert_allclose(released.fused, plain.score().fused, atol=2e-6)
 
 
 def test_a_model_in_double_precision_is_scored_in_double_precision(dataset):
-    own = opened(model_of("ms_sl"), dataset, 3, 3)
-    single = own.score().fused
+    plain = opened(model_of("ms_sl"), dataset, 3, 3)
+    single = plain.score().fused
 
     def encode(encoder, rows):
         return encoder(rows.to("cpu", torch.float64))
 
-    double = dataclasses.replace(own, model=own.model.double(), encode=encode).score().fused
+    double = dataclasses.replace(plain, model=plain.model.double(), encode=encode).score().fused
     assert (single.dtype, double.dtype) == (np.float32, np.float64)
     np.testing.assert_allclose(single, double, atol=2e-6)
 
 
 @pytest.mark.parametrize("method", ["gmmformer_v2", "gmmformer_v2+ral", "ms_sl"])
-def test_a_split_is_scored_in_the_format_in_which_it_is_encoded(method, dataset, monkeypatch):
+def test_a_split_is_scored_in_the_format_of_its_encoding(method, dataset, monkeypatch):
     tiles, seen = max_sim._best_rows_in_tiles, []
     monkeypatch.setattr(max_sim, "_best_rows_in_tiles", lambda *given: seen.append(given) or tiles(*given))
     model, cpu = model_of(method), torch.device("cpu")
@@ -126,18 +126,18 @@ def test_a_split_is_scored_in_the_format_in_which_it_is_encoded(method, dataset,
     np.testing.assert_array_equal(in_float32.score().fused, wide.fused)
 
 
-def test_a_training_batch_holds_the_features_of_its_rows(dataset):
+def test_a_training_batch_contains_the_features_of_its_rows(dataset):
     batch = training_batch(dataset, np.array([2, 0]))
     lengths = batch.videos.frame_mask.sum(dim=1).tolist()
     assert lengths == sorted(lengths, reverse=True)
     rows = dataset.training_rows(np.array([2, 0]))
     for q, caption in enumerate(rows.captions):
-        own = dataset.features.words_packed.table(int(caption))
-        assert np.array_equal(batch.queries.words[q, : len(own)].numpy(), own)
+        words = dataset.features.words_packed.table(int(caption))
+        assert np.array_equal(batch.queries.words[q, : len(words)].numpy(), words)
         assert rows.videos[batch.video_index[q]] == dataset.video_index[caption]
 
 
-def test_a_batch_of_captions_holds_each_with_a_copy_of_its_video(dataset):
+def test_a_batch_of_captions_has_one_copy_of_the_video_per_caption(dataset):
     twins = dataset.captions_of(1)[:2]
     captions = np.array([twins[0], dataset.captions_of(0)[0], twins[1], dataset.captions_of(3)[0]])
     batch = caption_training_batch(dataset, captions)
@@ -152,7 +152,7 @@ def test_a_batch_of_captions_holds_each_with_a_copy_of_its_video(dataset):
         assert np.array_equal(batch.videos.frames[row, : len(video)].numpy(), video)
 
 
-def test_reading_ahead_keeps_order_and_passes_errors_on():
+def test_reading_ahead_keeps_the_order_and_raises_errors():
     assert list(prefetched(lambda rows: rows.sum(), [np.arange(n) for n in range(5)])) == [0, 0, 1, 3, 6]
     assert list(prefetched(len, [])) == []
 

@@ -38,7 +38,7 @@ def test_every_method_has_an_event_recall(method, split):
     assert result["R@100 IoU=0.7"] <= result["R@100 IoU=0.3"]
 
 
-def test_batches_of_videos_are_joined_to_one_ranking(split):
+def test_batches_of_videos_are_merged_into_one_ranking(split):
     torch.manual_seed(0)
     model = create_model("jsg", **SIZES, init_std=0.3)
     settings = LocateSettings(before_suppression=30, limit=12)
@@ -49,18 +49,18 @@ def test_batches_of_videos_are_joined_to_one_ranking(split):
     assert model.training
 
 
-def test_two_of_several_annotators_must_agree_but_one_of_several_moments_is_enough(split, monkeypatch):
+def test_two_of_several_annotators_must_match_but_only_one_of_several_moments(split, monkeypatch):
     spans = ((0.0, 1.0), (5.0, 6.0), (5.0, 6.0), (7.0, 8.0))
     annotated = [dataclasses.replace(annotation, moments=spans) for annotation in split.annotations]
     right = split.video_index[:, None]
-    for found, agreed in (((0.0, 1.0), 0.0), ((5.0, 6.0), 100.0)):
-        span_s = np.broadcast_to(np.float32(found), (*right.shape, 2))
+    for span, agreed in (((0.0, 1.0), 0.0), ((5.0, 6.0), 100.0)):
+        span_s = np.broadcast_to(np.float32(span), (*right.shape, 2))
         located = RankedMoments(right, span_s, np.ones(right.shape, np.float32))
         monkeypatch.setattr(OpenedModel, "locate", lambda *_, located=located: located)
-        for several, wanted in ((True, agreed), (False, 100.0)):
-            own = dataclasses.replace(split, annotations=tuple(annotated), several_annotators=several)
-            result = opened(create_model("ms_sl", **SIZES), own).event_recall()
-            assert result["R@1 IoU=0.7"] == wanted
+        for several, expected in ((True, agreed), (False, 100.0)):
+            labelled = dataclasses.replace(split, annotations=tuple(annotated), several_annotators=several)
+            result = opened(create_model("ms_sl", **SIZES), labelled).event_recall()
+            assert result["R@1 IoU=0.7"] == expected
 
 
 def test_a_split_without_durations_or_moments_is_refused(split):

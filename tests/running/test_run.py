@@ -1,4 +1,4 @@
-"""A run's folder of which files are missing: said in one line, and nothing of what is left is overwritten."""
+"""Runs with missing files and wrong settings are refused in one line, and nothing is overwritten."""
 
 import shutil
 
@@ -14,7 +14,7 @@ from untrimmed.training.train import train
 
 @pytest.fixture(scope="module")
 def finished(data_root, tmp_path_factory):
-    """A finished run of two epochs, and how to call it again."""
+    """The folder of a finished run of two epochs, and the options of `train` that continue it."""
     settings = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20}
     settings |= {"train.batch_size": 8, "train.epochs": 2}
     folder = tmp_path_factory.mktemp("finished") / "run"
@@ -27,7 +27,7 @@ def contents(folder):
 
 
 @pytest.mark.parametrize(
-    ("gone", "error", "message"),
+    ("missing", "error", "message"),
     [
         (["last.safetensors"], CheckpointError, ("metrics.jsonl", "2", "last.safetensors")),
         (["model.safetensors"], CheckpointError, ("model.safetensors",)),
@@ -36,31 +36,31 @@ def contents(folder):
         (["config.yaml", "config.json"], ConfigError, ("last.safetensors", "config.yaml")),
     ],
 )
-def test_a_run_without_one_of_its_files_is_left_as_it_is(finished, tmp_path, gone, error, message):
-    whole, options = finished
+def test_a_run_without_one_of_its_files_is_refused_and_unchanged(finished, tmp_path, missing, error, message):
+    run_folder, options = finished
     folder = tmp_path / "run"
-    shutil.copytree(whole, folder)
-    for name in gone:
+    shutil.copytree(run_folder, folder)
+    for name in missing:
         (folder / name).unlink()
-    before = contents(folder)
+    original = contents(folder)
     with refused(error, *message):
         train("ms_sl", out=folder, **options)
-    assert contents(folder) == before
+    assert contents(folder) == original
 
 
-def test_lost_metrics_are_written_again_from_the_saved_state(finished, tmp_path):
-    whole, options = finished
+def test_missing_metrics_are_restored_from_the_saved_state(finished, tmp_path):
+    run_folder, options = finished
     folder = tmp_path / "run"
-    shutil.copytree(whole, folder)
+    shutil.copytree(run_folder, folder)
     (folder / "metrics.jsonl").unlink()
-    assert train("ms_sl", out=folder, **options).history == open_run(whole).history
-    assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    assert train("ms_sl", out=folder, **options).history == open_run(run_folder).history
+    assert (folder / "metrics.jsonl").read_bytes() == (run_folder / "metrics.jsonl").read_bytes()
 
 
-def test_evaluation_says_whether_a_run_is_young_or_has_lost_its_model(finished, tmp_path):
-    whole, _ = finished
+def test_evaluation_distinguishes_an_unfinished_first_epoch_from_a_missing_model(finished, tmp_path):
+    run_folder, _ = finished
     folder = tmp_path / "run"
-    shutil.copytree(whole, folder)
+    shutil.copytree(run_folder, folder)
     (folder / "config.json").unlink()
     with refused(CheckpointError, "config.json"):
         evaluate(folder)
@@ -69,9 +69,9 @@ def test_evaluation_says_whether_a_run_is_young_or_has_lost_its_model(finished, 
         evaluate(folder)
 
 
-def test_the_files_of_a_run_are_as_open_as_its_folder(finished):
-    whole, _ = finished
-    assert {path.stat().st_mode & 0o777 for path in whole.iterdir()} == {whole.stat().st_mode & 0o666}
+def test_the_files_of_a_run_have_the_permissions_of_its_folder(finished):
+    run_folder, _ = finished
+    assert {path.stat().st_mode & 0o777 for path in run_folder.iterdir()} == {run_folder.stat().st_mode & 0o666}
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_settings_that_cannot_work_are_refused_before_anything_is_written(finish
 
 
 @pytest.mark.parametrize("line", ["", "format: 0\n"])
-def test_a_run_of_an_earlier_format_is_not_read(finished, tmp_path, line):
-    whole, options = finished
+def test_a_run_of_an_earlier_format_is_refused(finished, tmp_path, line):
+    run_folder, options = finished
     folder = tmp_path / "run"
-    shutil.copytree(whole, folder)
+    shutil.copytree(run_folder, folder)
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(config.replace(f"format: {FORMAT}\n", line))
     for use in (open_run, evaluate, lambda folder: train("ms_sl", out=folder, **options)):
@@ -104,7 +104,7 @@ def test_a_run_of_an_earlier_format_is_not_read(finished, tmp_path, line):
             use(folder)
 
 
-def test_auto_is_settled_when_a_run_begins(data_root, finished, tmp_path, monkeypatch):
+def test_auto_precision_is_resolved_when_a_run_starts(data_root, finished, tmp_path, monkeypatch):
     _, options = finished
     monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
     run = train("ms_sl", out=tmp_path / "run", precision="auto", **options)
@@ -112,7 +112,7 @@ def test_auto_is_settled_when_a_run_begins(data_root, finished, tmp_path, monkey
     assert "\nprecision: bfloat16\n" in (tmp_path / "run" / "config.yaml").read_text()
 
 
-def test_a_file_in_place_of_the_runs_folder_is_left_alone(finished, tmp_path):
+def test_a_file_at_the_path_of_a_run_is_refused_and_unchanged(finished, tmp_path):
     _, options = finished
     (tmp_path / "run").write_text("mine")
     with pytest.raises(UntrimmedError):
@@ -120,7 +120,7 @@ def test_a_file_in_place_of_the_runs_folder_is_left_alone(finished, tmp_path):
     assert (tmp_path / "run").read_text() == "mine"
 
 
-def test_another_method_is_told_before_what_follows_from_it(finished):
-    whole, options = finished
+def test_another_method_is_reported_before_its_settings(finished):
+    run_folder, options = finished
     with refused(ConfigError, "method", "ms_sl", "gmmformer"):
-        train("gmmformer", out=whole, **options)
+        train("gmmformer", out=run_folder, **options)

@@ -50,23 +50,23 @@ def world(seed=0):
     return frames, words, annotations
 
 
-def test_figures_are_those_of_the_best_moments(root):
+def test_metrics_are_those_of_the_best_moments(root):
     scores, dataset = scores_by_hand(root)
     report = evaluate("tf_prvr", data="tvr", root=root)
     assert report.title == "tf_prvr on tvr, test"
-    wanted = retrieval_metrics(scores, dataset.video_index)
-    assert {name: report.figures[name] for name in wanted} == pytest.approx(wanted)
+    expected = retrieval_metrics(scores, dataset.video_index)
+    assert {name: report.figures[name] for name in expected} == pytest.approx(expected)
     assert any(name.startswith("M/V") for name in report.rows)
 
 
-def test_settings_are_changed_and_named(root):
+def test_settings_can_be_changed_and_are_named(root):
     scores, dataset = scores_by_hand(root, beta=0.2, wavelet="haar")
     report = evaluate("tf_prvr", data="tvr", root=root, changed={"model.beta": 0.2, "model.wavelet": "haar"})
     assert report.title == "tf_prvr on tvr, test, model.beta=0.2, model.wavelet=haar"
     assert report.figures["mAP"] == pytest.approx(retrieval_metrics(scores, dataset.video_index)["mAP"])
 
 
-def test_videos_and_moments_in_memory_are_found():
+def test_a_data_set_in_memory_is_evaluated():
     frames, words, annotations = world()
     report = evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations))
     assert report.figures["R@1"] > 80, "chance is 25"
@@ -74,7 +74,7 @@ def test_videos_and_moments_in_memory_are_found():
     assert "IoU" not in "".join(evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations), moments=False).rows)
 
 
-def test_moments_are_those_that_a_library_shows():
+def test_moments_equal_those_of_a_library():
     frames, words, annotations = world(seed=3)
     dataset = dataset_of_arrays(frames, words, annotations)
     videos = [video_moments(dataset.features.frames.table(row)) for row in range(4)]
@@ -84,7 +84,7 @@ def test_moments_are_those_that_a_library_shows():
     middle_s, met = (np.arange(100) + 0.5) / 2, []
     for query, annotation in enumerate(annotations):
         best = int(np.argmax([curve[query].max() for curve in curves]))
-        (shown,) = standing_out(
+        (moment,) = standing_out(
             curves[best][query],
             middle_s,
             50.0,
@@ -93,28 +93,28 @@ def test_moments_are_those_that_a_library_shows():
             settings=SpanSettings(),
             limit=1,
         )
-        overlap = iou(np.array([shown.start_s, shown.end_s]), np.array(annotation.moments[0]))
+        overlap = iou(np.array([moment.start_s, moment.end_s]), np.array(annotation.moments[0]))
         met.append(dataset.video_ids[best] == annotation.video and overlap >= 0.5)
     assert 0 < sum(met) < len(met)
     assert evaluate("tf_prvr", dataset).events["R@1 IoU=0.5"] == pytest.approx(100 * np.mean(met))
 
 
-def test_a_sentence_is_the_mean_of_its_words_or_the_last():
+def test_a_sentence_is_the_mean_of_its_words_or_the_last_word():
     frames, words, annotations = world()
     rng, several = np.random.default_rng(1), {}
     for caption, rows in words.items():
         aside = rng.standard_normal((1, 6))
         aside -= (aside @ rows.T) / (rows @ rows.T) * rows
-        several[caption] = np.concatenate([rows + 3 * aside, rows - 3 * aside])  # as long as each other
-    made = dataset_of_arrays(frames, several, annotations)
-    wanted = evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations), moments=False)
-    assert evaluate("tf_prvr", made, moments=False).rank.tolist() == wanted.rank.tolist()
-    alone = dataset_of_arrays(frames, {caption: rows[-1:] for caption, rows in several.items()}, annotations)
-    last = evaluate("tf_prvr", made, moments=False, changed={"model.sentence": "last"})
-    assert last.rank.tolist() == evaluate("tf_prvr", alone, moments=False).rank.tolist() != wanted.rank.tolist()
+        several[caption] = np.concatenate([rows + 3 * aside, rows - 3 * aside])  # of equal length
+    dataset = dataset_of_arrays(frames, several, annotations)
+    expected = evaluate("tf_prvr", dataset_of_arrays(frames, words, annotations), moments=False)
+    assert evaluate("tf_prvr", dataset, moments=False).rank.tolist() == expected.rank.tolist()
+    last_words = dataset_of_arrays(frames, {caption: rows[-1:] for caption, rows in several.items()}, annotations)
+    last = evaluate("tf_prvr", dataset, moments=False, changed={"model.sentence": "last"})
+    assert last.rank.tolist() == evaluate("tf_prvr", last_words, moments=False).rank.tolist() != expected.rank.tolist()
 
 
-def test_a_sentence_of_zeros_is_named():
+def test_a_sentence_of_zeros_is_refused():
     frames, words, annotations = world()
     words["b#2"] = np.zeros((1, 6))
     with refused(FeatureError, "'b#2'"):
@@ -138,7 +138,7 @@ def test_features_of_two_spaces_are_refused(data_root):
         evaluate("tf_prvr", dataset_of_arrays(frames, wide, annotations, PackSettings()))
 
 
-def test_a_frame_of_zeros_is_named():
+def test_a_frame_of_zeros_is_refused():
     frames, words, annotations = world()
     frames["c"][7] = 0
     with refused(FeatureError, "'c'", "frame 7"):
@@ -157,6 +157,6 @@ def test_a_frame_of_zeros_is_named():
         ({"changed": {"model.beta": 1.0}}, ("1.0",)),
     ],
 )
-def test_what_makes_no_sense_is_refused(options, message):
+def test_wrong_arguments_are_refused(options, message):
     with refused(ConfigError, *message):
         evaluate("tf_prvr", **options)

@@ -19,7 +19,7 @@ def rows(tmp_path_factory):
     return untrained_rows(*splits, open_world("toy", root))
 
 
-def test_nothing_is_found_without_learning_and_much_by_who_knows_what_is_hidden(rows):
+def test_zero_shot_is_near_chance_and_the_oracle_is_best(rows):
     sums = {name: row["SumR"] for name, row in rows.items()}
     assert sums["chance"] == chance(60)["SumR"]
     assert abs(sums["zero-shot"] - sums["chance"]) < 0.15 * sums["chance"]
@@ -28,7 +28,7 @@ def test_nothing_is_found_without_learning_and_much_by_who_knows_what_is_hidden(
     assert sums["oracle"] > 300
 
 
-def test_the_best_run_may_be_any_place_and_a_power_of_two_long():
+def test_the_best_run_may_start_anywhere_and_has_a_power_of_two_length():
     frames = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.2], [-1.0, 0.0]])
     # Runs of 1: 1 / 1 at frame 1; of 2: (2, .2) at frames 1-2, 2 / sqrt(4.04) < 1. For -x: frame 3 alone.
     np.testing.assert_allclose(best_run_score(np.array([[1.0, 0.0], [-1.0, 0.0]]), frames), [1.0, 1.0])
@@ -36,11 +36,11 @@ def test_the_best_run_may_be_any_place_and_a_power_of_two_long():
     np.testing.assert_allclose(best_run_score(np.full((1, 2), 0.5**0.5), frames), [1.0])
 
 
-def test_a_video_in_which_nothing_happens_scores_zero():
+def test_a_video_of_zeros_scores_zero():
     np.testing.assert_array_equal(best_run_score(np.eye(2), np.zeros((3, 2))), [0.0, 0.0])
 
 
-def test_chance_is_the_share_of_places():
+def test_chance_is_the_share_of_ranks():
     assert chance(50) == pytest.approx(
         {"R@1": 2.0, "R@5": 10.0, "R@10": 20.0, "R@100": 100.0, "SumR": 132.0, "mAP": np.mean(1 / np.arange(1, 51))}
     )

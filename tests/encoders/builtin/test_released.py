@@ -32,7 +32,7 @@ def file(state, tmp_path):
     return tmp_path / "old.pth"
 
 
-def test_a_file_of_the_old_format_gives_what_torch_gives(file, state):
+def test_a_file_of_the_old_format_is_read_as_by_torch(file, state):
     found = read_torch_state(file)
     assert found.keys() == state.keys()
     for name, tensor in state.items():
@@ -66,14 +66,14 @@ def test_nothing_in_a_file_is_executed(file, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
-def test_a_truncated_file_is_one_line(file, share):
+def test_a_truncated_file_is_refused_in_one_line(file, share):
     content = file.read_bytes()
     file.write_bytes(content[: int(share * len(content))])
     with pytest.raises(EncoderError):
         read_torch_state(file)
 
 
-def test_a_safetensors_file_gives_what_was_saved(state, tmp_path):
+def test_a_safetensors_file_returns_the_saved_arrays(state, tmp_path):
     save_file({name: tensor.contiguous() for name, tensor in state.items()}, tmp_path / "a.safetensors")
     found = read_safetensors(tmp_path / "a.safetensors")
     assert found.keys() == state.keys()

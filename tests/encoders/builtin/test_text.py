@@ -43,14 +43,14 @@ def test_states_equal_those_of_transformers(text_encoder):
         np.testing.assert_allclose(sentence.vector, (mean / mean.norm()).numpy(), atol=2e-6)
 
 
-def test_the_stored_graph_is_what_its_builder_makes():
+def test_the_stored_graph_equals_a_newly_built_one():
     onnx = pytest.importorskip("onnx", reason="the builder's package is not installed")
     from untrimmed.encoders.builtin.text_graph import build_graph
 
     assert onnx.load(GRAPH, load_external_data=False) == build_graph()
 
 
-def test_a_text_alone_and_in_a_batch_has_the_same_vector(text_encoder):
+def test_text_vectors_do_not_depend_on_the_batch(text_encoder):
     together = text_encoder.encode(TEXTS)
     for text, sentence in zip(TEXTS, together, strict=True):
         np.testing.assert_allclose(sentence.vector, text_encoder.encode([text])[0].vector, atol=2e-6)
@@ -62,7 +62,7 @@ def test_a_very_long_text_is_cut_and_not_refused(text_encoder):
     assert TEXT_TOKENIZER.find().is_file()
 
 
-def test_the_class_table_is_what_the_packaged_texts_give(text_encoder):
+def test_the_class_table_equals_one_from_the_packaged_texts(text_encoder):
     rows = [0, 388, 504, 999]
     texts = read_class_texts()
     assert texts[504].names == ("coffee mug", "coffee mug", "mug")
@@ -85,12 +85,12 @@ def test_the_class_table_is_what_the_packaged_texts_give(text_encoder):
         ("x" * 200_000, ("x" * 200_000,), False),
     ],
 )
-def test_words_that_mean_nothing_to_it_are_told(text_encoder, text, unknown, is_understood):
+def test_unknown_words_are_reported(text_encoder, text, unknown, is_understood):
     (sentence,) = text_encoder.encode([text])
     assert sentence.reading == Reading(unknown, is_understood)
 
 
-def test_words_it_does_not_know_change_nothing(text_encoder):
+def test_unknown_words_do_not_change_the_vector(text_encoder):
     texts = ["a bottle", "a bottle собака 犬 мост", "犬 a bottle"]
     said, *others = (text_encoder.encode([text])[0] for text in texts)
     for other in others:
@@ -102,6 +102,6 @@ def test_words_it_does_not_know_change_nothing(text_encoder):
         np.testing.assert_allclose(together.vector, alone.vector, atol=2e-6)
 
 
-def test_a_cut_text_says_how_many_words_were_read(text_encoder):
+def test_a_cut_text_reports_how_many_words_were_read(text_encoder):
     (sentence,) = text_encoder.encode(["dog " * 1000])
     assert sentence.reading == Reading(num_words_read=254)

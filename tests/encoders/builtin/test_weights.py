@@ -57,12 +57,12 @@ def test_large_weights_that_changed_are_hashed_again(large, package, same_times)
         large.locate()
 
 
-def test_a_folder_for_notes_that_cannot_be_written_costs_only_the_hashing(large, package, monkeypatch):
+def test_large_weights_are_hashed_every_time_if_notes_cannot_be_written(large, package, monkeypatch):
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: package / "model.pth" / name)
     assert large.locate() == large.locate()
 
 
-def test_a_missing_file_is_named(package):
+def test_a_missing_file_is_refused(package):
     (package / "model.pth").unlink()
     with refused(EncoderError, "model.pth", "'some_weights'"):
         PackagedFile("some_weights", "model.pth", "0" * 64).find()

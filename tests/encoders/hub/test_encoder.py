@@ -90,7 +90,7 @@ def test_no_frames_give_no_vectors(encoder):
     assert encoder.encode_frames(random_frames(0)).shape == (0, encoder.frame_dim)
 
 
-def test_texts_become_unit_vectors_and_one_vector_a_word(encoder):
+def test_texts_become_unit_vectors_and_one_vector_per_word(encoder):
     for text, features in zip(TEXTS, encoder.encode_texts(TEXTS), strict=True):
         assert features.text == text
         assert features.sentence.shape == (encoder.frame_dim,)
@@ -112,7 +112,7 @@ def test_a_batch_of_one_equals_a_batch_of_many(encoder):
     np.testing.assert_allclose(together, alone, atol=2e-6)
 
 
-def test_a_text_is_the_same_among_longer_ones(encoder):
+def test_a_text_vector_does_not_depend_on_longer_texts(encoder):
     for text, among in zip(TEXTS, encoder.encode_texts(TEXTS), strict=True):
         (alone,) = encoder.encode_texts([text])
         np.testing.assert_allclose(alone.sentence, among.sentence, atol=2e-6)
@@ -178,7 +178,7 @@ def test_other_weights_have_another_identity(encoders, tmp_path):
     assert TransformersEncoder.load(save_clip(tmp_path, seed=1)).identity != encoders["clip"].identity
 
 
-def test_the_names_of_a_folder_and_a_copy_are_what_loads_them(folders, tmp_path, monkeypatch):
+def test_the_name_of_a_loaded_folder_loads_it_again(folders, tmp_path, monkeypatch):
     monkeypatch.chdir(folders["clip"].parent)
     assert TransformersEncoder.load(folders["clip"].name).name == str(folders["clip"])
     assert TransformersEncoder.load(folders["clip"], name="acme/clip").name == "acme/clip"
@@ -213,7 +213,7 @@ def test_bfloat16_keeps_identity_lengths_and_tokens(halves, encoder, family):
         assert ours.sentence.dtype == ours.words.dtype == np.float32
 
 
-def test_auto_is_the_format_that_the_processor_is_quick_in(monkeypatch, folders):
+def test_auto_is_the_fast_format_of_the_processor(monkeypatch, folders):
     frames = random_frames(2)
     for quick, name in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, quick=quick: quick)
@@ -245,7 +245,7 @@ def test_pickled_weights_beside_safe_ones_are_not_read(folders, tmp_path, encode
     assert TransformersEncoder.load(folder).identity == encoders["clip"].identity
 
 
-def test_missing_weights_are_refused_and_not_made_up(folders, tmp_path):
+def test_missing_weights_are_refused(folders, tmp_path):
     folder = shutil.copytree(folders["clip"], tmp_path / "short")
     weights = load_file(folder / "model.safetensors")
     del weights["visual_projection.weight"]
@@ -255,7 +255,7 @@ def test_missing_weights_are_refused_and_not_made_up(folders, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.json", "preprocessor_config.json"])
-def test_a_damaged_folder_is_one_line(folders, tmp_path, name):
+def test_a_damaged_folder_is_refused_in_one_line(folders, tmp_path, name):
     folder = shutil.copytree(folders["clip"], tmp_path / "damaged")
     (folder / name).write_bytes(b"\x00\x01 nonsense")
     with pytest.raises(EncoderError) as caught:
@@ -275,7 +275,7 @@ def test_code_in_a_folder_is_never_run(folders, tmp_path):
     assert not ran.exists()
 
 
-def test_a_model_of_texts_alone_is_refused(tmp_path, folders):
+def test_a_text_only_model_is_refused(tmp_path, folders):
     from transformers import BertConfig, BertModel
 
     folder = shutil.copytree(folders["chinese_clip"], tmp_path / "bert")
@@ -285,7 +285,7 @@ def test_a_model_of_texts_alone_is_refused(tmp_path, folders):
         TransformersEncoder.load(folder)
 
 
-def test_loading_says_nothing_and_leaves_transformers_settings_alone(folders, capfd):
+def test_loading_is_silent_and_keeps_the_settings_of_transformers(folders, capfd):
     from transformers.utils import logging as transformers_logging
 
     before = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
@@ -296,7 +296,7 @@ def test_loading_says_nothing_and_leaves_transformers_settings_alone(folders, ca
 
 
 @pytest.mark.parametrize("name", ["chinese_clip", "siglip2"])
-def test_words_outside_the_vocabulary_are_told(encoders, name):
+def test_words_outside_the_vocabulary_are_reported(encoders, name):
     known, mixed, strange = encoders[name].encode_texts(["the cat sleeps", "the 犬 sleeps", "犬犬 犬"])
     assert known.reading == Reading()
     assert mixed.reading == Reading(("犬",))
@@ -306,6 +306,6 @@ def test_words_outside_the_vocabulary_are_told(encoders, name):
     assert mixed.tokens == without.tokens
 
 
-def test_a_text_behind_the_limit_says_how_many_words_were_read(encoders):
+def test_a_text_above_the_limit_reports_how_many_words_were_read(encoders):
     (features,) = encoders["chinese_clip"].encode_texts(["the cat sleeps " * 20])
     assert features.reading == Reading(num_words_read=len(features.tokens))

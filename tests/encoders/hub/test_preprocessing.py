@@ -72,7 +72,7 @@ def test_normalising_is_exact_where_nothing_is_resized(tmp_path):
     np.testing.assert_allclose(pipeline(frames)["pixel_values"].numpy(), wanted, atol=1e-6)
 
 
-def test_the_decoder_is_asked_for_the_side_the_processor_resizes_to(tmp_path):
+def test_the_decoder_scales_to_the_side_that_the_processor_needs(tmp_path):
     asked = {kind: create_pipeline(load_processor(tmp_path, PLAIN[kind]), image_inputs, side=32)[1] for kind in PLAIN}
     assert asked["CLIP"] == 48
     assert asked["SigLIP"] == 56
@@ -90,7 +90,7 @@ def test_the_decoder_is_asked_for_the_side_the_processor_resizes_to(tmp_path):
     ],
     ids=["patches", "offset", "padding crop", "lanczos", "nearest"],
 )
-def test_a_processor_that_does_more_is_called_itself(tmp_path, settings):
+def test_a_processor_with_other_steps_is_called_itself(tmp_path, settings):
     processor = load_processor(tmp_path, settings)
     pipeline, short_side = create_pipeline(processor, image_inputs, side=32)
     assert isinstance(pipeline, ProcessorPipeline)
@@ -100,12 +100,12 @@ def test_a_processor_that_does_more_is_called_itself(tmp_path, settings):
         torch.testing.assert_close(value, wanted[name], rtol=0, atol=0)
 
 
-def test_native_shapes_ask_for_the_side_of_the_square_with_as_many_patches(tmp_path):
+def test_native_shapes_need_the_side_of_a_square_with_as_many_patches(tmp_path):
     settings = {"image_processor_type": "Siglip2ImageProcessor", "patch_size": 8, "max_num_patches": 36}
     assert create_pipeline(load_processor(tmp_path, settings), image_inputs, side=32)[1] == 48
 
 
-def test_a_processor_is_given_up_when_the_probe_disagrees(tmp_path, monkeypatch):
+def test_the_vectorised_pipeline_is_not_used_if_the_probe_disagrees(tmp_path, monkeypatch):
     processor = load_processor(tmp_path, SIGLIP)
     processor.image_mean = [0.4, 0.4, 0.4]  # the settings now say something else than the frozen call below does
     honest = type(processor).__call__
@@ -115,7 +115,7 @@ def test_a_processor_is_given_up_when_the_probe_disagrees(tmp_path, monkeypatch)
     assert isinstance(create_pipeline(processor, image_inputs, side=32)[0], ProcessorPipeline)
 
 
-def test_read_only_frames_are_taken_and_left_alone(tmp_path):
+def test_read_only_frames_are_accepted_and_unchanged(tmp_path):
     pipeline, _ = create_pipeline(load_processor(tmp_path, SIGLIP), image_inputs, side=32)
     frames = random_frames(1, 48, 56, 3)
     before = frames.copy()

@@ -145,7 +145,7 @@ def test_the_digest_of_shards_covers_each_of_them(tmp_path):
         weights_digest(tmp_path)
 
 
-def test_the_cache_names_a_blob_by_its_digest_and_it_is_not_read(tmp_path):
+def test_the_digest_of_a_cached_blob_is_its_name(tmp_path):
     name = hashlib.sha256(b"weights").hexdigest()
     (tmp_path / "blobs").mkdir()
     (tmp_path / "snapshot").mkdir()
@@ -162,7 +162,7 @@ def test_an_index_may_only_name_safetensors_files_beside_it(tmp_path, name):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"weight_map": 3}'])
-def test_a_broken_index_is_named(tmp_path, text):
+def test_a_broken_index_is_refused(tmp_path, text):
     (tmp_path / "model.safetensors.index.json").write_text(text)
     with pytest.raises(EncoderError):
         weight_files(tmp_path)
@@ -187,7 +187,7 @@ def test_a_hub_model_is_fetched_once_and_then_found_without_the_hub(hub, clip_fo
     assert again.stdout == first.stdout
 
 
-def test_a_hub_model_that_does_not_exist_is_named(hub, tmp_path):
+def test_a_hub_model_that_does_not_exist_is_refused(hub, tmp_path):
     answer = run_locate("acme/none", hub.address, tmp_path)
     assert answer.returncode == 1
     assert "acme/none" in answer.stdout
@@ -203,7 +203,7 @@ def test_a_hub_model_with_only_pickled_weights_is_refused_before_a_download(hub,
 
 
 @pytest.mark.parametrize("lost", ["model.safetensors", "vocab.json", "preprocessor_config.json"])
-def test_what_an_interrupted_download_left_out_is_fetched(hub, tmp_path, lost):
+def test_files_missing_after_an_interrupted_download_are_fetched(hub, tmp_path, lost):
     folder = Path(run_locate("acme/tiny", hub.address, tmp_path).stdout.split()[0])
     (folder / lost).unlink()
     answer = run_locate("acme/tiny", hub.address, tmp_path)
@@ -211,7 +211,7 @@ def test_what_an_interrupted_download_left_out_is_fetched(hub, tmp_path, lost):
     assert (folder / lost).is_file()
 
 
-def test_a_download_that_breaks_off_is_one_line(hub, clip_folder, tmp_path):
+def test_an_interrupted_download_is_reported_in_one_line(hub, clip_folder, tmp_path):
     hub.files = (*hub.files, "tokenizer.json")  # listed, and gone when it is asked for
     answer = run_locate("acme/tiny", hub.address, tmp_path)
     assert answer.returncode == 1
@@ -219,7 +219,7 @@ def test_a_download_that_breaks_off_is_one_line(hub, clip_folder, tmp_path):
     assert "Traceback" not in answer.stderr
 
 
-def test_an_unreachable_hub_costs_seconds_and_one_line(tmp_path):
+def test_an_unreachable_hub_is_reported_in_one_line_within_seconds(tmp_path):
     answer = run_locate("acme/tiny", "http://127.0.0.1:9", tmp_path)
     assert answer.returncode == 1
     assert "acme/tiny" in answer.stdout
@@ -227,7 +227,7 @@ def test_an_unreachable_hub_costs_seconds_and_one_line(tmp_path):
     assert answer.stderr == ""
 
 
-def test_a_hub_that_never_answers_costs_no_more_than_the_time_given(tmp_path):
+def test_a_hub_that_never_answers_times_out(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start = time.monotonic()
         answer = run_locate("acme/tiny", f"http://127.0.0.1:{silent.getsockname()[1]}", tmp_path, timeout_s=1.0)
@@ -237,13 +237,13 @@ def test_a_hub_that_never_answers_costs_no_more_than_the_time_given(tmp_path):
     assert answer.stderr == ""
 
 
-def test_offline_mode_is_obeyed_and_said(hub, tmp_path):
+def test_offline_mode_is_obeyed_and_reported(hub, tmp_path):
     answer = run_locate("acme/tiny", hub.address, tmp_path, HF_HUB_OFFLINE="1")
     assert answer.returncode == 1
     assert "HF_HUB_OFFLINE" in answer.stdout
     assert answer.stderr == ""
 
 
-def test_only_local_files_means_no_question_to_the_hub():
+def test_local_files_only_does_not_contact_the_hub():
     with pytest.raises(EncoderError):
         locate("acme/never-cached", local_files_only=True)
