@@ -28,7 +28,7 @@ def test_words_are_known_by_their_pieces(pieces, is_cut, reading):
         (Reading(), TEXT),
         (Reading(("two",)), "one three"),
         (Reading(("one", "two", "three"), is_understood=False), TEXT),  # its vector is not used
-        (Reading(("one",), num_words_read=2), "two"),  # what was behind the cut stays there
+        (Reading(("one",), num_words_read=2), "two"),  # words after the cut are not added
     ],
 )
 def test_unknown_words_are_removed(reading, known):

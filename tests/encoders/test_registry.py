@@ -40,7 +40,7 @@ def unit(rows: np.ndarray) -> np.ndarray:
 
 @pytest.fixture
 def builtin(monkeypatch) -> None:
-    """The built-in encoder replaced by a toy, so that these tests need none of its weights."""
+    """Replace the built-in encoder by a toy, so that these tests do not need its weights."""
     module = types.ModuleType("untrimmed.encoders.builtin.encoder")
     module.BuiltinEncoder = ToyEncoder
     monkeypatch.setitem(sys.modules, "untrimmed.encoders.builtin.encoder", module)
@@ -170,8 +170,8 @@ def test_an_encoder_reports_its_number_format(clip_folder, monkeypatch):
     monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
     chosen = load_encoder(str(clip_folder), device="cpu")
     assert (chosen.products, "cpu" in chosen.why) == ("bfloat16", True)
-    asked = load_encoder(str(clip_folder), device="cpu", precision="float32")
-    assert (asked.products, bool(asked.why)) == ("float32", True)
+    explicit = load_encoder(str(clip_folder), device="cpu", precision="float32")
+    assert (explicit.products, bool(explicit.why)) == ("float32", True)
 
 
 def test_a_misspelt_name_suggests_the_nearest_one():
@@ -214,7 +214,7 @@ class OtherWords(ToyEncoder):
 
 
 @pytest.mark.parametrize(
-    ("broken", "found"),
+    ("broken", "parts"),
     [
         (OneVector, ()),
         (OneSentence, ()),
@@ -224,8 +224,8 @@ class OtherWords(ToyEncoder):
         (OtherWords, ("(6, 2)", "(6, 5)")),
     ],
 )
-def test_the_self_test_names_the_problem(broken, found):
-    with refused(EncoderError, BUILTIN, *found):
+def test_the_self_test_names_the_problem(broken, parts):
+    with refused(EncoderError, BUILTIN, *parts):
         self_test(broken())
 
 

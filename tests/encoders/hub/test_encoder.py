@@ -47,7 +47,7 @@ def random_frames(count: int, height: int = 36, width: int = 60) -> np.ndarray:
 
 
 class Reference(NamedTuple):
-    """What a model says of frames and of `TEXTS`: unit vectors [T, D] and [Q, D], and word vectors [Q, W, D]."""
+    """The model's vectors of frames and `TEXTS`: unit vectors [T, D] and [Q, D], and word vectors [Q, W, D]."""
 
     frames: np.ndarray
     sentences: np.ndarray
@@ -81,7 +81,7 @@ def reference(folder: Path, family: str, frames: np.ndarray, *, rounded: bool = 
 
 
 def words_of(rows: np.ndarray, family: str, features: list[TextFeatures]) -> list[np.ndarray]:
-    """The rows of the reference that are words: none of a start, an end or padding."""
+    """The rows of the reference that are words, without start, end and padding."""
     first = 0 if family in ("siglip", "siglip2", "siglip2_naflex", "altclip") else 1
     return [row[first : first + len(text.tokens)] for row, text in zip(rows, features, strict=True)]
 
@@ -122,27 +122,27 @@ def test_a_text_vector_does_not_depend_on_longer_texts(encoder):
 
 def test_frames_equal_the_model_and_its_own_processor(encoder, folders, family):
     frames = random_frames(3, 32, 32)  # the size the model sees: nothing is resized, so nothing is rounded
-    wanted = reference(folders[family], family, frames).frames
-    np.testing.assert_allclose(encoder.encode_frames(frames), wanted, atol=1e-5)
+    expected = reference(folders[family], family, frames).frames
+    np.testing.assert_allclose(encoder.encode_frames(frames), expected, atol=1e-5)
 
 
 def test_resized_frames_equal_the_processor_to_a_rounded_pixel(encoder, folders, family):
     frames = random_frames(3, 45, 83)
-    wanted = reference(folders[family], family, frames).frames
-    assert (encoder.encode_frames(frames) * wanted).sum(axis=1).min() > 0.9999
+    expected = reference(folders[family], family, frames).frames
+    assert (encoder.encode_frames(frames) * expected).sum(axis=1).min() > 0.9999
 
 
 def test_sentences_equal_the_model_and_its_own_tokenizer(encoder, folders, family):
-    wanted = reference(folders[family], family, random_frames(1)).sentences
+    expected = reference(folders[family], family, random_frames(1)).sentences
     ours = np.stack([features.sentence for features in encoder.encode_texts(TEXTS)])
-    np.testing.assert_allclose(ours, wanted, atol=1e-5)
+    np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
 def test_words_are_hidden_states_in_the_shared_space_where_the_projection_allows(encoder, folders, family):
-    wanted = reference(folders[family], family, random_frames(1)).words
+    expected = reference(folders[family], family, random_frames(1)).words
     assert encoder.word_dim == (encoder.frame_dim if family in IN_SHARED_SPACE else 24)
     features = encoder.encode_texts(TEXTS)
-    for rows, ours in zip(words_of(wanted, family, features), features, strict=True):
+    for rows, ours in zip(words_of(expected, family, features), features, strict=True):
         np.testing.assert_allclose(ours.words, rows, atol=2e-5)
 
 
@@ -198,7 +198,7 @@ def test_bfloat16_is_as_far_from_float32_as_rounding_takes_it(halves, folders, f
     ours = half.encode_frames(frames), np.stack([text.sentence for text in features])
     for kind, vectors in zip(("frames", "sentences"), ours, strict=True):
         assert_only_rounded(vectors, getattr(rounded, kind), getattr(exact, kind))
-    words, exact_words = (np.concatenate(words_of(made.words, family, features)) for made in (rounded, exact))
+    words, exact_words = (np.concatenate(words_of(batch.words, family, features)) for batch in (rounded, exact))
     assert_only_rounded(np.concatenate([text.words for text in features]), words, exact_words)
 
 
@@ -218,7 +218,7 @@ def test_auto_is_the_fast_format_of_the_processor(monkeypatch, folders):
     for quick, name in ((True, "bfloat16"), (False, "float32")):
         monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device, quick=quick: quick)
         chosen, fixed = (
-            TransformersEncoder.load(folders["clip"], device="cpu", precision=asked) for asked in ("auto", name)
+            TransformersEncoder.load(folders["clip"], device="cpu", precision=choice) for choice in ("auto", name)
         )
         assert chosen.number_format.name == fixed.number_format.name == name
         np.testing.assert_array_equal(chosen.encode_frames(frames), fixed.encode_frames(frames))

@@ -58,7 +58,7 @@ def test_a_stack_equals_the_processor_image_by_image(tmp_path, kind, size):
     for frame, mine in zip(frames, ours, strict=True):
         theirs = processor(images=frame, return_tensors="pt", input_data_format="channels_last")["pixel_values"][0]
         levels = ((mine - theirs).abs() / pipeline.scale[:, None, None]).numpy()
-        assert levels.max() < 2.5  # two passes of resizing, each of which may round a pixel the other way
+        assert levels.max() < 2.5  # two passes of resizing, which may each round a pixel differently
         # measured 0.000 to 0.061, portrait 0.111; half a pixel of shift costs 40 on noise, 2 on the slopes
         assert levels.mean() < (0.15 if portrait else 0.1)
 
@@ -66,17 +66,17 @@ def test_a_stack_equals_the_processor_image_by_image(tmp_path, kind, size):
 def test_normalising_is_exact_where_nothing_is_resized(tmp_path):
     pipeline, _ = create_pipeline(load_processor(tmp_path, {**CLIP, "do_center_crop": False}), image_inputs, side=32)
     frames = random_frames(2, 48, 60, 3)
-    wanted = (frames.transpose(0, 3, 1, 2) / 255 - np.array(CLIP_MEAN)[:, None, None]) / np.array(CLIP_STD)[
+    expected = (frames.transpose(0, 3, 1, 2) / 255 - np.array(CLIP_MEAN)[:, None, None]) / np.array(CLIP_STD)[
         :, None, None
     ]
-    np.testing.assert_allclose(pipeline(frames)["pixel_values"].numpy(), wanted, atol=1e-6)
+    np.testing.assert_allclose(pipeline(frames)["pixel_values"].numpy(), expected, atol=1e-6)
 
 
 def test_the_decoder_scales_to_the_side_that_the_processor_needs(tmp_path):
-    asked = {kind: create_pipeline(load_processor(tmp_path, PLAIN[kind]), image_inputs, side=32)[1] for kind in PLAIN}
-    assert asked["CLIP"] == 48
-    assert asked["SigLIP"] == 56
-    assert asked["no resize"] == 32
+    sides = {kind: create_pipeline(load_processor(tmp_path, PLAIN[kind]), image_inputs, side=32)[1] for kind in PLAIN}
+    assert sides["CLIP"] == 48
+    assert sides["SigLIP"] == 56
+    assert sides["no resize"] == 32
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_a_processor_with_other_steps_is_called_itself(tmp_path, settings):
     pipeline, short_side = create_pipeline(processor, image_inputs, side=32)
     assert isinstance(pipeline, ProcessorPipeline)
     frames = random_frames(3, short_side, 2 * short_side, 3)
-    wanted = processor(images=list(frames), return_tensors="pt", input_data_format="channels_last")
+    expected = processor(images=list(frames), return_tensors="pt", input_data_format="channels_last")
     for name, value in pipeline(frames).items():
-        torch.testing.assert_close(value, wanted[name], rtol=0, atol=0)
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
 
 
 def test_native_shapes_need_the_side_of_a_square_with_as_many_patches(tmp_path):
@@ -107,7 +107,7 @@ def test_native_shapes_need_the_side_of_a_square_with_as_many_patches(tmp_path):
 
 def test_the_vectorised_pipeline_is_not_used_if_the_probe_disagrees(tmp_path, monkeypatch):
     processor = load_processor(tmp_path, SIGLIP)
-    processor.image_mean = [0.4, 0.4, 0.4]  # the settings now say something else than the frozen call below does
+    processor.image_mean = [0.4, 0.4, 0.4]  # the settings now differ from what the frozen call below does
     honest = type(processor).__call__
     monkeypatch.setattr(
         type(processor), "__call__", lambda self, **inputs: honest(self, **inputs, image_mean=[0.5] * 3)
@@ -118,7 +118,7 @@ def test_the_vectorised_pipeline_is_not_used_if_the_probe_disagrees(tmp_path, mo
 def test_read_only_frames_are_accepted_and_unchanged(tmp_path):
     pipeline, _ = create_pipeline(load_processor(tmp_path, SIGLIP), image_inputs, side=32)
     frames = random_frames(1, 48, 56, 3)
-    before = frames.copy()
+    original = frames.copy()
     frames.flags.writeable = False
     pipeline(frames)
-    np.testing.assert_array_equal(frames, before)
+    np.testing.assert_array_equal(frames, original)

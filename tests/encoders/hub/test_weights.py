@@ -137,9 +137,9 @@ def test_the_digest_of_shards_covers_each_of_them(tmp_path):
     (tmp_path / names[1]).write_bytes(b"two")
     index = {"weight_map": {"a": names[0], "b": names[1]}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    before = weights_digest(tmp_path)
+    original = weights_digest(tmp_path)
     (tmp_path / names[1]).write_bytes(b"two!")
-    assert weights_digest(tmp_path) != before
+    assert weights_digest(tmp_path) != original
     (tmp_path / names[1]).unlink()
     with pytest.raises(EncoderError, match=r"model-00002-of-00002\.safetensors"):
         weights_digest(tmp_path)
@@ -202,13 +202,13 @@ def test_a_hub_model_with_only_pickled_weights_is_refused_before_a_download(hub,
     assert not list(tmp_path.rglob("config.json"))
 
 
-@pytest.mark.parametrize("lost", ["model.safetensors", "vocab.json", "preprocessor_config.json"])
-def test_files_missing_after_an_interrupted_download_are_fetched(hub, tmp_path, lost):
+@pytest.mark.parametrize("missing", ["model.safetensors", "vocab.json", "preprocessor_config.json"])
+def test_files_missing_after_an_interrupted_download_are_fetched(hub, tmp_path, missing):
     folder = Path(run_locate("acme/tiny", hub.address, tmp_path).stdout.split()[0])
-    (folder / lost).unlink()
+    (folder / missing).unlink()
     answer = run_locate("acme/tiny", hub.address, tmp_path)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert (folder / lost).is_file()
+    assert (folder / missing).is_file()
 
 
 def test_an_interrupted_download_is_reported_in_one_line(hub, clip_folder, tmp_path):
