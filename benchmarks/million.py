@@ -34,7 +34,7 @@ TEMPLATE = EncodedVideos(clips=torch.empty(1, CLIPS, DIM, dtype=torch.float16))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("peers", type=Path, help="the program whose videos these are")
-    parser.add_argument("--folder", type=Path, required=True, help="where the files are, or are made")
+    parser.add_argument("--folder", type=Path, required=True, help="folder of the generated files")
     parser.add_argument("--videos", type=int, default=1_000_000)
     args = parser.parse_args()
     files = make(args.peers, args.folder, args.videos)

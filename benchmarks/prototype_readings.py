@@ -154,7 +154,7 @@ def by_form(folders: list[Path]) -> dict[str, list[Run]]:
             if run is None or run.config.method != "proto":
                 continue
             if len(run.history) < run.config.train.epochs:
-                print(f"{path.name}: {len(run.history)} of {run.config.train.epochs} epochs, left out", file=sys.stderr)
+                print(f"{path.name}: {len(run.history)} of {run.config.train.epochs} epochs, skipped", file=sys.stderr)
                 continue
             forms.setdefault(path.name.rpartition("-")[0] or path.name, []).append(run)
     return forms
