@@ -14,7 +14,7 @@ from untrimmed.cli.console import clock, print_json, progress_console, result_co
 from untrimmed.cli.run_evaluation import Opening, require_format
 
 if TYPE_CHECKING:
-    from untrimmed.running.top import CaptionRanking, RankedVideo
+    from untrimmed.running.top import CaptionRanking, RetrievedVideo
 
 COLUMNS = ("id", "query", "right_video", "rank_of_right", "place", "video", "right", "score", "start_s", "end_s")
 
@@ -69,7 +69,7 @@ def as_document(ranking: CaptionRanking) -> dict[str, Any]:
     }
 
 
-def _times(video: RankedVideo) -> dict[str, float | None]:
+def _times(video: RetrievedVideo) -> dict[str, float | None]:
     start_s, end_s = (None, None) if video.moment_s is None else (round(second, 3) for second in video.moment_s)
     return {"start_s": start_s, "end_s": end_s}
 

@@ -26,7 +26,7 @@ from untrimmed.plots.style import (
     styled,
 )
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
-from untrimmed.running.top import CaptionRanking, RankedVideo, top_videos
+from untrimmed.running.top import CaptionRanking, RetrievedVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
 
 NUM_VIDEOS = 3  # for one run; several runs show the first video of each
@@ -48,7 +48,7 @@ class TopVideo:
     """One of a caption's first videos, with its relevance over time; frames are None without a video file."""
 
     label: str
-    ranked: RankedVideo
+    ranked: RetrievedVideo
     duration_s: float
     truth_s: tuple[Span, ...]
     relevance: Float[np.ndarray, " N"]
@@ -106,7 +106,7 @@ def video_files(folder: Path) -> dict[str, Path]:
     return {path.stem: path for path in paths if is_video_path(path)}
 
 
-def _top_video(run: TrainedRun, ranking: CaptionRanking, ranked: RankedVideo, files: dict[str, Path]) -> TopVideo:
+def _top_video(run: TrainedRun, ranking: CaptionRanking, ranked: RetrievedVideo, files: dict[str, Path]) -> TopVideo:
     duration_s = run.duration_s(ranked.row)
     queries = run.queries(np.array([ranking.row]))
     encoded = run.videos(np.array([ranked.row]))

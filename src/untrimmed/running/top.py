@@ -19,7 +19,7 @@ from untrimmed.running.opened import OpenedModel
 
 
 @dataclass(frozen=True)
-class RankedVideo:
+class RetrievedVideo:
     """A video among a caption's first; `moment_s` is its best moment, None without a timeline or a duration."""
 
     row: int  # in the data set
@@ -39,7 +39,7 @@ class CaptionRanking:
     video: str
     moments_s: tuple[Span, ...]  # annotated
     rank: int
-    videos: tuple[RankedVideo, ...]
+    videos: tuple[RetrievedVideo, ...]
 
 
 def named_captions(dataset: RetrievalDataset, names: Sequence[str]) -> Int[np.ndarray, " N"]:
@@ -92,7 +92,7 @@ def top_videos(opened: OpenedModel, captions: Int[np.ndarray, " N"], count: int)
     for place, row in enumerate(captions.tolist()):
         right = int(dataset.video_index[row])
         ranked = tuple(
-            RankedVideo(video, dataset.video_ids[video], float(scores[place, video]), video == right, moment)
+            RetrievedVideo(video, dataset.video_ids[video], float(scores[place, video]), video == right, moment)
             for video, moment in zip(best[place].tolist(), moments[place], strict=True)
         )
         annotation = dataset.annotations[row]
