@@ -171,7 +171,7 @@ def test_weights_of_a_method_are_drawn_after_its_whole_constructor():
     assert list(model.attachments) == ["own_push"]
     assert all(layer.bias.abs().sum() == 0 for layer in model.modules() if isinstance(layer, nn.Linear))
     assert model.more.weight.std().item() == pytest.approx(0.02, rel=0.1)
-    with pytest.raises(ConfigError, match="made by its class alone"):
+    with pytest.raises(ConfigError, match="create_model"):
         _ = Wider(model.config).carried
 
 

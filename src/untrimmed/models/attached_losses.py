@@ -20,7 +20,7 @@ class QueryDiversityV1(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """Symbols as in the equation; `reduction`: one logarithm for each query; `paper`: one for each pair."""
+        """`reduction`: `released` takes one logarithm for each query, `paper` one for each pair (Eq. 13)."""
 
         margin: float = 0.15
         scale: float = 32.0
@@ -42,7 +42,7 @@ class QueryDiversity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """Symbols as in the equations; `reduction`: the sum over a batch by its queries; `paper`: by video (Eq. 5)."""
+        """`reduction`: `released` divides the sum over a batch by its queries, `paper` averages by video (Eq. 5)."""
 
         margin: float = 0.2
         scale: float = 32.0
@@ -71,7 +71,7 @@ class QuerySimilarity(AttachedLoss):
 
         def __post_init__(self) -> None:
             if not self.temperature > 0:
-                raise ConfigError(f"query_similarity.temperature is {self.temperature}, wanted more than 0")
+                raise ConfigError(f"query_similarity.temperature is {self.temperature}, expected more than 0")
 
     config: Config
 
@@ -82,12 +82,12 @@ class QuerySimilarity(AttachedLoss):
 
 @register("optimal_matching")
 class OptimalMatching(AttachedLoss):
-    """The optimal matching loss of GMMFormer v2 (Eq. 7), on the clips; on the frames of a method without clips."""
+    """The optimal matching loss of GMMFormer v2 (Eq. 7), on clips, or on frames if the method has no clips."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: the mean over all pairs of a batch, videos with one query left out; `paper`: within each video,
-        be it of one query, then over videos (Eq. 7)."""
+        """`reduction`: `released` takes the mean over all pairs of a batch, without videos that have one query; `paper`
+        takes the mean within each video, also with one query, then over videos (Eq. 7)."""
 
         reduction: Literal["released", "paper"] = "released"
 

@@ -1,19 +1,19 @@
-"""What a method can carry: a loss, or a part with weights, encodings, scores and losses of its own.
+"""Attachments, which any method can carry: a loss, or a part with its own weights, encodings, scores and losses.
 
-CONTRIBUTING.md has a complete loss. It is switched on by its name, `create_model("ms_sl+my_loss")`, or by its settings,
-`losses: {my_loss: {margin: 0.2}}` in a preset or `losses.my_loss.margin=0.2`; off by `losses.my_loss=null`; and weighed
-by `weights: {my_loss: 0.1}`. As released, attached losses read a second pass of the query encoder with its own dropout
-(`separate_pass: false`: the first). It is an `AttachedLoss`, or a `StepLoss` where it needs more than the encodings.
+CONTRIBUTING.md has a complete loss. Switch a loss on by its name, `create_model("ms_sl+my_loss")`, or by its settings:
+`losses: {my_loss: {margin: 0.2}}` in a preset, or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off.
+`weights: {my_loss: 0.1}` sets its weight. As released, attached losses read a second pass of the query encoder with
+other dropout (with `separate_pass: false` they read the first). A loss is an `AttachedLoss`, or a `StepLoss` if it
+needs more than the encodings.
 
-A part is an `Attachment` whose constructor takes `(config, model)`, registered like a method. It overrides the hooks
-below that it needs. It is switched on by its name only; its settings are the section of that name among the model's:
-`my_part.size=4`, in a preset `model: {my_part: {size: 4}}`. Constructor and hooks get the model that carries the part,
-as a `Carrier`; the method has its initial weights then, so a part may copy its encoders. What a part encodes is a
-`Record` of its own that the method's encodings keep: `encoded.attach(self.name, record)`, then
-`MyRecord.of(encoded.attached[self.name])`.
+A part is an `Attachment` whose constructor takes `(config, model)`. Register it like a method and override the hooks
+that it needs. Switch it on by its name. Its settings are a section of the model's settings: `my_part.size=4`, or
+`model: {my_part: {size: 4}}` in a preset. Constructor and hooks get the model as a `Carrier`. The method already has
+its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in those of the method:
+`encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
 
-Settings and weights that hold for a data set stand in `presets/attachments/<name>/<dataset>.yaml`; without such a file
-they are given where the model is trained (`weights.my_loss=0.1`).
+`presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file, set them
+for each training (`weights.my_loss=0.1`).
 """
 
 from abc import ABC, abstractmethod
@@ -46,9 +46,9 @@ from untrimmed.scores.score import Scores
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """What losses read: encodings, the batch they came from (teacher features, words, frames), and the epoch.
+    """The input of losses: encodings, their batch (teacher features, words, frames), and the epoch.
 
-    Random numbers come from `draws` only; `encode` runs what a loss encodes beside them as the batch was encoded.
+    Losses take random numbers only from `draws`. `encode` encodes further rows in the same way as the batch.
     """
 
     queries: EncodedQueries
@@ -61,160 +61,160 @@ class TrainingStep:
 
 @runtime_checkable
 class Carrier(Protocol):
-    """What an attachment may use of the model that carries it."""
+    """The members of a model that its attachments may use."""
 
     name: str
     config: ModelConfig
-    has_clips: ClassVar[bool] = False  # clips that meet sentences, and that an attachment may replace by others
+    has_clips: ClassVar[bool] = False  # clips that are compared with sentences; an attachment may replace them
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
-        """Queries as the method and its attachments see them."""
+        """Encode queries with the method and its attachments."""
 
     def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
-        """Videos as the method and its attachments see them: what an index keeps."""
+        """Encode videos with the method and its attachments. An index stores the result."""
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Every query against every video, by all branches; `fused` ranks them."""
+        """Score every query against every video with all branches. `fused` ranks the videos."""
 
     @property
     def text_tower(self) -> Tower | None:
-        """The tower whose words attachments read, and whose form and positions they may use for one of their own.
+        """The text tower. Attachments read its words, and may use its form and positions for a tower of theirs.
 
         None by default, and for a method whose words need no tower.
         """
         return None
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Contextual words, before they are pooled: by default those of the text tower."""
+        """Return contextual words before pooling, by default those of the text tower."""
         if self.text_tower is None:
             raise NotImplementedError(f"{self.name} has no text_tower, so it needs encode_words")
         return self.text_tower(queries.words, queries.mask)
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Clips that do not overlap, where the method `has_clips`: by default all."""
+        """Return clips that do not overlap, by default all. Only for methods with `has_clips`."""
         return clips_of(videos)
 
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """The method's retrieval objective for a branch that scores every query against every video.
+        """Return the method's retrieval losses for a branch that scores every query against every video.
 
-        Attachments train the branches that they provide with it; every method with `places` has one.
+        Attachments use them to train the branches that they provide. Every method with `places` implements it.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
 
     def branch_weight(self, branch: str) -> float:
-        """What a branch weighs in the fused score, be it the method's own or provided by an attachment.
+        """Return the weight of a branch of the method or of an attachment in the fused score.
 
-        Every method with `places` has one.
+        Every method with `places` implements it.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_weight")
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Rows that layers over clips and those over frames read beside them, and what is to be kept of them by name."""
+class ExtraRows:
+    """Extra rows for the layers over clips and over frames, and records to store in the encoding, by name."""
 
     clips: Float[Tensor, "V R D"] | None = None
     frames: Float[Tensor, "V R D"] | None = None
-    kept: Mapping[str, Record] = field(default_factory=dict)
+    records: Mapping[str, Record] = field(default_factory=dict)
 
 
 class Attachment(nn.Module):
-    """What a model carries and calls at the places below; by default it does nothing there."""
+    """A module that a model carries and whose hooks it calls. By default the hooks change nothing."""
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
-    reads_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences
-    reads_frames: ClassVar[bool] = False  # only for methods that keep frames
-    joins_layers: ClassVar[bool] = False  # only for methods whose layers can read rows beside those of a video
+    reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
+    reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
+    joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
     draws_maps: ClassVar[bool] = False  # draw all linear maps again, copies too, as the released programs do
-    second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries, where there is one
-    released_on: ClassVar[frozenset[str]] = frozenset()  # methods on which its authors released it
+    second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries if there is one
+    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which its authors released it
 
     def __init__(self, config: AttachmentConfig, model: Carrier):
         super().__init__()
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights, once, after the constructors of all; by default as `draws_maps` says."""
+        """Draw initial weights, once, after all constructors. By default this depends on `draws_maps`."""
         if self.draws_maps:
             initialise(self, model.config.init_std)
 
     def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
-        """The encoded queries with what the attachment adds to them."""
+        """Return the encoded queries with the attachment's additions."""
         return encoded
 
     def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
-        """The encoded videos with what the attachment adds to them."""
+        """Return the encoded videos with the attachment's additions."""
         return encoded
 
-    def beside(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> Beside:
-        """What the model's layers read beside a video's own rows, made of its embedded clips; for `joins_layers`."""
-        return Beside()
+    def extra_rows(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> ExtraRows:
+        """Return extra rows for the model's layers, computed from embedded clips. Called only with `joins_layers`."""
+        return ExtraRows()
 
     def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
-        """The branches that the attachment provides, and their weights in the fused score."""
+        """Return the branches that the attachment provides, and their weights in the fused score."""
         return None
 
     def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
-        """The vectors of videos that its branches compare, by branch."""
+        """Return the vectors of videos that the attachment's branches compare, by branch."""
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Its part of `RetrievalModel.row_tensors`; the method itself then scores nothing with these tensors."""
+        """Return its part of `RetrievalModel.row_tensors`. The method itself then scores nothing with these tensors."""
         return {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
-        """What its branches look for among them, with their weights."""
+        """Return the vectors of queries to compare with those of `sketch`, multiplied by weights, by branch."""
         return {}
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
-        """How much each row of words counts, as the attachment has learned; None where it weighs none."""
+        """Return the learned weight of each word; None if the attachment does not weight words."""
         return None
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """The attachment's loss terms by name, unweighted."""
+        """Return the attachment's loss terms by name, unweighted."""
         return {}
 
     def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """A number for each query under each name that training is to follow over its epochs."""
+        """Return named numbers for each query, whose means training logs for each epoch."""
         return {}
 
     def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
-        """The same of videos, under other names."""
+        """Return named numbers for each video. Their names differ from those of `watched_queries`."""
         return {}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
-        """What stands for the method's timeline where the attachment changes what that would read, else None."""
+        """Return a replacement for the method's timeline, or None if the attachment does not replace it."""
         return None
 
     def released_names(self, prefix: str) -> Names:
-        """The authors' names of the attachment's parameters; ours begin with `prefix`."""
+        """Return the authors' names of the attachment's parameters; ours begin with `prefix`."""
         return {}
 
 
 class StepLoss(Attachment, ABC):
-    """A loss of one term, named as the loss is, on all that a step knows: the scores of the model, the epoch."""
+    """A loss with one term, which has the loss's name. It may use the whole training step, such as scores or epoch."""
 
     second_pass: ClassVar[bool] = True
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """The one term."""
+        """Return the term by its name."""
         return {self.name: self.step_term(model, step)}
 
     @abstractmethod
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """The unweighted term of one step."""
+        """Return the unweighted term of one step."""
 
 
 class AttachedLoss(StepLoss):
-    """A loss on encodings alone."""
+    """A loss that reads only encodings."""
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """The unweighted term of the step's batch."""
+        """Return the unweighted term of the step's batch."""
         return self.term(step.queries, step.videos, step.batch.video_index)
 
     @abstractmethod
     def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
-        """The unweighted term of one batch."""
+        """Return the unweighted term of one batch."""

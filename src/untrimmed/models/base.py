@@ -52,15 +52,15 @@ from untrimmed.scores.score import Scores
 
 
 class RetrievalModel(nn.Module, Carrier):
-    """A method with what is attached to it: videos and queries are encoded apart and scored by their encodings."""
+    """A method with its attachments. It encodes videos and queries separately and scores their encodings."""
 
-    name: str  # of the class, set by `register`: the method's; of a model: METHOD+ATTACHMENT+...
+    name: str  # `register` sets the method's name on the class; a model has METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
-    attachments: nn.ModuleDict  # of a model that `create_model` made
-    row_times: ClassVar[RowTimes] = "middle"  # where windows pool the rows of a timeline
-    keeps_frames: ClassVar[bool] = True  # or a vector of them, in encoded videos
-    has_layers: ClassVar[bool] = False  # over clips and frames, which read what an attachment puts beside those
+    attachments: nn.ModuleDict  # set by `create_model`, not by the constructor
+    row_times: ClassVar[RowTimes] = "middle"  # the times of a timeline's rows, for pooling under windows
+    keeps_frames: ClassVar[bool] = True  # whether encoded videos can contain frames
+    has_layers: ClassVar[bool] = False  # whether layers over clips and frames can read extra rows of an attachment
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -68,35 +68,36 @@ class RetrievalModel(nn.Module, Carrier):
         self.name = "+".join((type(self).name, *config.attached))
 
     def draw_weights(self) -> None:
-        """Draw initial weights, once, after the constructor; by default as the released programs do."""
+        """Draw initial weights, once, after the constructor. The default is that of the released programs."""
         initialise(self, self.config.init_std)
 
     @property
     def carried(self) -> list[Attachment]:
         """The attachments in the order in which they are called."""
         if "attachments" not in self._modules:
-            raise ConfigError(f"{self.name} was made by its class alone; use create_model or build_model")
+            raise ConfigError(f"{self.name} was created by its constructor; use create_model or build_model")
         return [attachment for attachment in self.attachments.values() if isinstance(attachment, Attachment)]
 
     @abstractmethod
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """Vectors of queries; each depends on its own words only."""
+        """Return the vectors of queries. Each query's vectors depend only on its words."""
 
     @abstractmethod
     def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
-        """Vectors of videos; each depends on its own frames only, unless a released option says otherwise."""
+        """Return the vectors of videos. Except with some released options, they depend only on the video's frames."""
 
     @abstractmethod
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Every query against every video, by the branches that no attachment provides."""
+        """Score every query against every video, with the branches that no attachment provides."""
 
     @abstractmethod
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """The method's own loss terms by name, unweighted."""
+        """Return the method's loss terms by name, unweighted, without those of attachments."""
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """By default the frames, else the clips; a method whose frames are not in the space of its sentences overrides
-        it, and frames whose score an attachment provides are not compared with sentences either.
+        """Return the frames by default, or the clips if there are no frames or an attachment scores the frames.
+
+        A method whose frames are not in the space of its sentences overrides this.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -104,51 +105,52 @@ class RetrievalModel(nn.Module, Carrier):
             return videos.frames, videos.frame_mask
         if videos.clips is None:
             raise NoTimelineError(
-                f"{self.name} keeps neither frames nor clips of a video, so it cannot find moments in it"
+                f"{self.name} encodes neither frames nor clips of a video, so it cannot find moments in it"
             )
         return videos.clips, None
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """The vectors of each video that the branches of `compute_scores` compare, by branch; see `candidate_score`.
+        """Return by branch the vectors of videos that `compute_scores` compares; see `candidate_score`.
 
-        By default none: then every video of a library is scored in full.
+        By default there are no branches. Every video of a library is then scored in full.
         """
         return {}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """What each branch looks for among them, with its weight."""
+        """Return by branch the vectors of queries to compare with those of `compute_sketch`, multiplied by weights."""
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """By branch of `compute_sketch`, of which the score reads the best row alone, the tensors with these rows.
+        """Return the names of the tensors with the rows of each branch whose score depends only on its best row.
 
-        A branch with a weight below 0 is left out: its probe looks for the worst row, its score reads the best.
+        Branches are those of `compute_sketch`. A branch with a weight below 0 is left out: its probe finds the worst
+        row, but its score reads the best.
         """
         return {}
 
     def list_released_names(self) -> Names:
-        """The authors' names of the method's own parameters, and where each tensor lives here.
+        """Return the authors' names of the method's parameters, and the slot of each tensor here.
 
-        Raises: CheckpointError for a method whose authors released none.
+        Raises: CheckpointError for a method without a released checkpoint.
         """
         raise CheckpointError(f"{self.name}: no released checkpoint is known for this method")
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
-        """Queries as the method and its attachments see them."""
+        """Encode queries with the method and its attachments."""
         encoded = self.compute_query_vectors(QueryBatch.of(queries))
         for attachment in self.carried:
             encoded = attachment.encode_queries(self, queries, encoded)
         return encoded
 
     def encode_videos(self, videos: VideoBatch) -> EncodedVideos:
-        """Videos as the method and its attachments see them: what an index keeps."""
+        """Encode videos with the method and its attachments. An index stores the result."""
         encoded = self.compute_video_vectors(VideoBatch.of(videos))
         for attachment in self.carried:
             encoded = attachment.encode_videos(self, videos, encoded)
         return encoded
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Every query against every video, by all branches; `fused` ranks them."""
+        """Score every query against every video with all branches. `fused` ranks the videos."""
         scores = self.compute_scores(EncodedQueries.of(queries), EncodedVideos.of(videos))
         for attachment in self.carried:
             added = attachment.score(self, queries, videos)
@@ -156,22 +158,23 @@ class RetrievalModel(nn.Module, Carrier):
         return scores
 
     def sketch(self, videos: EncodedVideos) -> Branches:
-        """Videos as vectors that an index of nearest vectors can hold, `V N D` by branch; see `candidate_score`."""
+        """Return videos as vectors for a nearest-neighbour index, `V N D` by branch; see `candidate_score`."""
         return self.compute_sketch(videos) | {
             branch: rows for part in self.carried for branch, rows in part.sketch(self, videos).items()
         }
 
     def probe(self, queries: EncodedQueries) -> Branches:
-        """Queries as vectors that are looked for among those of `sketch`, each with its weight, `Q M D` by branch."""
+        """Return queries as vectors to compare with those of `sketch`, multiplied by weights, `Q M D` by branch."""
         return self.compute_probe(queries) | {
             branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
         }
 
     @property
     def row_tensors(self) -> TensorNames:
-        """By branch of `sketch`, of which the score reads the best row alone, the tensors of videos with these rows.
+        """The names of the tensors with the rows of each branch of `sketch` whose score depends only on its best row.
 
-        A video with some of them, the best among them, scores the same, if `num_frames` says how many frames it has.
+        The score of a video does not change if rows other than the best are removed and `num_frames` is the number of
+        frames before.
         """
         rows = dict(self.list_row_tensors())
         for part in self.carried:
@@ -179,10 +182,10 @@ class RetrievalModel(nn.Module, Carrier):
         return rows
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
-        """How well each vector of `probe` is met by the best of its branch in `sketch`, added up: it finds candidates.
+        """Return an upper bound of each video's score, which finds candidates without computing all scores.
 
-        No video's `score` is above it, so that the videos which may be among the best are known without the score of
-        all; of most methods it is the score (the tests of all methods say of which).
+        It is the sum over the vectors of `probe` of their best dot product in the branch's `sketch`. For most methods
+        it equals the score (the tests of all methods list which).
 
         Raises: ConfigError for a method without `compute_sketch`.
         """
@@ -193,24 +196,25 @@ class RetrievalModel(nn.Module, Carrier):
         return torch.stack([max_sim_sum(rows, sketch[branch]) for branch, rows in probe.items()]).sum(dim=0)
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
-        """How much each row of words counts, for people to see; None where no part of the model weighs them."""
-        weighed = (part.word_weights(queries) for part in self.carried)
-        return next((weights for weights in weighed if weights is not None), None)
+        """Return the weight of each word, to show to users; None if no part of the model weights words."""
+        candidates = (part.word_weights(queries) for part in self.carried)
+        return next((weights for weights in candidates if weights is not None), None)
 
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """A number for each query under each name that training is to follow: metrics.jsonl has the mean of every epoch
-        over the validation split. By default those of what is attached; a method adds its own.
+        """Return named numbers for each query. Training logs their means over the validation split in metrics.jsonl.
+
+        By default they are those of the attachments; a method can add to them.
         """
-        return {name: own for part in self.carried for name, own in part.watched_queries(self, queries).items()}
+        return {name: values for part in self.carried for name, values in part.watched_queries(self, queries).items()}
 
     def watched_videos(self, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
-        """The same of videos, under other names."""
-        return {name: own for part in self.carried for name, own in part.watched_videos(self, videos).items()}
+        """Return named numbers for each video. Their names differ from those of `watched_queries`."""
+        return {name: values for part in self.carried for name, values in part.watched_videos(self, videos).items()}
 
     def forward(
         self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0, encode: Encode = encode_here
     ) -> dict[str, Float[Tensor, ""]]:
-        """All loss terms of a batch by name, unweighted: the method's own, those of parts, and the attached ones."""
+        """Return all loss terms of a batch by name, unweighted: those of the method, then those of attachments."""
         queries = encode(self.encode_queries, batch.queries)
         videos = encode(self.encode_videos, batch.videos)
         step = TrainingStep(queries, videos, batch, draws, epoch, encode)
@@ -225,7 +229,9 @@ class RetrievalModel(nn.Module, Carrier):
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """A video's vectors in temporal order at equal steps that compare with queries, and which of them are real.
+        """Return vectors of each video in temporal order, at equal steps, and a mask of the real ones.
+
+        They are in the space of sentences.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -236,20 +242,20 @@ class RetrievalModel(nn.Module, Carrier):
         return self.compute_timeline(videos)
 
     def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
-        """How each query fits each vector of a timeline, or of a window of it; higher is better. By default the cosine.
+        """Return the similarity of each query to each vector of a timeline or of its windows, by default the cosine.
 
-        Moments and curves of relevance come from it, so that a method in another space than that of cosines has them.
+        Higher is better. Moments and relevance curves use it. A method that does not compare by cosine overrides it.
         """
         return products(F.normalize(queries.sentence, dim=-1), F.normalize(units, dim=-1))
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """The windows tried in every video and how they fit: by default those of JSG, which need no training."""
+        """Return the windows of every video and their similarities: by default JSG's, which need no training."""
         similarity = partial(self.similarity, queries)
         (units, mask) = self.timeline(videos)
         return JSG_WINDOWS, window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=self.row_times)
 
     def locate_settings(self) -> LocateSettings:
-        """How many moments are kept where the caller does not say."""
+        """Return how many moments are returned by default."""
         return LocateSettings()
 
     def rank_moments(
@@ -259,8 +265,9 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """The windows of all videos that fit each query best, before suppression, so that parts of a corpus can be
-        ranked apart and joined.
+        """Return the best windows of all videos for each query, before suppression.
+
+        Parts of a corpus can be ranked separately and merged.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -276,15 +283,18 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """The moments of all videos that fit each query best, in seconds, none twice; see `moments/localise.py`."""
+        """Return the best moments of all videos for each query, in seconds, after suppression of overlaps.
+
+        See `moments/localise.py`.
+        """
         settings = settings or self.locate_settings()
         ranked = self.rank_moments(queries, videos, duration_s, settings)
         return suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit)
 
     def released_names(self) -> Names:
-        """The authors' parameter names of the whole, and where each tensor lives here.
+        """Return the authors' names of all parameters, with attachments, and the slot of each tensor here.
 
-        Raises: CheckpointError for a method whose authors released none, and for a composition that was not released.
+        Raises: CheckpointError for a method or composition without a released checkpoint.
         """
         names = self.list_released_names()
         for attachment in self.carried:
@@ -292,7 +302,7 @@ class RetrievalModel(nn.Module, Carrier):
                 continue
             part = attachment.name
             if type(self).name not in attachment.released_on:
-                known = ", ".join(f"{other}+{part}" for other in sorted(attachment.released_on)) or "none"
-                raise CheckpointError(f"{self.name}: no released checkpoint is known; of {part}: {known}")
+                released = ", ".join(f"{method}+{part}" for method in sorted(attachment.released_on)) or "none"
+                raise CheckpointError(f"{self.name}: no released checkpoint is known; released with {part}: {released}")
             names |= attachment.released_names(f"attachments.{part}")
         return names

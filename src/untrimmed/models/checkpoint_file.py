@@ -1,7 +1,7 @@
-"""Tensors out of an authors' checkpoint file, without executing anything that is pickled in it.
+"""Reads tensors from an authors' checkpoint file without executing pickled code.
 
-The files hold plain tensors beside pickled objects of the authors' classes (a schedule, an EasyDict). Every class that
-is not needed to rebuild tensors is replaced by an inert stand-in while the file is read.
+The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). The reader replaces
+every class that is not needed to rebuild tensors by an inert placeholder.
 """
 
 import collections
@@ -18,7 +18,7 @@ from untrimmed.errors import CheckpointError
 
 
 class _Inert(dict):
-    """Takes the place of any object that is not a tensor; it keeps nothing and runs nothing."""
+    """A placeholder for any object that is not a tensor. It stores nothing and executes nothing."""
 
     def __init__(self, *arguments: object, **settings: object):
         super().__init__()
@@ -41,7 +41,7 @@ def _rebuild_parameter(data: Tensor, requires_grad: bool, hooks: object) -> Tens
 
 
 class _TensorUnpickler(pickle.Unpickler):
-    """Rebuilds tensors and plain containers; everything else becomes `_Inert`."""
+    """Rebuilds tensors and plain containers; all other objects become `_Inert`."""
 
     ALLOWED: ClassVar[dict[tuple[str, str], Any]] = {
         ("collections", "OrderedDict"): collections.OrderedDict,
@@ -66,13 +66,13 @@ class _TensorUnpickler(pickle.Unpickler):
         self.storages: dict[str, Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """The few functions that rebuild tensors; a dtype for a storage class; else the stand-in."""
+        """Return an allowed function, a dtype for a storage class, or `_Inert` for any other name."""
         if module == "torch" and name in self.DTYPES:
             return self.DTYPES[name]
         return self.ALLOWED.get((module, name), _Inert)
 
     def persistent_load(self, reference: Any) -> Any:
-        """The storage behind a tensor, read from its own member of the archive."""
+        """Return the storage of a tensor, read from a member of the archive."""
         _, dtype, key, _, _ = reference
         if not isinstance(dtype, torch.dtype):
             raise CheckpointError(f"tensor storage {key} is of an unknown type; convert the checkpoint to float32")
@@ -84,9 +84,9 @@ class _TensorUnpickler(pickle.Unpickler):
 
 
 def read_checkpoint_tensors(path: Path) -> dict[str, Tensor]:
-    """The parameters in an authors' checkpoint, by their names: the entry `state_dict` or `model`, or the file itself.
+    """Return the parameters in an authors' checkpoint by name: the entry `state_dict` or `model`, or the whole file.
 
-    Raises: CheckpointError when the file is missing, truncated, of the format before PyTorch 1.6, or holds no tensors.
+    Raises: CheckpointError if the file is missing, truncated, older than PyTorch 1.6, or contains no tensors.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -103,7 +103,7 @@ def read_checkpoint_tensors(path: Path) -> dict[str, Tensor]:
             f"{path}: truncated, or not a checkpoint of PyTorch 1.6 or later ({error}); download it again, or load and "
             "save it once with torch"
         ) from error
-    except Exception as error:  # a damaged pickle can fail in any way; none of it ran
+    except Exception as error:  # a damaged pickle can fail in any way
         raise CheckpointError(f"{path}: the pickle inside is damaged ({type(error).__name__}: {error})") from error
     return _parameters(path, content)
 
@@ -116,5 +116,5 @@ def _parameters(path: Path, content: object) -> dict[str, Tensor]:
                 break
     tensors = {n: t for n, t in content.items() if isinstance(t, Tensor)} if isinstance(content, dict) else {}
     if not tensors:
-        raise CheckpointError(f"{path}: holds no parameters; wanted an entry `state_dict` or `model` with tensors")
+        raise CheckpointError(f"{path}: no parameters; expected an entry `state_dict` or `model` with tensors")
     return {str(name): tensor.clone() for name, tensor in tensors.items()}

@@ -1,8 +1,9 @@
 """CLIP4Clip (arXiv 2104.08860), mean pooling: a video is the mean of its frames, compared with the sentence by cosine.
 
-For ordinary text-to-video retrieval (RAL, Table 5), over features that an image-text encoder has extracted: the
-encoder itself is not trained. One linear map a side takes the place of its fine-tuning; equal widths start as the
-identity, so an untrained model gives the encoder's own mean-pooled cosine. Written from the papers; not reproduced.
+It is for ordinary text-to-video retrieval (RAL, Table 5). It reads features of an image-text encoder and does not
+train the encoder. One linear map for text and one for video replace fine-tuning. A map between equal widths starts as
+the identity, so an untrained model gives the encoder's mean-pooled cosine. We wrote it from the papers and did not
+reproduce their results.
 """
 
 import math
@@ -28,7 +29,7 @@ MAX_LOGIT_SCALE = math.log(100.0)  # CLIP clips its learned scale there
 
 @dataclass(frozen=True, kw_only=True)
 class CLIP4ClipVideos(EncodedVideos):
-    """Mapped frames, and `video`, the mean of the normalised ones."""
+    """Mapped frames, and `video`, the mean of the normalised mapped frames."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -41,20 +42,20 @@ class CLIP4Clip(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """`sentence`: CLIP reads a sentence off its last token; other encoders' word features are averaged."""
+        """`sentence`: `last` takes the last token, as CLIP does; `mean`, for other encoders, averages the words."""
 
         dim: int = 512
         max_frames: int = 12
         max_words: int = 32
         sentence: Literal["last", "mean"] = "last"
-        temperature: float = 0.01  # where the learned one starts; 0.01 is CLIP's after its training
+        temperature: float = 0.01  # initial value of the learned one; 0.01 is CLIP's after its training
         video_weight: float = 1.0
         frame_weight: float = 1.0  # of a frame branch that an attachment provides
 
         def __post_init__(self) -> None:
             super().__post_init__()
             if self.temperature < 0.01:
-                raise ConfigError(f"temperature is {self.temperature}, wanted at least 0.01, CLIP's limit")
+                raise ConfigError(f"temperature is {self.temperature}, expected at least 0.01, CLIP's limit")
 
     config: Config
     places: ClassVar[frozenset[str]] = frozenset({"frame"})
@@ -67,14 +68,14 @@ class CLIP4Clip(RetrievalModel):
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(c.temperature)))
 
     def draw_weights(self) -> None:
-        """Maps between equal widths start as the identity."""
+        """Draw initial weights; maps between equal widths start as the identity."""
         super().draw_weights()
         for linear in (self.query_map, self.frame_map):
             if linear.in_features == linear.out_features:
                 nn.init.eye_(linear.weight)
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """The mapped last word, or the mean of the mapped words."""
+        """Return the mapped last word, or the mean of the mapped words."""
         words = self.encode_words(queries)
         mask = queries.mask
         if self.config.sentence == "mean":
@@ -83,17 +84,17 @@ class CLIP4Clip(RetrievalModel):
         return EncodedQueries(sentence=words[torch.arange(len(words), device=words.device), last])
 
     def compute_video_vectors(self, videos: VideoBatch) -> CLIP4ClipVideos:
-        """Mapped frames, and the mean of the normalised ones."""
+        """Return the mapped frames, and the mean of the normalised mapped frames."""
         frames = self.frame_map(videos.frames)
         mask = videos.frame_mask
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Mapped word features, which need no tower: a text encoder has read the sentence."""
+        """Return mapped word features. They need no tower because the text encoder gave them their context."""
         return self.query_map(queries.words)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
-        """The frames, which are in the space of the sentences whatever else scores them."""
+        """Return the frames, which are always in the space of the sentences."""
         return frames_of(videos)
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
@@ -117,12 +118,12 @@ class CLIP4Clip(RetrievalModel):
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """The mean of both directions, on cosines over the learned temperature; `dot` is not read."""
+        """Return the mean cross-entropy of both directions, on cosines over the learned temperature; ignores `dot`."""
         logits = cosine * self.logit_scale.clamp_max(MAX_LOGIT_SCALE).exp()
         return {f"{branch}_nce": nce(logits, step.batch.video_index) / 2}
 
     def branch_weight(self, branch: str) -> float:
-        """Of the mean, or of a frame branch that an attachment provides."""
+        """Return the weight of the mean, or of a frame branch that an attachment provides."""
         return {"video": self.config.video_weight, "frame": self.config.frame_weight}[branch]
 
 

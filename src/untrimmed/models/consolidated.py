@@ -1,7 +1,7 @@
-"""What GMMFormer v2 and its successors share: clips and frames from layers side by side, joined per time point.
+"""The encoder that GMMFormer v2 and its successors share: parallel layers, fused at each time point.
 
-Each branch has a tower and one block; a token that the layers' outputs are read with is learned, or their mean. Numbers
-of equations and tables are those of GMMFormer v2 (arXiv 2405.13824).
+Each branch has a tower and one block. A query token fuses the outputs of the layers; the token is learned, or it is
+their mean. Numbers of equations and tables are those of GMMFormer v2 (arXiv 2405.13824).
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from untrimmed.batches import VideoBatch
 from untrimmed.errors import ConfigError
 from untrimmed.models import released
-from untrimmed.models.attachment import Beside
+from untrimmed.models.attachment import ExtraRows
 from untrimmed.models.two_branches import SecondBranch, TwoBranchConfig, TwoBranchModel, TwoBranchVideos
 from untrimmed.nn.aggregation import Aggregation, Generator, aggregation, reads_token
 from untrimmed.nn.attention import AttentionPooling
@@ -24,9 +24,10 @@ FusionToken = Literal["learned", "mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConsolidatedConfig(TwoBranchConfig):
-    """`gaussian_widths`: one layer a width, inf = no window (Table 5, Fig. 5); `temperature`: tau of Eq. 2.
+    """`gaussian_widths`: one layer for each width, inf = no window (Table 5, Fig. 5); `temperature`: tau of Eq. 2.
 
-    `fusion_token`: what reads the layers, one learned for all videos, or the mean of their outputs, padding included.
+    `fusion_token`: the token that fuses the layers: `learned` for all videos, or the `mean` of the layers' outputs,
+    including padding.
     """
 
     input_dropout: float = 0.2
@@ -41,31 +42,31 @@ class ConsolidatedConfig(TwoBranchConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.temperature <= 0:
-            raise ConfigError(f"temperature is {self.temperature}, wanted more than 0")
+            raise ConfigError(f"temperature is {self.temperature}, expected more than 0")
 
     @property
     def learns_token(self) -> bool:
-        """Whether the layers are read with a learned token."""
+        """Whether a learned token fuses the layers."""
         return reads_token(self.aggregation) and self.fusion_token == "learned"
 
     @property
     def reads_padding(self) -> bool:
-        """Whether what layers make of padding reaches the score: through the mean of their outputs."""
+        """Whether the layers' outputs at padding affect the score, through the mean of the outputs."""
         return reads_token(self.aggregation) and self.fusion_token == "mean"
 
 
 class ConsolidatedModel(TwoBranchModel):
-    """Query, clip and frame towers with one block each; subclasses set defaults, and may give other blocks."""
+    """Query, clip and frame towers with one block each. Subclasses set defaults and can use other blocks."""
 
     config: ConsolidatedConfig
     has_layers: ClassVar[bool] = True
-    released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, to which a number is added
+    released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, without the number
 
     def __init__(self, config: ConsolidatedConfig):
         super().__init__(config)
         c = config
         self.query_tower = self.new_query_tower(output_map=False, ffn_ratio=FFN_RATIO)
-        # As released one token reads the layers of both branches.
+        # As released, one token fuses the layers of both branches.
         self.token = new_token(c.dim) if c.learns_token else None
         has_own_token = self.token is not None and c.weight_generator == "paper"
         self.frame_token = new_token(c.dim) if has_own_token else None
@@ -77,7 +78,7 @@ class ConsolidatedModel(TwoBranchModel):
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
 
     def new_block(self, length: int) -> GaussianBlock:
-        """A block for sequences of at most `length`, whose windows are those of that length."""
+        """Return a block for sequences of at most `length`, which also sets the widths of its windows."""
         c = self.config
         layers = self.block_layers(length)
         join = aggregation(
@@ -93,32 +94,32 @@ class ConsolidatedModel(TwoBranchModel):
         return GaussianBlock(layers, join)
 
     def block_layers(self, length: int) -> ParallelLayers | LayersOfTwoKinds:
-        """The layers of a block, with windows of that length."""
+        """Return the layers of a block, with windows for `length`."""
         skips = not self.config.reads_padding
         return self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=skips)
 
     def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
-        """Consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
+        """Return consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
         embedded = self.clip_tower(videos.clips)
-        joining = (part.beside(self, embedded) for part in self.carried if part.joins_layers)
-        beside = next(joining, Beside())
-        clips = self.clip_block(embedded, None, self.token, beside.clips)
+        joining = (part.extra_rows(self, embedded) for part in self.carried if part.joins_layers)
+        extra = next(joining, ExtraRows())
+        clips = self.clip_block(embedded, None, self.token, extra.clips)
         features = videos.frames
         mask = videos.frame_mask
         length = videos.frames.shape[1]
         if self.config.reads_padding:
             features, mask = lengthened(features, mask, self.config.max_frames)
         token = self.token if self.frame_token is None else self.frame_token
-        frames = self.frame_block(self.frame_tower(features), mask, token, beside.frames)[:, :length]
+        frames = self.frame_block(self.frame_tower(features), mask, token, extra.frames)[:, :length]
         mask = videos.frame_mask
         pooled = None if self.frame_pooling is None else self.frame_pooling(frames, mask)
         if pooled is not None and not self.config.reads_frames:
-            return TwoBranchVideos(clips=clips, video=pooled, attached=beside.kept)
+            return TwoBranchVideos(clips=clips, video=pooled, attached=extra.records)
         frames = frames * mask[..., None]
-        return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled, attached=beside.kept)
+        return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled, attached=extra.records)
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in the authors' checkpoints, and where each tensor lives here."""
+        """Return the parameter names in the authors' checkpoints, and the slot of each tensor here."""
         token = released.Slot("token", unit_axes=2) if self.config.learns_token else released.UNUSED
         names = {"weight_token": token} | released.embedding("query_tower.tower", "query")
         names |= released.ffn_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
@@ -130,7 +131,7 @@ class ConsolidatedModel(TwoBranchModel):
         return names
 
     def released_layers(self, ours: str, theirs: str) -> released.Names:
-        """The authors' names of a block's layers."""
+        """Return the authors' names of a block's layers."""
         names: released.Names = {}
         for k in range(len(self.config.gaussian_widths)):
             names |= released.ffn_layer(ours, f"{theirs}.{self.released_layer}{k}", block=k)

@@ -1,13 +1,16 @@
 """DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): one branch learns from CLIP, one alone.
 
 Released code: HuiGuanLab/DL-DKD, the branch named for the conference (`version: conference`), and its default branch,
-DL-DKD++ (`version: later`). In the former the exploration branch reads words through the input layer of the
-inheritance branch; the layer that checkpoints hold for it is never used, and ours has none. As released the divergence
-from the teacher is added over queries, frames pass one more linear map behind their tower, and no branch has clips.
+DL-DKD++ (`version: later`). We follow the release:
 
-The later version's training adds soft labels (`labels: soft`), other rates and dropout, and it brings the student's
-frames to the number of the teacher's (`features: {teacher: later}`). Both sort a batch by number of captions, which
-decides whose labels are soft.
+- In the conference version, the exploration branch reads words through the input layer of the inheritance branch. Its
+  own input layer is in checkpoints but is never used, so our model does not have it.
+- The divergence from the teacher is summed over queries.
+- Frames pass one more linear map after their tower.
+- No branch has clips.
+- The later version adds soft labels to training (`labels: soft`) and has other learning rates and dropout. It resamples
+  the student's frames to the number of the teacher's frames (`features: {teacher: later}`).
+- Both versions sort a batch by number of captions. The order decides which queries and videos get soft labels.
 """
 
 from dataclasses import dataclass
@@ -38,14 +41,14 @@ BRANCHES = ("inheritance", "exploration")
 
 @dataclass(frozen=True, kw_only=True)
 class DLDKDQueries(EncodedQueries):
-    """`sentence` is the vector of the inheritance branch; None stands for a branch that the model does not have."""
+    """`sentence` is the vector of the inheritance branch; `exploration` is None in a model with one branch."""
 
     exploration: Float[Tensor, "Q E"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DLDKDVideos(EncodedVideos):
-    """`frames` are those of the inheritance branch; the mask holds for both."""
+    """`frames` are those of the inheritance branch; the mask is the same for both branches."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -53,14 +56,14 @@ class DLDKDVideos(EncodedVideos):
 
 
 class Teacher(NamedTuple):
-    """What a teacher says about a batch; its frames share the mask of the student's."""
+    """A teacher's vectors of a batch. Its frames have the same mask as the student's."""
 
     sentence: Float[Tensor, "Q S"]
     frames: Float[Tensor, "V T S"]
 
 
 class StudentBranch(nn.Module):
-    """Words to a sentence vector and frames to frame vectors, by attention layers without feed-forward part."""
+    """Encodes a query as one vector and each frame as one, with attention layers without feed-forward part."""
 
     def __init__(self, config: ModelConfig, dim: int, *, own_query_input: bool):
         super().__init__()
@@ -74,23 +77,24 @@ class StudentBranch(nn.Module):
         self.frame_map = nn.Linear(dim, dim)
 
     def sentences(self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
-        """Sentence vectors from words that an input layer brought to the branch's width."""
+        """Return sentence vectors of words that an input layer has mapped to the branch's width."""
         return self.query_pooling(self.query_layer(self.query_positions(words), mask), mask)
 
     def frames(self, frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V T D"]:
-        """Frame vectors; rows at padding mean nothing."""
+        """Return frame vectors; rows at padding are arbitrary."""
         return self.frame_map(self.frame_tower(frames, mask))
 
 
 @register("dl_dkd")
 class DLDKD(RetrievalModel):
-    """Two branches of frames and words, scored by their best frame; the inheritance branch imitates a teacher."""
+    """Two branches over frames and words, scored by their best frame. The inheritance branch learns from a teacher."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """`dim` is the width of the inheritance branch; fields after `margin` matter in training only.
+        """`dim` is the width of the inheritance branch. Fields after `margin` affect only training.
 
-        `hard_share` of a batch keeps its labels, the others keep `label_share` of them; both fall with the epoch.
+        With soft labels, the share `hard_share` of a batch keeps hard labels. The labels of the rest are the hard ones
+        times `label_share` plus a softmax of guiding scores. Both shares fall with the epoch.
         """
 
         version: Literal["conference", "later"] = "conference"
@@ -120,17 +124,17 @@ class DLDKD(RetrievalModel):
                 )
             for name in ("hard_share", "label_share"):
                 if not 0 <= getattr(self, name) <= 1:
-                    raise ConfigError(f"{name} is {getattr(self, name)}, wanted a share between 0 and 1")
+                    raise ConfigError(f"{name} is {getattr(self, name)}, expected a share between 0 and 1")
             if self.temperature <= 0 or self.share_epochs < 1:
                 raise ConfigError(
-                    f"temperature is {self.temperature} and share_epochs {self.share_epochs}, wanted both above 0"
+                    f"temperature is {self.temperature} and share_epochs {self.share_epochs}, expected both above 0"
                 )
 
         @property
         def absent_terms(self) -> frozenset[str]:
-            """With one branch, also those of the other."""
-            other = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
-            return super().absent_terms | other
+            """With one branch, also the terms of the exploration branch."""
+            absent = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
+            return super().absent_terms | absent
 
     config: Config
 
@@ -144,23 +148,23 @@ class DLDKD(RetrievalModel):
         )
 
     def compute_query_vectors(self, queries: QueryBatch) -> DLDKDQueries:
-        """One pooled vector a query and branch."""
+        """Return one pooled vector for each query and branch."""
         c = self.config
         words = queries.words
         mask = queries.mask
         require_fit(words, c.query_dim, c.max_words)
-        real = mask if self.training else None  # padding is read as released where golden cases look
+        real = mask if self.training else None  # golden cases need padding to be read in evaluation, as released
         first = self.inheritance.query_input
         assert first is not None
         sentence = self.inheritance.sentences(first(words, real), mask)
         if self.exploration is None:
             return DLDKDQueries(sentence=sentence)
-        # A shared layer runs once for each branch, so that each has dropout of its own.
+        # A shared layer runs once for each branch, with different dropout.
         second = first if self.exploration.query_input is None else self.exploration.query_input
         return DLDKDQueries(sentence=sentence, exploration=self.exploration.sentences(second(words, real), mask))
 
     def compute_video_vectors(self, videos: VideoBatch) -> DLDKDVideos:
-        """The frames of both branches."""
+        """Return the frames of both branches."""
         frames = videos.frames
         mask = videos.frame_mask
         return DLDKDVideos(
@@ -170,7 +174,7 @@ class DLDKD(RetrievalModel):
         )
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """The best frame of each branch, weighted; as released the distilled branch weighs more."""
+        """Score by the best frame of each branch. As released, the inheritance branch has the larger weight."""
         c = self.config
         if self.exploration is None:
             return Scores(self.branch_sims(queries, videos), {"inheritance": 1.0})
@@ -180,7 +184,7 @@ class DLDKD(RetrievalModel):
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
-        """Each branch by cosine, or by dot product as InfoNCE reads it."""
+        """Return the scores of each branch by cosine, or by dot product for InfoNCE."""
         queries = DLDKDQueries.of(queries)
         videos = DLDKDVideos.of(videos)
         mask = videos.frame_mask
@@ -192,34 +196,34 @@ class DLDKD(RetrievalModel):
         return sims
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """The frames of each branch."""
+        """Return the frames of each branch."""
         videos = DLDKDVideos.of(videos)
         frames = {"inheritance": videos.frames, "exploration": videos.exploration_frames}
         return {name: units(rows, videos.frame_mask) for name, rows in frames.items() if rows is not None}
 
     def list_row_tensors(self) -> TensorNames:
-        """Frames; those of both branches share their mask."""
+        """Return the frames of each branch, which share a mask."""
         c = self.config
-        one = {"inheritance": ("frames", "frame_mask")}
+        inheritance = {"inheritance": ("frames", "frame_mask")}
         if self.exploration is None:
-            return one
-        both = one | {"exploration": ("exploration_frames",)}
+            return inheritance
+        both = inheritance | {"exploration": ("exploration_frames",)}
         return both if min(c.inheritance_weight, c.exploration_weight) >= 0 else {}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """The sentence of each branch."""
+        """Return the sentence of each branch."""
         c = self.config
         queries = DLDKDQueries.of(queries)
         sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         if queries.exploration is None:
             return {"inheritance": sentence}
-        other = F.normalize(queries.exploration, dim=-1)[:, None]
-        return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * other}
+        exploration = F.normalize(queries.exploration, dim=-1)[:, None]
+        return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * exploration}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of each branch, and the distillation of the inheritance branch with its decay.
+        """Return InfoNCE and triplet loss of each branch, and the decayed distillation loss of the inheritance branch.
 
-        Raises: FeatureError when the batch has no teacher.
+        Raises: FeatureError if the batch has no teacher features.
         """
         queries = step.queries
         videos = DLDKDVideos.of(step.videos)
@@ -246,12 +250,12 @@ class DLDKD(RetrievalModel):
         return terms | {"distillation": self.distillation_factor(step.epoch) * divergence}
 
     def distillation_factor(self, epoch: int) -> float:
-        """What the distillation loss is multiplied with in an epoch; as released a rising factor starts from 1."""
+        """Return the factor of the distillation loss in an epoch. As released, a rising factor starts from 1."""
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)
 
     def shares(self, epoch: int) -> tuple[float, float]:
-        """The share of hard data and that of hard labels in an epoch; as released the latter stops falling at half."""
+        """Return the shares of hard data and hard labels in an epoch. As released, the latter stays at 0.5 or above."""
         c = self.config
         hard = share_decay(c.share_decay, epoch, start=c.hard_share, floor=0.0, num_epochs=c.share_epochs)
         floor = 0.5 if c.label_share >= 0.5 else 0.0
@@ -259,7 +263,7 @@ class DLDKD(RetrievalModel):
         return hard, label
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in checkpoints of HuiGuanLab/DL-DKD, by `version`, and where each tensor lives here."""
+        """Return the parameter names in checkpoints of HuiGuanLab/DL-DKD, by `version`, and the slot of each tensor."""
         prefixes, frame, mapping = {
             "conference": (("B_", "A_"), "frame", "mapping_linear"),
             "later": (("", "exp_"), "visual", "out_mapping_linear"),
@@ -286,12 +290,12 @@ def _teacher_of(batch: TrainingBatch) -> Teacher:
     frames = batch.videos.teacher
     if sentence is None or frames is None:
         raise FeatureError(
-            "dl_dkd learns from a teacher, and this batch has none; put the teacher's files beside the features and "
-            "set features.teacher to conference or later (files and names: docs on the layout of data)"
+            "dl_dkd learns from a teacher, but this batch has no teacher features; put the teacher's files beside the "
+            "features and set features.teacher to conference or later (docs/data.md lists files and names)"
         )
     if frames.shape[:2] != batch.videos.frames.shape[:2]:
         raise FeatureError(
-            f"dl_dkd: {frames.shape[1]} teacher frames a video beside {batch.videos.frames.shape[1]} of the student; "
-            "bring them to one number with features.teacher"
+            f"dl_dkd: {frames.shape[1]} teacher frames per video but {batch.videos.frames.shape[1]} of the student; "
+            "resample them to the same number with features.teacher"
         )
     return Teacher(sentence, frames)

@@ -1,4 +1,4 @@
-"""Weights that change with the epoch (DL-DKD): of the distillation loss, and of hard data and hard labels."""
+"""Values that change with the epoch (DL-DKD): the weight of distillation, and the shares of hard data and labels."""
 
 import math
 from typing import Literal
@@ -20,9 +20,9 @@ SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as released
 
 
 def distillation_decay(kind: Decay, epoch: int) -> float:
-    """The factor on the distillation loss in an epoch counted from 0; the released scripts take `exponential`.
+    """Return the factor of the distillation loss in an epoch counted from 0. The released scripts use `exponential`.
 
-    The kinds in their order are the values 0 to 8 of the released `decay_way`.
+    The kinds, in order, are the values 0 to 8 of the released `decay_way`.
 
     >>> [distillation_decay("exponential", epoch) for epoch in (0, 1, 2)]
     [1.0, 0.95, 0.9025]
@@ -44,7 +44,7 @@ def distillation_decay(kind: Decay, epoch: int) -> float:
 
 
 def share_decay(kind: ShareDecay, epoch: int, *, start: float, floor: float, num_epochs: int) -> float:
-    """A share that falls from `start` and never below `floor`; `linear` and `cosine` get there after `num_epochs`.
+    """Return a share that falls from `start` to at least `floor`. `linear` and `cosine` reach it after `num_epochs`.
 
     >>> share_decay("linear", 60, start=1.0, floor=0.5, num_epochs=120)
     0.75
@@ -61,5 +61,5 @@ def share_decay(kind: ShareDecay, epoch: int, *, start: float, floor: float, num
 
 
 def _sigmoid(epoch: int) -> float:
-    power = min(100 * epoch / SIGMOID_SCALE, 700)  # beyond that the exponential leaves the range of a float
+    power = min(100 * epoch / SIGMOID_SCALE, 700)  # larger exponents overflow
     return SIGMOID_SCALE / (SIGMOID_SCALE + math.exp(power))

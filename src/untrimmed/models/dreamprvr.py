@@ -1,8 +1,8 @@
 """DreamPRVR (CVPR 2026, arXiv 2604.03653): registers from a short diffusion as extra keys and values.
 
-Released code: lijun2005/CVPR26-DreamPRVR. The encoder is GMMFormer v2's (`models/consolidated.py`) with other windows,
-and with the mean of the layers' outputs where that has a learned token. The registers and their losses are those of
-`models/registers.py`, which other methods can carry too; no loss matches captions to clips.
+Released code: lijun2005/CVPR26-DreamPRVR. The encoder is GMMFormer v2's (`models/consolidated.py`) with two
+differences: other windows, and the mean of the layers' outputs instead of a learned token. The registers and their
+losses are in `models/registers.py`; other methods can carry them too. No loss matches captions to clips.
 """
 
 import math
@@ -25,13 +25,13 @@ RELEASED_LOSSES = {
 
 @register("dreamprvr")
 class DreamPRVR(ConsolidatedModel):
-    """Eight layers a block that read registers beside clips or frames; both score by their best row."""
+    """Blocks of eight layers that read registers with clips or frames; both branches score by their best row."""
 
     released_layer: ClassVar[str] = "e_attns."
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
-        """The released widths and weights of branches, the registers, and the losses that are attached."""
+        """The released widths and branch weights, the registers, and the attached losses."""
 
         gaussian_widths: tuple[float, ...] = (math.inf, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
         fusion_token: FusionToken = "mean"
@@ -43,7 +43,7 @@ class DreamPRVR(ConsolidatedModel):
     config: Config
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR, and where each tensor lives here."""
+        """Return the parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR, and the slot of each tensor here."""
         names = super().list_released_names()
         del names["weight_token"]
         return {name.replace("frame_encoder_1.", "frame_encoder."): slot for name, slot in names.items()}

@@ -1,8 +1,9 @@
 """The two evidential losses of Holmes, which attach to other methods too (arXiv 2605.06083).
 
-Its authors released them with Holmes alone. On other methods `evidence` reads the cosines that rank, all queries with
-all videos (for MS-SL and JSG too, whose own losses meet each query's own video alone), and `transport` the clips that
-are compared with sentences (MS-SL: its units, since longer clips overlap). Weights are those of the same data set.
+The authors released them only with Holmes. With other methods, `evidence` reads the cosines that rank videos, of all
+queries with all videos (also for MS-SL and JSG, which have losses that read each query's own video only). `transport`
+reads the clips that are compared with sentences (for MS-SL its units, because longer clips overlap). Weights are those
+of Holmes on the same data set.
 """
 
 from dataclasses import dataclass
@@ -20,16 +21,16 @@ from untrimmed.models.registry import register
 
 @register("evidence")
 class Evidence(StepLoss):
-    """The evidential loss between videos of Holmes (arXiv 2605.06083): how sure a query is of its own."""
+    """The evidential loss between videos of Holmes (arXiv 2605.06083): how certain a query is of its video."""
 
     second_pass: ClassVar[bool] = False  # it reads the scores that InfoNCE and triplet read
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """From epoch `warmup_epoch` on (counted from 0) queries that fit several videos have their labels smoothed."""
+        """From epoch `warmup_epoch` on (counted from 0), labels of queries that fit several videos are smoothed."""
 
         temperature: float = 0.05  # of evidence
-        division_bound: float = 0.3  # an uncertainty above 1 - this, a cosine below it, sets a query apart in any case
+        division_bound: float = 0.3  # uncertainty above 1 - this, or a cosine below this, always sets a query apart
         smoothing: float = 0.2
         warmup_epoch: int = 20
 
@@ -37,12 +38,12 @@ class Evidence(StepLoss):
             _require_above_zero("evidence", temperature=self.temperature)
             for name in ("division_bound", "smoothing"):
                 if not 0 <= getattr(self, name) <= 1:
-                    raise ConfigError(f"evidence.{name} is {getattr(self, name)}, wanted a share between 0 and 1")
+                    raise ConfigError(f"evidence.{name} is {getattr(self, name)}, expected a share between 0 and 1")
 
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Of all branches of the score by themselves, and together."""
+        """Return the loss over all branches of the score, separately and together."""
         c = self.config
         branches = model.score(step.queries, step.videos).branches
         return between_videos(
@@ -57,13 +58,13 @@ class Evidence(StepLoss):
 
 @register("transport")
 class Transport(StepLoss):
-    """The evidential loss inside a video of Holmes (arXiv 2605.06083): which clips belong to which of its queries."""
+    """The evidential loss within a video of Holmes (arXiv 2605.06083): which clips belong to which query."""
 
     reads_clips: ClassVar[bool] = True
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """0 before epoch `warmup_epoch`, counted from 0; `regularisation` and `iterations` are the transport's."""
+        """`regularisation` and `iterations`: of optimal transport. The loss is 0 before `warmup_epoch` (from 0)."""
 
         temperature: float = 0.06  # of evidence
         regularisation: float = 0.1
@@ -80,13 +81,13 @@ class Transport(StepLoss):
 
         @property
         def first_epoch(self) -> int:
-            """The epoch of the first transport."""
+            """The first epoch with this loss."""
             return self.warmup_epoch
 
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Of the second pass of the queries and the clips."""
+        """Return the loss of the second pass of the queries with the clips."""
         c = self.config
         sentence = step.queries.sentence
         if step.epoch < c.warmup_epoch:
@@ -104,4 +105,4 @@ class Transport(StepLoss):
 def _require_above_zero(loss: str, **values: float) -> None:
     for name, value in values.items():
         if not value > 0:
-            raise ConfigError(f"{loss}.{name} is {value}, wanted more than 0")
+            raise ConfigError(f"{loss}.{name} is {value}, expected more than 0")

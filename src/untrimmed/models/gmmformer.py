@@ -1,9 +1,12 @@
 """GMMFormer (AAAI 2024, arXiv 2310.05195): clips by attention under Gaussian windows of several widths.
 
-Released code: huangmozhi9527/GMMFormer. Its layers normalise after the residual and have no feed-forward part, where
-Eq. 8-9 normalise before and have one; windows live on relative positions. We follow the release; the paper's side is
-an option. As released, the window of the second branch depends on the longest video of a batch, and so do the vectors
-of the others (`window_length: full` removes that).
+Released code: huangmozhi9527/GMMFormer. We follow the release; the paper's version of each difference is an option.
+
+- The released layers normalise after the residual; Eq. 8-9 normalise before (`norm: pre`).
+- The released layers have no feed-forward part; Eq. 8-9 have one (`ffn_ratio: 4`).
+- The released windows use relative positions (`window`).
+- The released window of the second branch depends on the longest video of the batch, and so do the vectors of all its
+  videos (`window_length: full` avoids this).
 """
 
 import math
@@ -26,17 +29,17 @@ from untrimmed.scores.max_sim import Padding
 
 @register("gmmformer")
 class GMMFormer(TwoBranchModel):
-    """Query, clip and frame towers; the frames are pooled into one vector per video."""
+    """Query, clip and frame towers. Frames are pooled into one vector per video."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TwoBranchConfig):
-        """`gaussian_widths`: one layer a width, inf = no window."""
+        """`gaussian_widths`: one layer for each width, inf = no window."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2
         gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 5.0)
         num_blocks: int = 2
-        window_length: Literal["batch", "full"] = "batch"  # full: the window of max_frames, whatever the batch
+        window_length: Literal["batch", "full"] = "batch"  # full: windows for max_frames in every batch
         output_map: bool = True
         ffn_ratio: int = 0  # the paper has a feed-forward part: 4
         second_branch: SecondBranch = "video"
@@ -47,7 +50,7 @@ class GMMFormer(TwoBranchModel):
             super().__post_init__()
             if self.num_blocks < 1 or self.ffn_ratio < 0:
                 raise ConfigError(
-                    f"num_blocks {self.num_blocks}, ffn_ratio {self.ffn_ratio}: wanted at least 1 and at least 0"
+                    f"num_blocks {self.num_blocks}, ffn_ratio {self.ffn_ratio}: expected at least 1 and at least 0"
                 )
 
     config: Config
@@ -70,7 +73,7 @@ class GMMFormer(TwoBranchModel):
         return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks, skip_padding=True)
 
     def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
-        """Clips, and the frames pooled into one vector (Eq. 2)."""
+        """Return clips, and the frames pooled into one vector (Eq. 2)."""
         clips = self.clip_tower(videos.clips)
         mask = videos.frame_mask
         frames = self.frame_tower(videos.frames, mask)
@@ -80,7 +83,7 @@ class GMMFormer(TwoBranchModel):
         return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in checkpoints of huangmozhi9527/GMMFormer, and where each tensor lives here."""
+        """Return the parameter names in checkpoints of huangmozhi9527/GMMFormer, and the slot of each tensor here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         for tower, theirs, encoders in (

@@ -1,9 +1,12 @@
 """GMMFormer v2 (arXiv 2405.13824): multi-scale clips, consolidated per time point; queries matched to clips one to one.
 
-Released code: huangmozhi9527/GMMFormer_v2. It normalises after each residual, Eq. 14-15 before; windows live on
-relative positions; the frame score runs over zeroed padding too, so that a video with fewer than `max_frames` frames
-never scores below 0. We follow the release; the paper's side of each is an option. Towers and blocks are those of
-`models/consolidated.py`.
+Released code: huangmozhi9527/GMMFormer_v2. We follow the release; the paper's version of each difference is an option.
+Towers and blocks are those of `models/consolidated.py`.
+
+- The release normalises after each residual; Eq. 14-15 normalise before (`norm: pre`).
+- The released windows use relative positions (`window`).
+- The released frame score includes zeroed padding, so a video with fewer than `max_frames` frames never scores below 0
+  (`padding_scores`).
 """
 
 import math
@@ -19,11 +22,11 @@ RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "optim
 
 @register("gmmformer_v2")
 class GMMFormerV2(ConsolidatedModel):
-    """Eight layers a block, read with one learned token; clips and frames both score by their best row."""
+    """Blocks of eight layers, fused with one learned token; clips and frames both score by their best row."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
-        """The released widths, and the losses that are attached."""
+        """The released widths and the attached losses."""
 
         gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 5.0, 10.0, 3.0, 0.1, 8.0)
         losses: Losses = field(default_factory=lambda: dict(RELEASED_LOSSES))

@@ -1,10 +1,10 @@
 """HLFormer (ICCV 2025, arXiv 2507.17402): attention in Lorentz space beside Euclidean attention, videos above captions.
 
-Released code: lijun2005/ICCV25-HLFormer, built on GMMFormer v2, whose encoder it shares (`models/consolidated.py`): a
-block has layers of either kind, which the mean of their outputs reads in place of a learned token. That mean counts
-padding too, so frames are always padded to `max_frames`. The loss on the hierarchy is `models/partial_order.py`.
-Nothing hyperbolic outside the layers takes part in retrieval, so moments and curves are those of cosines. Of the paper
-only abstract, introduction and overview could be read; we follow the release.
+Released code: lijun2005/ICCV25-HLFormer. It shares the encoder of GMMFormer v2 (`models/consolidated.py`), with two
+differences: a block has Euclidean and Lorentz layers, and the mean of their outputs fuses them instead of a learned
+token. The mean includes padding, so frames are always padded to `max_frames`. `models/partial_order.py` is the loss on
+the hierarchy. Only the layers use hyperbolic space in retrieval, so moments and relevance curves use cosines. Only
+abstract, introduction and overview of the paper were available; we follow the release.
 """
 
 import math
@@ -26,12 +26,13 @@ RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "parti
 
 @register("hlformer")
 class HLFormer(ConsolidatedModel):
-    """Eight layers a block, half of them in Lorentz space; clips and frames both score by their best row."""
+    """Blocks of four Euclidean and four Lorentz layers; clips and frames both score by their best row."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
-        """`lorentz_widths`: one Lorentz layer a width, as `gaussian_widths` for the others; `lorentz_dim`: the width of
-        their tangent space, one less than that of all heads' points.
+        """`lorentz_widths`: one Lorentz layer for each width, like `gaussian_widths` for Euclidean layers.
+
+        `lorentz_dim`: the width of their tangent space, one less than the width of the points of all heads.
         """
 
         gaussian_widths: tuple[float, ...] = (math.inf, 2.0, 4.0, 8.0)
@@ -44,21 +45,21 @@ class HLFormer(ConsolidatedModel):
             super().__post_init__()
             if not self.lorentz_widths or not all(width > 0 for width in self.lorentz_widths):
                 raise ConfigError(
-                    f"lorentz_widths is {list(self.lorentz_widths)}, wanted at least one number above 0 (.inf: no "
-                    "window); for none at all take gmmformer_v2 with model.fusion_token=mean"
+                    f"lorentz_widths is {list(self.lorentz_widths)}, expected at least one number above 0 (.inf: no "
+                    "window); without Lorentz layers, use gmmformer_v2 with model.fusion_token=mean"
                 )
             if (self.lorentz_dim + 1) % self.num_heads or self.lorentz_dim + 1 < 2 * self.num_heads:
                 raise ConfigError(
-                    f"lorentz_dim is {self.lorentz_dim}, wanted one less than a multiple of num_heads "
-                    f"{self.num_heads}, with two numbers a head or more"
+                    f"lorentz_dim is {self.lorentz_dim}, expected one less than a multiple of num_heads "
+                    f"{self.num_heads}, with at least two numbers per head"
                 )
 
     config: Config
-    has_layers: ClassVar[bool] = False  # those in Lorentz space read points of their own alone
+    has_layers: ClassVar[bool] = False  # Lorentz layers cannot read extra rows
     released_layer: ClassVar[str] = "e_attns."
 
     def block_layers(self, length: int) -> ParallelLayers | LayersOfTwoKinds:
-        """Euclidean layers, then Lorentz layers."""
+        """Return the Euclidean layers, then the Lorentz layers."""
         c = self.config
         attention = LorentzAttention(len(c.lorentz_widths), c.dim, c.lorentz_dim, c.num_heads, c.dropout)
         return LayersOfTwoKinds(
@@ -69,9 +70,9 @@ class HLFormer(ConsolidatedModel):
         )
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in checkpoints of lijun2005/ICCV25-HLFormer, and where each tensor lives here."""
+        """Return the parameter names in checkpoints of lijun2005/ICCV25-HLFormer, and the slot of each tensor here."""
         names = super().list_released_names()
-        del names["weight_token"]  # the one difference from GMMFormer v2 outside the blocks
+        del names["weight_token"]  # the only difference from GMMFormer v2 outside the blocks
         loss = "attachments.partial_order"
         of_loss = {
             "curv": f"{loss}.log_curvature",
@@ -80,7 +81,7 @@ class HLFormer(ConsolidatedModel):
             "modular_vector_mapping_2.weight": f"{loss}.frame_pooling.score.weight",
             "modular_vector_mapping_3.weight": f"{loss}.clip_pooling.score.weight",
         }
-        ours = self.state_dict().keys()  # without the loss where it is off
+        ours = self.state_dict().keys()  # the loss may be off
         names |= {name: released.Slot(place) if place in ours else released.UNUSED for name, place in of_loss.items()}
         return names | {"manifold.k": released.UNUSED}
 

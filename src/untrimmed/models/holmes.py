@@ -1,9 +1,9 @@
-"""Holmes (ICML 2026, arXiv 2605.06083): evidence for what a query says, between videos and inside its own.
+"""Holmes (ICML 2026, arXiv 2605.06083): evidence that a query matches, between videos and within its own video.
 
-Released code: lijun2005/ICML26-Holmes. The encoder is GMMFormer v2's (`models/consolidated.py`) with other windows, and
-with the mean of the layers' outputs where that has a learned token; checkpoints hold one too, and nothing reads it. The
-losses are in `models/evidential_losses.py`. The program with a second query branch is `holmes+ral` without RAL's
-Gaussians (`ral.msra: false`), as its preset for TVR has it.
+Released code: lijun2005/ICML26-Holmes. The encoder is GMMFormer v2's (`models/consolidated.py`) with two differences:
+other windows, and the mean of the layers' outputs instead of a learned token. Checkpoints contain such a token, but
+nothing reads it. The losses are in `models/evidential_losses.py`. The released program with a second query branch is
+`holmes+ral` without RAL's Gaussians (`ral.msra: false`), as in its preset for TVR.
 """
 
 import math
@@ -25,13 +25,13 @@ RELEASED_LOSSES = {
 
 @register("holmes")
 class Holmes(ConsolidatedModel):
-    """Eight layers a block with ever wider windows, read with their mean; clips and frames score by their best row."""
+    """Blocks of eight layers, fused with their mean; clips and frames both score by their best row."""
 
     released_layer: ClassVar[str] = "e_attns."
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
-        """The released widths and weights of branches, and the losses that are attached."""
+        """The released widths and branch weights, and the attached losses."""
 
         gaussian_widths: tuple[float, ...] = (math.inf, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
         fusion_token: FusionToken = "mean"

@@ -1,18 +1,20 @@
 """JSG, joint searching and grounding (ACM MM 2023): a glance at a short form of the video, a gaze around its focus.
 
-Released code: CFM-MSG/Code_JSG, two programs over one network, followed here by `variant`: `event` (one column for each
-caption; reported for moments) and `video` (one column for each video in the glance; reported for videos). Both give
-all terms; the weights of the preset say which count. The network differs from the paper: one encoder without
-feed-forward part serves both branches, and an attention branch of MS-SL is trained in the video variant although no
-reported score reads it. For `event` the release goes through captions, not videos, and chooses the epoch by event
-recall: `train.batch_of` and `train.select_by` of the presets. The released video variant calls a function that does not
-exist; it fed unused terms only.
+Released code: CFM-MSG/Code_JSG, two programs over one network, selected here by `variant`: `event` (one column for each
+caption; reported for moments) and `video` (one column for each video in the glance; reported for videos). Both return
+all loss terms, and the weights of the preset select among them. We follow the release, which differs from the paper:
+
+- One encoder without feed-forward part serves both branches (`shared_encoder: false`: one for each).
+- The video variant also trains an attention branch of MS-SL, although no reported score reads it.
+- For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
+  (`train.batch_of` and `train.select_by` of the presets).
+- The released video variant calls a function that does not exist. Its result was used only in unused terms.
 
 The ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the paper
-takes from the glance alone), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD); GLC-sim, GZ-sim and Sum-sim
-are the two score weights for videos and `rank_moments_by` for moments. Table 6: loss weights of 0 turn off the terms
-`glance_*`, `gaze_*` or `intra_*`. A gaze without its `gaze_*` terms ranks at random, so that the glance has to rank
-from the first epoch on; w/o GZ of Table 5 is such a row without `intra_*`.
+removes from the glance only), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD). GLC-sim, GZ-sim and Sum-sim
+are set by the two score weights for videos, and by `rank_moments_by` for moments. Table 6: a loss weight of 0 turns off
+the terms `glance_*`, `gaze_*` or `intra_*`. Without its `gaze_*` terms, the gaze ranks at random, so the glance has to
+rank from the first epoch on. w/o GZ of Table 5 is such a row without `intra_*`.
 """
 
 from dataclasses import dataclass
@@ -58,30 +60,30 @@ GlanceInput = Literal["coarse", "clips", "frames"]
 
 @dataclass(frozen=True, kw_only=True)
 class JSGVideos(EncodedVideos):
-    """`clips` are the coarse rows, None where the glance looks at the frames."""
+    """`clips` are the coarse rows, or None if the glance reads the frames."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
 
     @property
     def glance_rows(self) -> Float[Tensor, "V L D"]:
-        """What the glance looks at."""
+        """The rows that the glance reads."""
         return self.frames if self.clips is None else self.clips
 
 
 @register("jsg")
 class JSG(RetrievalModel):
-    """One encoder over coarse rows and frames; both are pooled under the same proposals."""
+    """One encoder over coarse rows and frames, which are pooled under the same proposals."""
 
     row_times = "released"
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """Where release and paper differ, the first choice is the release.
+        """If release and paper differ, the default is the release.
 
-        `frame_sampling: fixed` stretches every video to `max_frames` rows, which repeat, so that an encoding depends on
-        its video alone; `padded` keeps them and lets the padding of a batch take part in the pooling, as the option
-        `not-fixed` of the release does: encode videos that are scored together at one length then.
+        `frame_sampling: fixed` stretches every video to `max_frames` rows by repeating rows, so an encoding depends
+        only on its video. `padded` does not stretch and includes the padding of a batch in the pooling, like the
+        option `not-fixed` of the release. Then encode videos that are scored together at the same length.
         """
 
         variant: Literal["event", "video"] = "event"
@@ -93,7 +95,7 @@ class JSG(RetrievalModel):
         max_width: float = 1.0
         centers: CenterGrid = "released"  # paper: the outer centres at 0 and 1 (Eq. 3)
         sliding_step: int = 1  # lengths of sliding windows are 1, 1 + step ... of `num_clips` units
-        num_focus_widths: int = 8  # n_p^f of Eq. 9, not given in the paper
+        num_focus_widths: int = 8  # n_p^f of Eq. 9; the paper does not state its value
         pooling: Pooling = "gaussian"  # density: not normalised (Eq. 5); mean: w/o GWP
         glance_input: GlanceInput = "coarse"  # clips: `global_sample` off in the release; frames: w/o GD of the paper
         pool_size: int = 4
@@ -102,7 +104,7 @@ class JSG(RetrievalModel):
         conv_stride: int = 1
         shared_encoder: bool = True  # paper: an encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
-        side_negatives: SideNegatives = "released"  # paper: centred in what is left over, of its width (Eq. 11)
+        side_negatives: SideNegatives = "released"  # paper: centred in the rest of the video, with its width (Eq. 11)
         nce: SquareContrast = "released"  # per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
         margin: float = 0.2
         intra_margin: float = 0.2
@@ -117,10 +119,10 @@ class JSG(RetrievalModel):
             counts = ("num_centers", "num_widths", "sliding_step", "num_focus_widths", "moments_per_video")
             for name in (*counts, "pool_size", "pool_stride", "conv_size", "conv_stride"):
                 if getattr(self, name) < 1:
-                    raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+                    raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
             if not 0 < self.min_width <= self.max_width <= 1:
                 raise ConfigError(
-                    f"min_width {self.min_width} and max_width {self.max_width}: wanted shares of a video, "
+                    f"min_width {self.min_width} and max_width {self.max_width}: expected shares of a video, "
                     "0 < min_width <= max_width <= 1"
                 )
 
@@ -136,7 +138,7 @@ class JSG(RetrievalModel):
         self.down_sampling = (
             DownSampling(c.pool_size, c.pool_stride, c.conv_size, c.conv_stride) if c.glance_input == "coarse" else None
         )
-        # Of the glance and of the gaze, in this order; one and the same when shared.
+        # Encoders of the glance and of the gaze, in this order, or a single shared one.
         self.encoders = nn.ModuleList([self._layer() for _ in range(2 if has_coarse and not c.shared_encoder else 1)])
         self.guided_attention = GuidedAttention(c.dim)
         self.proposals = self._proposals(c.proposals)
@@ -146,7 +148,7 @@ class JSG(RetrievalModel):
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
 
     def _coarse_rows(self) -> int:
-        """Rows of the coarse position table; as released as many as frames, though down-sampling leaves fewer."""
+        """Rows of the coarse position table. As released, as many as frames, although down-sampling gives fewer."""
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
 
@@ -159,11 +161,11 @@ class JSG(RetrievalModel):
         )
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """One pooled vector a query (Eq. 1)."""
+        """Return one pooled vector for each query (Eq. 1)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
     def compute_video_vectors(self, videos: VideoBatch) -> JSGVideos:
-        """Coarse rows (as `clips`) and frames; with `glance_input: frames` the frames alone."""
+        """Return coarse rows (as `clips`) and frames; with `glance_input: frames` only the frames."""
         frames, mask = self._sampled(videos)
         fine = self.encoders[-1](self.frame_embedding(frames), mask)
         if self.coarse_embedding is None:
@@ -177,28 +179,28 @@ class JSG(RetrievalModel):
         frames = videos.frames
         mask = videos.frame_mask
         length = self.config.max_frames
-        if self.config.frame_sampling == "padded" or frames.shape[1] > length:  # too long: the tower says so
+        if self.config.frame_sampling == "padded" or frames.shape[1] > length:  # the tower refuses too many
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)
-        # The segment means of the release: with no more frames than segments, each is the one frame at its bound.
+        # The segment means of the release: no segment has more than one frame, so each mean is the frame at its bound.
         share = torch.arange(length, device=frames.device) / length
         index = torch.minimum((share * num_real).round().long(), num_real - 1)
         stretched = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[2]))
         return stretched, torch.ones_like(index, dtype=torch.bool)
 
     def glance_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
-        """What the glance compares: one vector for each of its proposals (Eq. 5).
+        """Return the vectors that the glance compares, one for each of its proposals (Eq. 5).
 
-        Padding counts like any other row, as released; so it does in `gaze_pooled`.
+        As released, padding counts like any other row, here and in `gaze_pooled`.
         """
         return pool(videos.glance_rows, self.proposals, self.config.pooling)
 
     def gaze_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
-        """What the gaze compares at inference: one vector for each of its proposals, which no glance chooses."""
+        """Return the vectors that the gaze compares at inference, one for each of its proposals, without a glance."""
         return pool(videos.frames, self.gaze_proposals, self.config.pooling)
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """The best proposal among coarse rows (Eq. 6) and among frames (Eq. 12), which needs no glance here."""
+        """Score by the best proposal over coarse rows (Eq. 6) and over frames (Eq. 12), which needs no glance here."""
         videos = JSGVideos.of(videos)
         glance = max_sim(queries.sentence, self.glance_pooled(videos))
         gaze = max_sim(queries.sentence, self.gaze_pooled(videos))
@@ -206,19 +208,19 @@ class JSG(RetrievalModel):
         return Scores({"glance": glance, "gaze": gaze}, weights)
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """The proposals of each branch."""
+        """Return the proposals of each branch."""
         videos = JSGVideos.of(videos)
         return {"glance": units(self.glance_pooled(videos)), "gaze": units(self.gaze_pooled(videos))}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """The sentence, for each branch."""
+        """Return the sentence for each branch."""
         sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
-        """Coarse rows attended under the best proposal: a diagnostic of the release that no ranking uses.
+        """Score coarse rows attended under the best proposal: a diagnostic of the release that no ranking uses.
 
-        As released it reads coarse rows, though the video variant trains it on frames.
+        As released, it reads coarse rows, although the video variant trains it on frames.
         """
         videos = JSGVideos.of(videos)
         proposals = self.glance_pooled(videos)
@@ -226,13 +228,14 @@ class JSG(RetrievalModel):
         return self.guided_attention.score(queries.sentence, videos.glance_rows, None, proposals, best)
 
     def locate_settings(self) -> LocateSettings:
-        """As released, with the number of moments a video that the configuration gives."""
+        """Return the released settings with `moments_per_video` of the configuration."""
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """The gaze alone ranks moments (section 3.5), or what `rank_moments_by` says.
+        """Return the similarities that rank moments: by default those of the gaze (section 3.5); see `rank_moments_by`.
 
-        `sum` weighs as for videos; both branches see the windows of the gaze then, since only the same ones add up.
+        `sum` uses the branch weights for videos. Both branches then use the windows of the gaze, so that they can be
+        added.
         """
         c = self.config
         similarity = partial(self.similarity, queries)
@@ -245,7 +248,7 @@ class JSG(RetrievalModel):
         return windows, glance if c.rank_moments_by == "glance" else gaze
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of glance, attention and gaze, and the terms within a video (Eq. 7, 8 and 13)."""
+        """Return InfoNCE and triplet loss of glance, attention and gaze, and terms within a video (Eq. 7, 8 and 13)."""
         c = self.config
         index = step.batch.video_index
         draws = step.draws
@@ -285,7 +288,7 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Each query's own video seen from its best proposal there: coarse rows, in the video variant frames."""
+        """Return each query's video, attended under its best proposal: coarse rows, or frames in the video variant."""
         if self.config.variant == "event":
             return self.guided_attention.of_positives(videos.glance_rows, None, proposals, own_best, video_index)
         frames = videos.frames
@@ -299,9 +302,9 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Each query's own video around the query's focus in it.
+        """Return the gaze at each query's video around the query's focus in it.
 
-        In the video variant the gaze trains the video side only, as released.
+        As released, the gaze of the video variant does not train the query tower.
         """
         c = self.config
         frames = videos.frames[video_index]
@@ -315,7 +318,7 @@ class JSG(RetrievalModel):
         )
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in checkpoints of CFM-MSG/Code_JSG, and where each tensor lives here."""
+        """Return the parameter names in checkpoints of CFM-MSG/Code_JSG, and the slot of each tensor here."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         names |= released.attention_layer("encoders.0.layers", "clip_encoder", block=0)
@@ -338,7 +341,7 @@ class JSG(RetrievalModel):
             "ml_head.mapping_linear.1.weight",
             "ml_head.modular_video_mapping.weight",
         )
-        ours = self.state_dict().keys()  # without the parts that the settings leave out
+        ours = self.state_dict().keys()  # settings can leave parts out
         return dict.fromkeys(never_read, released.UNUSED) | {
             theirs: slot if slot.parameter in ours else released.UNUSED for theirs, slot in names.items()
         }

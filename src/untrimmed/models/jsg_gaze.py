@@ -1,4 +1,4 @@
-"""JSG's gaze in training: a video seen around one point of it, and the rest of that video (section 3.4)."""
+"""JSG's gaze in training: proposals around a focus in the video, and the rest of the video (section 3.4)."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ from untrimmed.scores.score import Score, required_best
 
 @dataclass(frozen=True)
 class Gaze:
-    """What each query sees in its own video.
+    """The gaze of each query at its own video.
 
-    `proposals` are pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot` is the video
-    of query m seen from query m's focus, `cosine.best` the winning width. The last three are each query's cosines with
-    what lies left and right of its best proposal and with the whole video.
+    `proposals` are pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot` compares with
+    the proposals of query m; `cosine.best` is the best width. The last three are each query's cosines with the parts
+    of the video before and after its best proposal, and with the whole video.
     """
 
     focus: Float[Tensor, " Q"]
@@ -40,7 +40,7 @@ def look_closely(
     pooling: Pooling,
     sides: SideNegatives,
 ) -> Gaze:
-    """Every query against proposals around every query's focus; `frames` are those of each query's own video."""
+    """Compare every query with the proposals around every query's focus; `frames` are of each query's own video."""
     grid = time_grid(frames.shape[1], pooling, frames.device)
     center, width = torch.broadcast_tensors(focus[:, None], widths)
     proposals = pooling_weights(center, width, grid, pooling=pooling).to(frames.dtype) @ frames
@@ -60,5 +60,5 @@ def look_closely(
     )
 
 
-def _cosine(query: Float[Tensor, "Q D"], other: Float[Tensor, "Q D"]) -> Float[Tensor, " Q"]:
-    return (F.normalize(query, dim=-1) * F.normalize(other, dim=-1)).sum(dim=-1)
+def _cosine(query: Float[Tensor, "Q D"], video: Float[Tensor, "Q D"]) -> Float[Tensor, " Q"]:
+    return (F.normalize(query, dim=-1) * F.normalize(video, dim=-1)).sum(dim=-1)

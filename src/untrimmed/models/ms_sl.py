@@ -1,8 +1,11 @@
-"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, frames seen from the best clip.
+"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, frames attended from the best clip.
 
-Released code: HuiGuanLab/ms-sl. Its transformer layers have no feed-forward part; training compares a query with the
-frames of the positive pairs only, in a square matrix in which other queries of the same video count as negatives.
-It finds videos only; JSG (Tables 1-2) compares with its clips as moments, `moments: clips` here.
+Released code: HuiGuanLab/ms-sl. We follow the release:
+
+- Its transformer layers have no feed-forward part.
+- In training, the frame branch compares queries only with the frames of positive pairs, in a square matrix. There,
+  other queries of the same video count as negatives.
+- MS-SL finds only videos. JSG (Tables 1-2) uses its clips as moments; `moments: clips` does that.
 """
 
 from dataclasses import dataclass
@@ -40,12 +43,12 @@ class MSSLVideos(EncodedVideos):
 
 @register("ms_sl")
 class MSSL(ClipFrameModel):
-    """Query, clip and frame towers; clip score over all 528 proposals, frame score guided by the key clip."""
+    """Query, clip and frame towers. The clip score uses all 528 proposals; the key clip guides the frame score."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
-        """`norm`: where layers normalise. `moments`: what is ranked as one, windows pooled over the encoded units as
-        for any other method, or the clips themselves.
+        """`norm`: where layers normalise. `moments`: the candidates, either windows pooled over the encoded units, as
+        in other methods, or the method's clips.
         """
 
         norm: NormOrder = "post"
@@ -56,7 +59,7 @@ class MSSL(ClipFrameModel):
             replacing = [name for name, config in self.attachments.items() if config.replaces_clips]
             if self.moments == "clips" and replacing:
                 raise ConfigError(
-                    f"moments is 'clips', which {replacing[0]} replaces by vectors without spans; set windows"
+                    f"moments is 'clips', but {replacing[0]} replaces clips by vectors without spans; set windows"
                 )
 
     config: Config
@@ -75,7 +78,7 @@ class MSSL(ClipFrameModel):
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def compute_video_vectors(self, videos: VideoBatch) -> MSSLVideos:
-        """All proposals (as `clips`) and all frames: units are encoded first and pooled afterwards."""
+        """Return all proposals (as `clips`) and all frames. Units are encoded first, then pooled into proposals."""
         return MSSLVideos(
             clips=proposals(self.clip_tower(videos.clips)),
             frames=self.frame_tower(videos.frames, videos.frame_mask),
@@ -83,26 +86,26 @@ class MSSL(ClipFrameModel):
         )
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """The encoded units, which are the proposals of length 1: queries meet frames only through the attention."""
+        """Return the encoded units, which are the proposals of length 1. Frames are not in the space of sentences."""
         return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """The encoded units, as long as the clips are the method's own: all others overlap them."""
+        """Return the encoded units, because longer clips overlap them; or all clips if an attachment replaces them."""
         clips = super().base_clips(videos)
         is_replaced = any(config.replaces_clips for config in self.config.attachments.values())
         return clips if is_replaced else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """With `moments: clips` every clip over its own span, whose vectors are there: nothing is pooled."""
+        """Return the windows and their similarities. With `moments: clips` they are the clips, without pooling."""
         if self.config.moments == "windows":
             return super().window_similarities(queries, videos)
         clips = MSSLVideos.of(videos).clips
-        # All windows of the units in the order of `proposals`: lengths from 1 unit to all, each from the first on.
+        # All windows of the units in the order of `proposals`: by length, then by first unit.
         spans = sliding_proposals(self.config.num_clips, step=1, min_width=0.0, max_width=1.0)
         return spans, lambda part: self.similarity(queries, clips[part])
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """The best clip, and the frames of each video as seen from it."""
+        """Score by the best clip, and by the frames of each video attended from that clip."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
         sims = {"clip": clip}
@@ -113,7 +116,8 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Each clip weighed with the frames as seen from it: the key clip's is the score, so the best is no less."""
+        """Return each clip plus the frames attended from it, weighted. The key clip gives the score, so the best is
+        never lower."""
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)
         if self.guided_attention is not None:
@@ -122,11 +126,11 @@ class MSSL(ClipFrameModel):
         return {"clip": sketch}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """The sentence, since clips have their weights already."""
+        """Return the sentence. The sketch contains the branch weights."""
         return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE on dot products and triplet on cosines, for clips (queries x videos) and frames (square)."""
+        """Return InfoNCE on dot products and triplet loss on cosines: clips (queries x videos) and frames (square)."""
         sentence = step.queries.sentence
         index = step.batch.video_index
         margin = self.config.margin
@@ -145,13 +149,13 @@ class MSSL(ClipFrameModel):
     def positive_frames(
         self, videos: MSSLVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
     ) -> Float[Tensor, "Q D"]:
-        """Each query's own video as one vector, seen from the query's key clip in it."""
+        """Return each query's video as one vector: its frames attended from the query's key clip."""
         own_key = key_clip.gather(1, video_index[:, None])[:, 0]
         assert self.guided_attention is not None
         return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)
 
     def list_released_names(self) -> released.Names:
-        """The parameter names in checkpoints of HuiGuanLab/ms-sl, and where each tensor lives here."""
+        """Return the parameter names in checkpoints of HuiGuanLab/ms-sl, and the slot of each tensor here."""
         names: released.Names = {}
         for tower, theirs in (("query_tower.tower", "query"), ("clip_tower", "clip"), ("frame_tower", "frame")):
             names |= released.embedding(tower, theirs)

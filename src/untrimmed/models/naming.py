@@ -11,19 +11,19 @@ SHORT_NAMES = {"diversity": "query_diversity", "matching": "optimal_matching"}
 
 @dataclass(frozen=True)
 class ModelName:
-    """A method and the full names of what is attached to it, in the given order."""
+    """A method and the full names of its attachments, in the order of the name."""
 
     method: str
     attachments: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, name: str | ModelName) -> ModelName:
-        """The name in a text, short names written out.
+        """Parse a name and expand short names.
 
         >>> str(ModelName.of("ms_sl+matching+diversity"))
         'ms_sl+optimal_matching+query_diversity'
 
-        Raises: ConfigError for an empty part or one that is named twice.
+        Raises: ConfigError for an empty or repeated part.
         """
         if isinstance(name, ModelName):
             return name

@@ -1,10 +1,11 @@
-"""The partial order loss of HLFormer (arXiv 2507.17402), attachable: captions lie in the cones of their videos.
+"""The partial order loss of HLFormer (arXiv 2507.17402), an attachment: captions belong in the cones of their videos.
 
-A video is one vector, pooled from its frames and, where it has clips that meet sentences, from those; vectors are
-scaled, lifted into hyperbolic space of learned curvature, and the loss is the angle by which captions miss the cones
-there. Retrieval reads nothing of it. It is released with clips and frames. Ours are frames alone, and that where a
-method scores by one vector of its frames (GMMFormer), that is taken. As released, zero rows take part in the pooling of
-frames, up to the longest possible video.
+A video is one vector, pooled from its frames and, if the method compares clips with sentences, from its clips. Vectors
+are scaled and lifted into hyperbolic space of learned curvature. The loss is the angle between captions and the cones
+of their videos. Retrieval does not use it.
+
+The release pools clips and frames. As released, zero rows up to the longest possible video take part in the pooling of
+frames. Two cases are ours: pooling frames only, and taking the frame vector of a method that scores by one (GMMFormer).
 """
 
 import math
@@ -25,12 +26,12 @@ from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.lorentz import bounded
 from untrimmed.nn.tower import lengthened
 
-CURVATURE_RANGE = 10.0  # how many times larger or smaller it may become
+CURVATURE_RANGE = 10.0  # the learned curvature stays within this factor of its initial value
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Points of queries and videos by their space part, and the curvature c of their space (it is -c)."""
+    """The space parts of the points of queries and videos, and c, where the curvature of their space is -c."""
 
     text: Float[Tensor, "Q D"]
     video: Float[Tensor, "V D"]
@@ -39,12 +40,12 @@ class Hierarchy:
 
 @register("partial_order")
 class PartialOrder(AttachedLoss):
-    """The partial order loss of HLFormer (ICCV 2025, arXiv 2507.17402), on methods that keep frames."""
+    """The partial order loss of HLFormer (ICCV 2025, arXiv 2507.17402), for methods that encode frames."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`curvature`: where the learned one starts; it stays within a tenth and ten times of that. `radius`: cones of
-        videos within twice as far from the origin are half-spaces.
+        """`curvature`: initial value of the learned one, which stays between a tenth and ten times of it. `radius`: a
+        video within twice this distance from the origin has a half-space as its cone.
         """
 
         curvature: float = 1.0
@@ -53,7 +54,7 @@ class PartialOrder(AttachedLoss):
         def __post_init__(self) -> None:
             if not (0 < self.curvature < math.inf and 0 < self.radius < math.inf):
                 raise ConfigError(
-                    f"losses.partial_order: curvature {self.curvature} and radius {self.radius}, wanted both above 0"
+                    f"losses.partial_order: curvature {self.curvature} and radius {self.radius}, expected both above 0"
                 )
 
     reads_frames: ClassVar[bool] = True
@@ -74,11 +75,11 @@ class PartialOrder(AttachedLoss):
 
     def term(self, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
         """The unweighted term of one batch."""
-        made = self.hierarchy(queries, videos)
-        return partial_order(made.text, made.video, video_index, made.curvature, radius=self.config.radius)
+        points = self.hierarchy(queries, videos)
+        return partial_order(points.text, points.video, video_index, points.curvature, radius=self.config.radius)
 
     def hierarchy(self, queries: EncodedQueries, videos: EncodedVideos) -> Hierarchy:
-        """Sentences and pooled videos in hyperbolic space; as released, training overwrites scalars out of range."""
+        """Return sentences and pooled videos in hyperbolic space. As released, training clamps scalars in place."""
         start = math.log(self.config.curvature)
         width = math.log(CURVATURE_RANGE)
         stores = self.training

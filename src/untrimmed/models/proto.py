@@ -1,40 +1,42 @@
 """ProtoPRVR (arXiv 2504.13035): a video as 30 prototypes of its clips and 30 of its frames, read by cross-attention.
 
-No program was released. The paper leaves the following open; what we take, why, and the setting that changes it:
+No program was released. The paper does not specify the following points. For each we give our choice, the reason, and
+the setting that changes it:
 
-- Final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate, dropout:
-  those of MS-SL and GMMFormer, its models of reference.
-- Encoders ("a stack of encoding layers"): one attention layer with output map, as both released models of reference
-  have; a feed-forward part is `ffn_ratio`. One text tower with a pooling vector for each branch, because Fig. 2 marks
-  the query token with the branch (`shared_pooling`: one for both, as the models of reference have).
-- Prototypes: one set of weights in all iterations (the paper counts iterations, not layers), softmax over the sequence
-  (Eq. 7 needs shares that sum to 1), layer norms before the maps, four heads. The maps to queries and keys are drawn
-  with deviation width^-0.5; the 0.02 of all other maps leaves attention flat. What a reading is added to is
-  `prototype_residual`. `none`, Eq. 1 to the letter, makes all prototypes of a video equal when it is repeated: its
-  clips have much in common, a reading gives nearly that to every prototype, and the next one asks with it. `anchored`
-  keeps what was read and asks with the learned vector beside it: prototypes stay apart, but later readings repeat the
-  first. `all` is a standard attention layer (P + map(attention), norms before the maps), whose learned prototypes
-  start `prototype_scale` times as large as what a reading gives them: readings differ. With `prototype_norm: after` it
-  is LN(P + map(attention)), as in the models of reference; the gain of this norm starts like the learned prototypes,
-  because with the usual gain of 1 a reading counts for little (scale 6.5 at width 384, 19.5 at width 128: cosine of
-  readings 1 and 6 0.83 and 0.98). One reading is Eq. 1 to the letter with `none` and `anchored`, norms before.
-- Words (Eq. 2-4): a third of each query's words is hidden (`masked_share`), the customary share; temperature 1 as
-  printed (`word_temperature`); hidden words of all queries are candidates, the right one included.
-- Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse; the sum
-  over features, because the mean over 3072 would vanish. "MLP-based, broadcast" is read as Slot Attention's decoder
-  over time (`frame_decoder: mixture` is a reading that costs next to nothing).
-- Mixing (3.4): "at a higher frame rate" as both videos at double speed, so that the joined one is as long as any; each
-  video is first once and second once, and its queries count in both places. A clip across the border counts for both
-  sides by its units. The logarithms stop at the margin (`guidance_clamp: false` is Eq. 7 to the letter).
-- Orthogonality (Eq. 8): the sum of absolute values, whose mean the printed divisor makes (`orthogonal_norm`).
-- Auxiliary losses are added over branches, which share no modules. A weight of 0 turns a term off (Table 4).
+- Final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate and dropout
+  are those of MS-SL and GMMFormer, the paper's reference models.
+- Encoders ("a stack of encoding layers"): one attention layer with output map, as in both released reference models;
+  `ffn_ratio` adds a feed-forward part. One text tower with a pooling vector for each branch, because Fig. 2 marks the
+  query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
+- Prototypes: the same weights in all iterations (the paper counts iterations, not layers), softmax over the sequence
+  (Eq. 7 needs shares that sum to 1), layer norms before the maps, four heads. Initial weights of the maps to queries
+  and keys have deviation width^-0.5; with the 0.02 of all other maps, attention would be flat. `prototype_residual`
+  selects the input that a reading is added to. `none` is exactly Eq. 1. Repeated readings then make all prototypes of
+  a video equal: its clips have much in common, a reading adds nearly this common part to every prototype, and it is
+  the query of the next reading. `anchored` keeps the result of a reading and adds the learned vector to the query:
+  prototypes stay different, but later readings repeat the first. `all` is a standard attention layer
+  (P + map(attention), norms before the maps). Its learned prototypes start `prototype_scale` times as large as the
+  result of a reading, so that readings differ. With `prototype_norm: after` it is LN(P + map(attention)), as in the
+  reference models. The gain of this norm starts at the scale of the learned prototypes: with the usual gain of 1, a
+  reading has little effect (scale 6.5 at width 384, 19.5 at width 128: cosine of readings 1 and 6 0.83 and 0.98). One
+  reading with `none` or `anchored` and norms before is exactly Eq. 1.
+- Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), the usual share. Temperature 1 as printed
+  (`word_temperature`). Candidates are the masked words of all queries, including the right one.
+- Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse. The loss
+  is the sum over features, because the mean over 3072 would vanish. We read "MLP-based, broadcast" as Slot Attention's
+  decoder over time (`frame_decoder: mixture` is an interpretation that costs almost nothing).
+- Mixing (3.4): we read "at a higher frame rate" as both videos at double speed, so the joined video has the usual
+  length. Each video is first once and second once, and its queries count in both positions. A clip across the border
+  counts for both sides by its units. Logarithms stop at the margin (`guidance_clamp: false` is exactly Eq. 7).
+- Orthogonality (Eq. 8): the sum of absolute values; the printed divisor makes it a mean (`orthogonal_norm`).
+- Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).
 
-How far six readings differ, clips: the cosine of a prototype after readings 1 and 6, and after each of them the mean
-cosine of two prototypes of a video and of one prototype in two videos. First at the start at width 384, as
-`benchmarks/prototype_readings.py` prints it. Then trained, K readings, at width 128 on simulated videos with TVR's
-captions (`untrimmed study`): 750 steps of 16 videos at rate 3e-4, which was searched for `anchored` alone, three seeds,
-SumR of 2,000 captions among 400 videos with its deviation. There chance has SumR 29.0, the best run of frames under a
-ridge map 126.1, the hidden truth 345.4.
+The table shows how much six readings of clips differ: the cosine of a prototype after readings 1 and 6, then for both
+the mean cosine of two prototypes of a video and of one prototype in two videos. The first rows are untrained at width
+384 (`benchmarks/prototype_readings.py`). The last are trained with K readings at width 128 on simulated videos with
+TVR's captions (`untrimmed study`): 750 steps of 16 videos at learning rate 3e-4, which was searched only for
+`anchored`, three seeds, SumR with deviation for 2,000 captions and 400 videos. There, random ranking has SumR 29.0, the
+best run of frames under a ridge map 126.1, the hidden truth 345.4.
 
     prototype_residual              1 and 6   in a video     across videos   SumR
     none                            0.989     0.988, 1.000   0.302, 0.305
@@ -51,12 +53,12 @@ ridge map 126.1, the hidden truth 345.4.
     all, scale 2, norm after, K = 1           0.339          0.692            95.4 +- 2.1
     all, scale 2, norm after, K = 6 0.691     0.530, 0.997   0.706, 0.603     92.0 +- 1.3
 
-So readings differ only where the learned prototype stays in the result, and there less is found, with one reading and
-with six. With `anchored` six readings find more than one, though they repeat it. No form was found in which readings
-differ and quality does not fall, so the default stays as it was.
+Readings differ only if the learned prototype remains in the result, and this lowers SumR with one reading and with six.
+With `anchored`, six readings are better than one, although they repeat it. We found no form in which readings differ
+without a loss of quality, so `anchored` is the default.
 
-Beside its prototypes a video keeps what share of each unit they read, 4 % more, so that moments can be found
-(`keep_attention`); that is ours.
+With its prototypes, a video stores the share of each unit that they read (4 % more data), so that moments can be found
+(`keep_attention`). This is our addition.
 """
 
 from dataclasses import dataclass
@@ -89,14 +91,14 @@ from untrimmed.scores.score import Score, Scores, required_best
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoQueries(EncodedQueries):
-    """`sentence` meets the prototypes of clips, `frame_sentence` those of frames."""
+    """`sentence` is compared with the prototypes of clips, `frame_sentence` with those of frames."""
 
     frame_sentence: Float[Tensor, "Q D"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoVideos(EncodedVideos):
-    """`clips` are the prototypes of clips; `unit_attention` says which share of each comes from which unit."""
+    """`clips` are the prototypes of clips; `unit_attention` is the share of each unit in each prototype."""
 
     clips: Float[Tensor, "V K D"]
     frame_prototypes: Float[Tensor, "V K D"]
@@ -105,7 +107,7 @@ class ProtoVideos(EncodedVideos):
 
 @dataclass(frozen=True, kw_only=True)
 class Read(Record):
-    """Prototypes of clips and of frames with their attention: that of clips on units, that of frames on frames."""
+    """Prototypes of clips with their attention on units, and prototypes of frames with their attention on frames."""
 
     clips: Float[Tensor, "V K D"]
     on_units: Float[Tensor, "V K M"]
@@ -114,7 +116,7 @@ class Read(Record):
 
 
 class ProtoBranch(nn.Module):
-    """The parts of one branch behind its tower."""
+    """The modules of one branch after its tower."""
 
     def __init__(self, config: "Proto.Config"):
         super().__init__()
@@ -130,7 +132,7 @@ class Proto(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PrototypeSettings, ModelConfig):
-        """`iterations` is the paper's K; the settings from `masked_share` on matter in training only."""
+        """`iterations` is the paper's K. The settings from `masked_share` on affect only training."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2
@@ -152,11 +154,11 @@ class Proto(RetrievalModel):
             self.require_range()
             for name in ("num_clips", "max_frames"):
                 if getattr(self, name) < 2:
-                    raise ConfigError(f"{name} is {getattr(self, name)}, and half of it goes to each of two videos")
+                    raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 2: two videos share it")
             if not 0 < self.masked_share <= 1 or self.word_temperature <= 0 or not 0 <= self.guidance_margin < 1:
                 raise ConfigError(
                     f"masked_share {self.masked_share}, word_temperature {self.word_temperature}, guidance_margin "
-                    f"{self.guidance_margin}: wanted a share in (0, 1], a positive number, a number in [0, 1)"
+                    f"{self.guidance_margin}: expected a share in (0, 1], a positive number, a number in [0, 1)"
                 )
 
     keeps_frames: ClassVar[bool] = False
@@ -181,14 +183,14 @@ class Proto(RetrievalModel):
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def compute_query_vectors(self, queries: QueryBatch) -> ProtoQueries:
-        """One text tower, pooled for each branch."""
+        """Return the words of one text tower, pooled for each branch."""
         words = self.query_tower.tower(queries.words, queries.mask)
         sentence = self.query_tower.pooling(words, queries.mask)
         of_frames = sentence if self.frame_pooling is None else self.frame_pooling(words, queries.mask)
         return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
 
     def compute_video_vectors(self, videos: VideoBatch) -> ProtoVideos:
-        """The prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
+        """Return the prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
         read = self.read(videos)
         return ProtoVideos(
             clips=read.clips,
@@ -197,7 +199,7 @@ class Proto(RetrievalModel):
         )
 
     def read(self, videos: VideoBatch) -> Read:
-        """The prototypes of both branches and where they look."""
+        """Return the prototypes of both branches and their attention."""
         units = self.clip_tower(videos.clips)
         clip = self.clip_branch.builder(proposals(units))
         frame = self.frame_branch.builder(self.frame_tower(videos.frames, videos.frame_mask), videos.frame_mask)
@@ -205,24 +207,24 @@ class Proto(RetrievalModel):
         return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """A vector for each unit from the clip prototypes that read it.
+        """Return a vector for each unit from the clip prototypes that read it.
 
-        Raises: NoTimelineError when the attention was not kept.
+        Raises: NoTimelineError if the model does not store attention.
         """
         videos = ProtoVideos.of(videos)
         if videos.unit_attention is None:
-            raise NoTimelineError("proto keeps no attention, so it cannot find moments; set model.keep_attention=true")
+            raise NoTimelineError("proto finds moments only with stored attention; set model.keep_attention=true")
         return prototype_timeline(videos.clips, videos.unit_attention), None
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """The best prototype of each branch (section 3.1)."""
+        """Score by the best prototype of each branch (section 3.1)."""
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores(self.branch_sims(queries, videos), weights)
 
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
-        """Both branches by cosine, or by dot product as InfoNCE reads them."""
+        """Return the scores of both branches by cosine, or by dot product for InfoNCE."""
         queries = ProtoQueries.of(queries)
         videos = ProtoVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips, similarity=similarity)
@@ -230,19 +232,19 @@ class Proto(RetrievalModel):
         return {"clip": clip, "frame": frame}
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """The prototypes of clips and of frames."""
+        """Return the prototypes of clips and of frames."""
         videos = ProtoVideos.of(videos)
         return {"clip": units(videos.clips), "frame": units(videos.frame_prototypes)}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Each sentence among its own prototypes."""
+        """Return the sentence of each branch."""
         c = self.config
         queries = ProtoQueries.of(queries)
-        clip, frame = (F.normalize(own, dim=-1)[:, None] for own in (queries.sentence, queries.frame_sentence))
+        clip, frame = (F.normalize(x, dim=-1)[:, None] for x in (queries.sentence, queries.frame_sentence))
         return {"clip": c.clip_weight * clip, "frame": c.frame_weight * frame}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of each branch, and the four auxiliary losses, added over branches (Eq. 9)."""
+        """Return InfoNCE and triplet loss of each branch, and four auxiliary losses, summed over branches (Eq. 9)."""
         queries = ProtoQueries.of(step.queries)
         videos = ProtoVideos.of(step.videos)
         c = self.config
@@ -257,19 +259,19 @@ class Proto(RetrievalModel):
         terms: dict[str, Tensor] = {}
         words = []
         frames = []
-        apart = []
+        overlaps = []
         for name, part in (("clip", self.clip_branch), ("frame", self.frame_branch)):
             terms |= branch_terms(name, cosine[name].value, dot[name].value, index, margin=c.margin, draws=draws)
-            won = required_best(cosine[name]).gather(1, index[:, None])[:, 0]
-            words.append(self._word_loss(part, prototypes[name][index, won], batch.queries, hidden))
+            best = required_best(cosine[name]).gather(1, index[:, None])[:, 0]
+            words.append(self._word_loss(part, prototypes[name][index, best], batch.queries, hidden))
             decoded = part.frame_decoder(prototypes[name], batch.videos.frames.shape[1])
             frames.append(frame_reconstruction(decoded, batch.videos.frames, batch.videos.frame_mask))
-            apart.append(orthogonal(prototypes[name], norm=c.orthogonal_norm))
+            overlaps.append(orthogonal(prototypes[name], norm=c.orthogonal_norm))
         return terms | {
             "word_reconstruction": words[0] + words[1],
             "frame_reconstruction": frames[0] + frames[1],
             "attention_guidance": self._guidance_loss(queries, step),
-            "orthogonal": apart[0] + apart[1],
+            "orthogonal": overlaps[0] + overlaps[1],
         }
 
     def _word_loss(
@@ -280,7 +282,7 @@ class Proto(RetrievalModel):
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
     def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
-        """Of each query and both joined videos that hold its own; 0 in a batch of one video."""
+        """Return the loss of each query with both joined videos that contain its own; 0 in a batch of one video."""
         c = self.config
         batch = step.batch
         num_videos = len(step.batch.videos)

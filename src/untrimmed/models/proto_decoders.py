@@ -1,4 +1,4 @@
-"""The decoders of ProtoPRVR, which exist in training only: words from one prototype, frames from all of a video."""
+"""The decoders of ProtoPRVR, for training only: words from one prototype, frames from all prototypes of a video."""
 
 from typing import Literal
 
@@ -14,10 +14,10 @@ FrameReading = Literal["broadcast", "mixture"]
 
 
 class WordDecoder(nn.Module):
-    """Hidden words from the others and the prototype that the query found (Eq. 3, Fig. 3a).
+    """Predicts masked words from the other words and the query's best prototype (Eq. 3, Fig. 3a).
 
-    Cross-attention to a single vector gives it all the weight whatever its key, and maps without a nonlinearity
-    between them are one: what remains of it is a linear image of the prototype, added to every word.
+    Cross-attention to a single vector always gives it weight 1, and consecutive linear maps are one map. So we replace
+    it by a linear map of the prototype that is added to every word.
     """
 
     def __init__(self, word_dim: int, dim: int, num_heads: int, max_words: int, init_std: float):
@@ -37,8 +37,8 @@ class WordDecoder(nn.Module):
         hidden: Bool[Tensor, "Q W"],
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
-        """The words marked `hidden`, query after query."""
-        # The map of one token stands for all hidden words, and for padding, which the layer leaves out.
+        """Return the predicted words at `hidden`, in the order of queries."""
+        # One mapped token replaces all masked words, and padding, which the layer skips.
         seen = (mask & ~hidden).flatten().nonzero()[:, 0]
         tokens = self.word_map(self.mask_token).expand(mask.numel(), -1)
         mapped = self.word_map(words.flatten(0, 1).index_select(0, seen)).to(tokens.dtype)
@@ -48,11 +48,11 @@ class WordDecoder(nn.Module):
 
 
 class FrameDecoder(nn.Module):
-    """A row for each time point from the prototypes of a video (Eq. 5, Fig. 3b).
+    """Predicts a row for each time point from the prototypes of a video (Eq. 5, Fig. 3b).
 
-    `broadcast`: a perceptron sees each prototype with each learned position and gives a row and a logit, by whose
-    softmax over prototypes the rows are joined, as in Slot Attention. `mixture`: prototypes are decoded first, and a
-    position only chooses among them; V * K rows pass the perceptron instead of V * T * K.
+    `broadcast`: an MLP maps each prototype plus each learned position to a row and a logit. The rows are averaged with
+    the softmax of the logits over prototypes, as in Slot Attention. `mixture`: prototypes are decoded first, and a
+    position only weights them. The MLP then reads V * K rows instead of V * T * K.
     """
 
     def __init__(self, dim: int, video_dim: int, max_frames: int, reading: FrameReading):
@@ -65,15 +65,15 @@ class FrameDecoder(nn.Module):
         self.output = nn.Linear(dim, video_dim)
 
     def forward(self, prototypes: Float[Tensor, "V K D"], length: int) -> Float[Tensor, "V T C"]:
-        """Rows for the first `length` time points."""
+        """Return rows for the first `length` time points."""
         position = self.positions.weight[:length]
         if self.logit is None:
             decoded = self.layer2(self.layer1(prototypes).relu()).relu()
             weights = torch.einsum("vkd,td->vtk", decoded, position).softmax(dim=-1)
             return self.output(weights @ decoded)
-        # The first layer is linear in prototype + position, so each passes it alone.
+        # The first layer is linear in prototype + position, so both can be mapped separately.
         both = self.layer1(prototypes)[:, None] + (position @ self.layer1.weight.T)[:, None]
         decoded = self.layer2(both.relu()).relu()
         weights = self.logit(decoded).softmax(dim=2)
-        # The output map is linear and the weights sum to 1, so joining first gives the same with far less work.
+        # The output map is linear and the weights sum to 1, so averaging first gives the same result faster.
         return self.output((weights * decoded).sum(dim=2))

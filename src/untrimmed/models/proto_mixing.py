@@ -1,4 +1,4 @@
-"""Two videos of a batch played as one, for the attention guidance of ProtoPRVR (section 3.4)."""
+"""Joins two videos of a batch into one, for the attention guidance of ProtoPRVR (section 3.4)."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ from untrimmed.batches import VideoBatch
 
 
 class Pairing(NamedTuple):
-    """Each query twice: rows `mixed` of the joined videos, and whether its own video is the first of the two there."""
+    """The two joined videos of each query: their rows `mixed`, and whether the query's video is the first part."""
 
     mixed: Int[Tensor, " N"]
     is_first: Bool[Tensor, " N"]
 
 
 def pairing(video_index: Int[Tensor, " Q"], shift: int, num_videos: int) -> Pairing:
-    """Where the queries' videos are when joined video i is video i and then video i + `shift`, counted in a circle.
+    """Locate the queries' videos if joined video i is video i followed by video (i + `shift`) modulo `num_videos`.
 
     >>> pairing(torch.tensor([0, 2]), 1, 3)
     Pairing(mixed=tensor([0, 2, 2, 1]), is_first=tensor([ True,  True, False, False]))
@@ -27,12 +27,12 @@ def pairing(video_index: Int[Tensor, " Q"], shift: int, num_videos: int) -> Pair
 
 
 def first_part(length: int) -> int:
-    """How many rows of a joined sequence belong to the first video."""
+    """Return how many rows of a joined sequence belong to the first video."""
     return (length + 1) // 2
 
 
 def joined_videos(videos: VideoBatch, shift: int, *, max_frames: int) -> VideoBatch:
-    """Video i and then video i + `shift`, both played faster, so that joined ones are as long as any."""
+    """Return each video i followed by video i + `shift`, both sped up, so that joined videos have the usual length."""
     num_clips = videos.clips.shape[1]
     all_clips = torch.full((len(videos),), num_clips, device=videos.clips.device)
     clips = _joined(videos.clips, all_clips, shift, num_clips)
@@ -47,9 +47,9 @@ def _joined(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], shift: int
 
 
 def played_faster(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], count: int) -> Float[Tensor, "V N C"]:
-    """`count` segment means of the real rows of each sequence, of unit length; no row is lost, short ones repeat.
+    """Return `count` normalised segment means of each sequence's real rows. Every row is used; short sequences repeat.
 
-    The constant in the norm is that of the data layer, which gave the rows their length before.
+    The constant added to the norm is the same as in the data layer.
     """
     share = torch.arange(count + 1, device=rows.device, dtype=torch.float64) / count
     bounds = (share * lengths[:, None]).round().long()

@@ -1,8 +1,8 @@
-"""Prototypes of ProtoPRVR (arXiv 2504.13035) in place of another method's clips: fewer vectors for the same contexts.
+"""Prototypes of ProtoPRVR (arXiv 2504.13035) instead of another method's clips: fewer vectors for the same contexts.
 
-The clips of a method (MS-SL's 528, the 32 of GMMFormer and its successor) are read into a fixed number of prototypes,
-which its scores, losses and attached losses then meet as its clips; prototypes are kept apart by the orthogonal loss.
-What the paper leaves open about them stands in `models/proto.py`; its decoders and mixed videos are its method's only.
+A fixed number of prototypes reads the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2). Scores,
+losses and attached losses then use the prototypes as clips. The orthogonal loss keeps prototypes different.
+`models/proto.py` lists what the paper leaves open. The decoders and mixed videos exist only in the method `proto`.
 """
 
 import dataclasses
@@ -23,37 +23,37 @@ from untrimmed.nn.prototypes import Builder, NormPlace, PrototypeBuilder, Residu
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeShares(Record):
-    """Which share of each prototype comes from which of the video's M units."""
+    """The share of each of the video's M units in each prototype."""
 
     unit_attention: Float[Tensor, "V M K"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeSettings:
-    """What prototypes are, here and in the method `proto`; one reading is what the paper takes with CLIP's features.
+    """Settings of prototypes, here and in the method `proto`. With CLIP's features the paper uses one iteration.
 
-    `iterations` is a number of ProtoPRVR's own builder: the rivals of Table 6 read 8 times in the paper of Perceiver
-    (arXiv 2103.03206, ImageNet) and 3 times in that of slot attention (arXiv 2006.15055).
+    The default of `iterations` is for ProtoPRVR's builder. Of the alternatives in Table 6, Perceiver has 8 iterations
+    in its paper (arXiv 2103.03206, ImageNet) and slot attention 3 (arXiv 2006.15055).
     """
 
     num_prototypes: int = 30  # of each branch (Table 5)
     iterations: int = 1  # the paper's K
     builder: Builder = "cross_attention"  # Table 6
     prototype_residual: Residual = "anchored"
-    prototype_norm: NormPlace = "before"  # after: what a reading gives is normalised too
-    prototype_scale: float = 2.0  # of the learned ones at the start, times what a row gives them; with `all`
+    prototype_norm: NormPlace = "before"  # after: the result of a reading is normalised too
+    prototype_scale: float = 2.0  # initial size of learned prototypes, relative to the result of a reading; for `all`
     orthogonal_norm: OrthogonalNorm = "absolute"
 
     def require_range(self, owner: str = "") -> None:
-        """Raise a ConfigError for what cannot be."""
+        """Raise a ConfigError for values out of range."""
         for name in ("num_prototypes", "iterations"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{owner}{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"{owner}{name} is {getattr(self, name)}, expected at least 1")
         if not self.prototype_scale > 0:
-            raise ConfigError(f"{owner}prototype_scale is {self.prototype_scale}, wanted more than 0")
+            raise ConfigError(f"{owner}prototype_scale is {self.prototype_scale}, expected more than 0")
 
     def new_builder(self, dim: int, num_heads: int) -> PrototypeBuilder:
-        """What reads the prototypes."""
+        """Return the module that computes prototypes."""
         return PrototypeBuilder(
             self.num_prototypes,
             dim,
@@ -68,7 +68,7 @@ class PrototypeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeConfig(PrototypeSettings, AttachmentConfig):
-    """Those of the prototypes alone."""
+    """The settings of prototypes as an attachment."""
 
     replaces_clips: ClassVar[bool] = True
 
@@ -78,7 +78,7 @@ class PrototypeConfig(PrototypeSettings, AttachmentConfig):
 
 @register("prototypes")
 class PrototypeClips(Attachment):
-    """Prototypes of ProtoPRVR that stand for the method's clips."""
+    """Prototypes of ProtoPRVR that replace the method's clips."""
 
     Config = PrototypeConfig
     draws_maps: ClassVar[bool] = True
@@ -90,19 +90,21 @@ class PrototypeClips(Attachment):
         self.builder = config.new_builder(model.config.dim, model.config.num_heads)
 
     def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
-        """The prototypes as clips, and what share of each comes from each unit."""
+        """Return the encoding with prototypes as clips, and the share of each unit in each prototype."""
         clips = clips_of(encoded)
-        made = self.builder(clips)
-        # Clips are the units themselves, or all windows of them.
+        prototypes = self.builder(clips)
+        # Clips are either the units or all windows over units.
         num_units = videos.clips.shape[1]
-        attention = made.attention if clips.shape[1] == num_units else unit_shares(made.attention, num_units)
+        attention = prototypes.attention
+        if clips.shape[1] != num_units:
+            attention = unit_shares(attention, num_units)
         shares = PrototypeShares(unit_attention=attention.transpose(1, 2))
-        return dataclasses.replace(encoded, clips=made.vectors).attach(self.name, shares)
+        return dataclasses.replace(encoded, clips=prototypes.vectors).attach(self.name, shares)
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Eq. 8."""
+        """Return the orthogonal loss (Eq. 8)."""
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """A vector for each unit from the prototypes that read it."""
+        """Return a vector for each unit from the prototypes that read it."""
         return prototype_timeline(clips_of(videos), PrototypeShares.of(videos.attached[self.name]).unit_attention), None

@@ -1,13 +1,13 @@
-"""RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383), attachable: words against frames, and Gaussians.
+"""RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383), an attachment: words against frames, and Gaussians.
 
-Released code: zhanglong-ustc/RAL-PRVR, which holds it on GMMFormer v2 only. CSA is a frame branch by words: a second
-text tower, the best frame for each word, learned confidences. MSRA trains only: all captions of a video form a support
-set, texts and videos become Gaussians, whose samples are contrasted and whose parameters are drawn together.
+Released code: zhanglong-ustc/RAL-PRVR, with GMMFormer v2 only. CSA is a frame branch that compares words: a second text
+tower, the best frame for each word, learned confidences. MSRA affects only training: all captions of a video form a
+support set; texts and videos become Gaussians; their samples are contrasted and their parameters aligned.
 
-Where paper and release disagree we follow the release; other sides are settings. Its constants are settings too. On
-GMMFormer and MS-SL, for which the paper gives results only, the frame branch of the method gives way: CSA reads the
-encoded frames, and the method's own InfoNCE and triplet train it. On CLIP4Clip (Table 5, results only) words are the
-projected token features and CSA stands beside the mean pooling; that is ours, not reproduced.
+If paper and release differ, we follow the release. The paper's versions and the release's constants are settings. With
+GMMFormer and MS-SL the paper reports only results: CSA replaces the method's frame branch, reads the encoded frames,
+and is trained by the method's InfoNCE and triplet loss. With CLIP4Clip (Table 5, only results) words are the projected
+token features, and CSA is added to mean pooling; this is our interpretation, not reproduced.
 """
 
 import dataclasses
@@ -45,10 +45,13 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 class RALConfig(AttachmentConfig):
     """Tables 2 to 4 vary the first five settings, and the weights of the two losses.
 
-    Without CSA nothing in retrieval reads words of their own, so distributions are made of the method's. `released`
-    follows the program, `paper` the print: `distribution_form` one aggregator and two linear maps (Eq. 3, 6, 7), not a
-    pooling each for mean and spread; `alignment_form` divergences of means and deviations (Eq. 8); `proxy_form` cosines
-    over a temperature (Eq. 10); `confidences` not normalised (Eq. 12), where `even` is the mean over words (Fig. 8c).
+    Without CSA there is no second text tower, so distributions use the method's words. `released` follows the program.
+    `paper` follows the equations:
+
+    - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
+    - `alignment_form`: divergences of means and deviations (Eq. 8).
+    - `proxy_form`: cosines over a temperature (Eq. 10).
+    - `confidences`: not normalised (Eq. 12). `even` is the mean over words (Fig. 8c).
     """
 
     reads_frames: ClassVar[bool] = True
@@ -57,24 +60,24 @@ class RALConfig(AttachmentConfig):
     msra: bool = True
     support: Literal["set", "single"] = "set"  # single: a distribution for each query (Table 4)
     aggregation: Aggregation = "both"
-    num_proxies: int = 6  # 0: the means themselves (Table 3, w/o sampling)
+    num_proxies: int = 6  # 0: the means instead of samples (Table 3, w/o sampling)
     distribution_form: Form = "released"
     confidences: Confidences = "released"
-    word_tower: Literal["own", "shared"] = "own"  # of CSA; shared: encoders unchanged, as the paper says
+    word_tower: Literal["own", "shared"] = "own"  # of CSA; shared: the method's, as in the paper
     padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
     pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6
-    support_captions: int = 26  # room for captions in the padded buffer; a constant of the release
+    support_captions: int = 26  # captions that fit into the padded buffer; a constant of the release
     proxy_form: Form = "released"
-    proxy_temperature: float = 0.05  # for `proxy_form: paper`, which does not give it
+    proxy_temperature: float = 0.05  # for `proxy_form: paper`; the paper does not state its value
     alignment_form: Form = "released"
 
     def __post_init__(self) -> None:
         if not (self.csa or self.msra):
-            raise ConfigError("ral has neither csa nor msra, so it would do nothing; turn one on, or leave ral out")
+            raise ConfigError("ral has neither csa nor msra, so it has no effect; turn one on, or leave ral out")
         if self.num_proxies < 0 or self.support_captions < 1 or self.proxy_temperature <= 0:
             raise ConfigError(
                 f"ral: num_proxies {self.num_proxies}, support_captions {self.support_captions}, proxy_temperature "
-                f"{self.proxy_temperature}: wanted at least 0, at least 1, and more than 0"
+                f"{self.proxy_temperature}: expected at least 0, at least 1, and more than 0"
             )
 
     @property
@@ -84,16 +87,16 @@ class RALConfig(AttachmentConfig):
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """Both losses on distributions, where MSRA is off."""
+        """Both losses on distributions, if MSRA is off."""
         return frozenset() if self.msra else frozenset({"proxy_matching", "distribution_alignment"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RALQueries(Record):
-    """Contextual words, of which those that the mask excludes mean nothing.
+    """Contextual words; rows that the mask excludes are arbitrary.
 
-    `word_weights` say how much each counts (as released they sum to 1), None without CSA; `uncertainty` is larger the
-    less a query says, None without MSRA and in training.
+    `word_weights` are the confidences of words (as released, they sum to 1), None without CSA. `uncertainty` is larger
+    for less specific queries, None without MSRA and in training.
     """
 
     words: Float[Tensor, "Q W D"]
@@ -104,7 +107,7 @@ class RALQueries(Record):
 
 @dataclass(frozen=True)
 class Distributions:
-    """Both sides of a batch and their samples; `video_index` says which video a text belongs to."""
+    """The Gaussians of a batch's texts and videos, and their samples. `video_index` is the video of each text."""
 
     text: Gaussian
     video: Gaussian
@@ -135,7 +138,7 @@ class RAL(Attachment):
         self.video_head = head(dim, config.aggregation) if config.msra else None
 
     def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
-        """Words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
+        """Attach words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
         mask = queries.mask
         zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
         if self.word_tower is None or model.text_tower is None:
@@ -143,25 +146,25 @@ class RAL(Attachment):
         else:
             words = self.word_tower(zeroed.words, mask, model.text_tower.positions)
         predicts = self.text_head is not None and not self.training
-        own = RALQueries(
+        record = RALQueries(
             words=words,
             word_mask=mask,
             word_weights=None if self.csa is None else self.csa.weights(words, mask),
             uncertainty=self.uncertainty(model, words, mask) if predicts else None,
         )
-        return encoded.attach(self.name, own)
+        return encoded.attach(self.name, record)
 
-    def own(self, queries: EncodedQueries) -> RALQueries:
-        """What `encode_queries` kept."""
+    def record_of(self, queries: EncodedQueries) -> RALQueries:
+        """Return the record that `encode_queries` attached."""
         return RALQueries.of(queries.attached[self.name])
 
     def uncertainty(
         self, model: Carrier, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]
     ) -> Float[Tensor, " Q"]:
-        """The standard deviation of each query by itself, geometric mean over the width (Fig. 3).
+        """Return the standard deviation of each single query, geometric mean over the width (Fig. 3).
 
-        The query is a support set of one; padding words count as zero rows and the buffer has the length of the
-        longest possible query, so that the figure does not depend on batch mates as it would in the release.
+        The query is a support set of one. Padding words count as zero rows, up to the longest possible query, so that
+        the value does not depend on the rest of the batch. In the release it does.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -170,16 +173,16 @@ class RAL(Attachment):
         return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_rows(rows, mask))).sigma
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
-        """The confidences of CSA (Fig. 8)."""
-        return self.own(queries).word_weights
+        """Return the confidences of CSA (Fig. 8)."""
+        return self.record_of(queries).word_weights
 
     def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """The uncertainty of queries (Fig. 10)."""
-        uncertainty = self.own(queries).uncertainty
+        """Return the uncertainty of queries (Fig. 10)."""
+        uncertainty = self.record_of(queries).uncertainty
         return {} if uncertainty is None else {"query_uncertainty": uncertainty}
 
     def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
-        """The standard deviation of each video, geometric mean over the width (Fig. 10)."""
+        """Return the standard deviation of each video, geometric mean over the width (Fig. 10)."""
         return {} if self.video_head is None else {"video_uncertainty": self.of_videos(model, videos).sigma}
 
     @property
@@ -187,27 +190,27 @@ class RAL(Attachment):
         return self.config.support_captions if self.config.support == "set" else 1
 
     def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
-        """CSA by cosine, with the weight of the frame branch."""
+        """Score by CSA with cosines, with the weight of the frame branch."""
         if self.csa is None:
             return None
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
 
     def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
-        """The frames that words meet."""
+        """Return the frames that words are compared with."""
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Each word reads the frame that it meets best; the paper's confidences may be negative."""
+        """Return the tensors of frames: each word reads its best frame, unless confidences may be negative (paper)."""
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
-        """Words by their confidences; padding is 0."""
-        own = self.own(queries)
-        if own.word_weights is None:
+        """Return words times their confidences; padding is 0."""
+        record = self.record_of(queries)
+        if record.word_weights is None:
             return {}
-        weights = model.branch_weight("frame") * own.word_weights * own.word_mask
-        return {"frame": weights[..., None] * F.normalize(own.words, dim=-1)}
+        weights = model.branch_weight("frame") * record.word_weights * record.word_mask
+        return {"frame": weights[..., None] * F.normalize(record.words, dim=-1)}
 
     def word_score(
         self,
@@ -216,21 +219,21 @@ class RAL(Attachment):
         videos: EncodedVideos,
         similarity: Similarity = "cosine",
     ) -> Score:
-        """CSA by cosine, or by dot product as InfoNCE reads it (Eq. 11-12)."""
+        """Return the score of CSA by cosine, or by dot product for InfoNCE (Eq. 11-12)."""
         assert self.csa is not None
         frames, mask, floor = self._frames(model, videos)
-        own = self.own(queries)
-        return self.csa(own.words, own.word_mask, frames, mask, similarity=similarity, zero_floor=floor)
+        record = self.record_of(queries)
+        return self.csa(record.words, record.word_mask, frames, mask, similarity=similarity, zero_floor=floor)
 
     def _frames(
         self, model: Carrier, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
-        """Frames, which of them are real, and which videos score at least 0."""
+        """Return the frames, the mask of real ones, and a mask of videos that score at least 0."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """The method's retrieval objective on CSA, and both losses of MSRA (Eq. 8 and 10)."""
+        """Return the method's retrieval losses on CSA, and both losses of MSRA (Eq. 8 and 10)."""
         terms: dict[str, Tensor] = {}
         if self.csa is not None:
             cosine = self.word_score(model, step.queries, step.videos).value
@@ -251,16 +254,16 @@ class RAL(Attachment):
         }
 
     def distributions(self, model: Carrier, step: TrainingStep) -> Distributions:
-        """The Gaussians of a batch and samples of them; noise is drawn for texts first, as released."""
+        """Return the Gaussians of a batch and their samples. As released, noise is drawn for texts first."""
         assert self.text_head is not None
         texts, owner = self.text_rows(step.queries, step.batch.video_index)
-        text = self.text_head(texts, pooled_rows(texts, self.own(step.queries).word_mask))
+        text = self.text_head(texts, pooled_rows(texts, self.record_of(step.queries).word_mask))
         video = self.of_videos(model, step.videos)
         text_samples = self._samples("text_proxies", text, step.draws)
         return Distributions(text, video, text_samples, self._samples("video_proxies", video, step.draws), owner)
 
     def of_videos(self, model: Carrier, videos: EncodedVideos) -> Gaussian:
-        """The Gaussian of each video."""
+        """Return the Gaussian of each video."""
         assert self.video_head is not None
         frames, mask = frames_of(videos)
         rows = self.video_rows(model, frames, mask)
@@ -274,13 +277,14 @@ class RAL(Attachment):
         return gaussian.samples(draws.normal(term, num, self.config.num_proxies, dim).to(gaussian.mean))
 
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
-        """The words of each support set, or of each query, and the video that it belongs to.
+        """Return the words of each support set or query, and the video that it belongs to.
 
-        As released, what the encoder makes of padding words takes part, and so do the zero rows of a buffer for 26
-        captions of the batch's longest.
+        As released, the encoder's outputs at padding words take part, and so do the zero rows of a buffer for 26
+        captions of the length of the batch's longest.
         """
-        words = self.own(queries).words
-        mask = self.own(queries).word_mask
+        record = self.record_of(queries)
+        words = record.words
+        mask = record.word_mask
         if self.config.support == "set":
             owner, group = video_index.unique(return_inverse=True)
         else:
@@ -293,16 +297,16 @@ class RAL(Attachment):
         return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
 
     def video_rows(self, model: Carrier, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
-        """The frames of each video; as released, zero rows up to the longest possible video take part."""
+        """Return the frames of each video. As released, zero rows up to the longest possible video take part."""
         num_zeros = model.config.max_frames - mask.sum(dim=1)
         if self.config.pooling_rows == "real":
             num_zeros = torch.zeros_like(num_zeros)
         return Rows(frames, torch.arange(len(frames), device=frames.device), mask, num_zeros.to(frames.dtype))
 
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
-        """Divergence of videos and of texts from the standard normal, and of texts from their videos (Eq. 8).
+        """Return the divergences of videos and of texts from the standard normal, and of texts from videos (Eq. 8).
 
-        As released, the mean of the samples stands for the mean of the distribution.
+        As released, the mean of the samples replaces the mean of the distribution.
         """
         form = self.config.alignment_form
         if form == "released":
@@ -320,9 +324,9 @@ class RAL(Attachment):
         )
 
     def released_names(self, prefix: str) -> released.Names:
-        """The parameter names in checkpoints of zhanglong-ustc/RAL-PRVR; ours begin with `prefix`.
+        """Return the parameter names in checkpoints of zhanglong-ustc/RAL-PRVR; ours begin with `prefix`.
 
-        Those of Holmes with its second query branch are the same without MSRA.
+        Checkpoints of Holmes with its second query branch have the same names, without MSRA.
         """
         names = released.input_layer(f"{prefix}.word_tower.input", "frame_branch_query_proj")
         names |= released.ffn_layer(f"{prefix}.word_tower.blocks.0.layers", "frame_branch_query_encoder", block=0)

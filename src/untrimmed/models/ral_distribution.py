@@ -1,4 +1,4 @@
-"""Gaussians of texts and videos (RAL, section 3.2): rows of words or frames -> mean and spread."""
+"""Gaussians of texts and videos (RAL, section 3.2): mean and spread of rows of words or frames."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Gaussian:
     log_scale: Float[Tensor, "N D"]
 
     def samples(self, noise: Float[Tensor, "N K D"]) -> Float[Tensor, "N K D"]:
-        """Points of the distributions from standard normal noise (Eq. 9)."""
+        """Return samples of the distributions from standard normal noise (Eq. 9)."""
         return self.mean[:, None] + self.log_scale.exp()[:, None] * noise
 
     @property
@@ -34,10 +34,10 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Rows:
-    """Sequences [N, R] that form G groups: the captions of a video, or each sequence by itself.
+    """Sequences [N, R] that form G groups: the captions of a video, or each sequence alone.
 
-    `counted` says which rows a pooling reads; `num_zeros` rows of zeros are read beside them in each group, without
-    being stored: the releases pool over padded buffers without a mask, and a zero row has logit 0.
+    `counted` masks the rows that a pooling reads. In each group it also reads `num_zeros` rows of zeros, which are not
+    stored: the releases pool over padded buffers without a mask, and a zero row has logit 0.
     """
 
     rows: Float[Tensor, "N R D"]
@@ -47,19 +47,19 @@ class Rows:
 
     @property
     def members(self) -> Float[Tensor, "G N"]:
-        """1 where a sequence belongs to a group."""
+        """1 if a sequence belongs to a group, else 0."""
         return own_queries(self.group, len(self.num_zeros)).T.to(self.rows.dtype)
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-        """The rows of each group weighted by the softmax of their logits."""
-        logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)  # narrow under autocast
+        """Return the mean of each group's rows, weighted by the softmax of their logits."""
+        logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)  # autocast may narrow it
         peak = self._peak(logits.detach())
         share = (logits - peak[self.group][:, None]).exp()
         total = self.members @ share.sum(dim=1) + self.num_zeros * (-peak).exp()
         return self.members @ torch.einsum("nr,nrd->nd", share, self.rows) / total[:, None]
 
     def _peak(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, " G"]:
-        """The largest logit of each group, to subtract before the exponential."""
+        """Return the largest logit of each group, to subtract before the exponential."""
         zero = torch.zeros_like(self.num_zeros)
         start = zero.masked_fill(self.num_zeros == 0, -torch.inf)
         peak = start.scatter_reduce(0, self.group, logits.amax(dim=1), "amax")
@@ -67,7 +67,7 @@ class Rows:
 
 
 class GatedPooling(nn.Module):
-    """One vector a group of rows, by attention over rows (the local part of Eq. 6); `hidden` is the width behind W1."""
+    """Pools each group into one vector by attention over rows (the local part of Eq. 6); W1 maps to width `hidden`."""
 
     def __init__(self, dim: int, hidden: int):
         super().__init__()
@@ -75,27 +75,26 @@ class GatedPooling(nn.Module):
         self.score = nn.Linear(hidden, 1, bias=False)
 
     def forward(self, rows: Rows) -> Float[Tensor, "G D"]:
-        """The weighted mean of each group."""
+        """Return the weighted mean of each group."""
         return rows.pooled(self.score(self.hidden(rows.rows).tanh())[..., 0])
 
 
 class DistributionHead(nn.Module, ABC):
-    """Mean and spread of groups of rows, from their attention pooling (local) and their plain mean (global)."""
+    """Predicts mean and spread of groups of rows from attention pooling (local) and the plain mean (global)."""
 
     @abstractmethod
     def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
-        """One distribution a group; `pooled` is its plain mean."""
+        """Return one distribution for each group; `pooled` is its plain mean."""
 
     @abstractmethod
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """The logarithm of the standard deviation alone."""
+        """Return only the logarithm of the standard deviation."""
 
 
 class SeparateHead(DistributionHead):
-    """As released: a pooling for the mean and one for the spread; means have length 1, and W1 halves the width.
+    """As released: separate poolings for mean and spread; means have length 1, and W1 halves the width.
 
-    The plain mean goes into the mean as it is, unless it is all there is (`global`, which was not released): then it
-    passes a linear map, as Eq. 6 has it.
+    The plain mean is added to the mean without a map. With `global` (not released) it passes a linear map (Eq. 6).
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -110,20 +109,20 @@ class SeparateHead(DistributionHead):
         self.scale_global = nn.Linear(dim, dim) if self.is_global else None
 
     def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
-        """One distribution a group."""
+        """Return one distribution for each group."""
         return Gaussian(self.mean(rows, pooled), self.log_scale(rows, pooled))
 
     def mean(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """Unit vectors."""
+        """Return means of length 1."""
         if self.mean_pooling is None:
-            made = self.mean_map(pooled)
+            mean = self.mean_map(pooled)
         else:
-            made = self.mean_map(self.mean_pooling(rows)).sigmoid()
-            made = pooled + made if self.is_global else made
-        return F.normalize(self.mean_norm(made), dim=-1)
+            mean = self.mean_map(self.mean_pooling(rows)).sigmoid()
+            mean = pooled + mean if self.is_global else mean
+        return F.normalize(self.mean_norm(mean), dim=-1)
 
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """The sum of a map of each pooling."""
+        """Return the sum of linear maps of the poolings."""
         parts = []
         if self.scale_pooling is not None and self.scale_map is not None:
             parts.append(self.scale_map(self.scale_pooling(rows)))
@@ -133,10 +132,10 @@ class SeparateHead(DistributionHead):
 
 
 class SharedHead(DistributionHead):
-    """As printed (Eq. 3, 6 and 7): one aggregator, and a linear map of it for the mean and one for the spread.
+    """As printed (Eq. 3, 6 and 7): one aggregator, with one linear map for the mean and one for the spread.
 
-    The mean may have any length. The spread is printed as sigma itself, which a linear map can make negative; here the
-    map gives its logarithm, as in the release.
+    The mean may have any length. In the paper, the map gives sigma, which could be negative. Here it gives the
+    logarithm of sigma, as in the release.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -148,33 +147,33 @@ class SharedHead(DistributionHead):
         self.scale_map = nn.Linear(dim, dim)
 
     def aggregated(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """Both poolings in one vector (Eq. 7)."""
+        """Return the normalised sum of both poolings (Eq. 7)."""
         parts = [] if self.global_map is None else [self.global_map(pooled)]
         if self.pooling is not None:
             parts.append(self.pooling(rows))
         return self.norm(sum(parts[1:], start=parts[0]))
 
     def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
-        """One distribution a group."""
+        """Return one distribution for each group."""
         both = self.aggregated(rows, pooled)
         return Gaussian(self.mean_map(both), self.scale_map(both))
 
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """A linear map of the aggregate."""
+        """Return a linear map of the aggregate."""
         return self.scale_map(self.aggregated(rows, pooled))
 
 
 def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-    """The mean of the real rows of each group: words as released, frames in Eq. 6 alone."""
+    """Return the mean of the real rows of each group: for words as released, for frames only in Eq. 6."""
     weights = mask.to(rows.rows.dtype)
     total = rows.members @ torch.einsum("nr,nrd->nd", weights, rows.rows)
     return total / (rows.members @ weights.sum(dim=1))[:, None].clamp_min(1)
 
 
 def pooled_videos(frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V D"]:
-    """Unit frames averaged over the real ones and brought to length 1 again.
+    """Return the normalised mean of the normalised real frames.
 
-    As released; Eq. 6 treats both sides alike (`pooled_rows`).
+    As released; Eq. 6 treats text and video in the same way (`pooled_rows`).
     """
     unit = F.normalize(frames, dim=-1) * mask[..., None]
     return F.normalize(unit.sum(dim=1) / mask.sum(dim=1).clamp_min(1)[:, None], dim=-1)

@@ -1,12 +1,12 @@
-"""Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), attachable: rows that layers over clips and frames read too.
+"""Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), an attachment: extra rows that layers over a video read.
 
 Released code: lijun2005/CVPR26-DreamPRVR, which has them in one network (`models/dreamprvr.py`). One layer over the
-embedded clips gives a mean vector of the video and K conditions; a short diffusion makes of them K registers, which
-stand beside the keys and values of every layer of both branches, real at all times and under no window. In training the
-diffusion learns from the mean of a video's captions, randomly changed.
+embedded clips gives a mean vector of the video and K conditions. From them, a short diffusion computes K registers.
+They are added to the keys and values of every layer of both branches, without mask or window. In training, the
+diffusion learns from the mean of a video's captions, randomly perturbed.
 
-Other methods whose layers are those of GMMFormer v2 carry them alike; that is ours, not reproduced. Of the paper only
-abstract and overview could be read; we follow the release, which samples nothing on the side of videos.
+Other methods with the layers of GMMFormer v2 can carry registers too; this is our extension, not reproduced. Only
+abstract and overview of the paper were available; we follow the release, which does not sample for videos.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from untrimmed.losses.distribution import kl_to_normal
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.perturbation import mean_queries, perturbed
 from untrimmed.models import released
-from untrimmed.models.attachment import Attachment, AttachmentConfig, Beside, Carrier, TrainingStep
+from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, ExtraRows, TrainingStep
 from untrimmed.models.ral_distribution import Gaussian, Rows, SeparateHead
 from untrimmed.models.registry import register
 from untrimmed.nn.aggregation import TokenLayer
@@ -36,24 +36,24 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: how much captions are changed, as a share of the standard deviation of their mean's entries."""
+    """`perturbation`: how much captions are perturbed, relative to the standard deviation of their mean's entries."""
 
     num_registers: int = 8
     num_steps: int = 10
-    num_layers: int = 2  # of the network that finds the noise
+    num_layers: int = 2  # of the network that predicts the noise
     perturbation: float = 0.1
 
     def __post_init__(self) -> None:
         for name in ("num_registers", "num_steps", "num_layers"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"registers.{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"registers.{name} is {getattr(self, name)}, expected at least 1")
         if not self.perturbation >= 0:
-            raise ConfigError(f"registers.perturbation is {self.perturbation}, wanted at least 0")
+            raise ConfigError(f"registers.perturbation is {self.perturbation}, expected at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterVideos(Record):
-    """What registers are made of, for the losses; `log_variance` is that of the distribution around the mean."""
+    """The inputs of the diffusion, for the losses. `log_variance` is that of the distribution around the mean."""
 
     mean: Float[Tensor, "V D"]
     log_variance: Float[Tensor, "V D"]
@@ -62,7 +62,7 @@ class RegisterVideos(Record):
 
 @register("registers")
 class Registers(Attachment):
-    """The generator, and for each branch the input layer by which its layers take registers in."""
+    """The generator of registers, and an input layer for them in each branch."""
 
     Config = RegistersConfig
     draws_maps: ClassVar[bool] = True
@@ -84,48 +84,48 @@ class Registers(Attachment):
         self.clip_input = InputLayer(c.dim, c.dim, c.dropout)
         self.frame_input = InputLayer(c.dim, c.dim, c.dropout)
 
-    def beside(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> Beside:
-        """Registers as either branch reads them; what losses read of them is kept where there may be a loss."""
+    def extra_rows(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> ExtraRows:
+        """Return the registers for both branches, and the inputs of losses unless this is inference."""
         context = self.context(clips)
         gaussian = self.distribution(context)
         condition = self.condition(context)
         registers = self.diffusion.trajectory(gaussian.mean, condition)[-1]
-        made = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
-        # An index would hold 12 vectors a video more that nothing there reads.
-        kept = {self.name: made} if self.training or torch.is_grad_enabled() else {}
-        return Beside(self.clip_input(registers), self.frame_input(registers), kept)
+        record = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
+        # Otherwise an index would store 12 more vectors per video that it never reads.
+        records = {self.name: record} if self.training or torch.is_grad_enabled() else {}
+        return ExtraRows(self.clip_input(registers), self.frame_input(registers), records)
 
     def condition(self, context: Float[Tensor, "V L D"]) -> Float[Tensor, "V K D"]:
-        """What each of K learned tokens reads of a video."""
+        """Return the output of each of K learned tokens that attend to a video."""
         read = self.reader(self.tokens[:, None], context.expand(len(self.tokens), *context.shape))
         return read.transpose(0, 1)
 
     def distribution(self, context: Float[Tensor, "V L D"]) -> Gaussian:
-        """The mean, of length 1, and the logarithm of the variance, by the heads of RAL on values pooled by rank."""
+        """Return the mean, of length 1, and the log variance, from the heads of RAL on values pooled by rank."""
         every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
         rows = Rows(context, torch.arange(len(context), device=context.device), every, context.new_zeros(len(context)))
         return self.head(rows, self.pooling(context))
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """The divergence of the distributions of videos, and what the diffusion misses of the noise in captions."""
-        made = RegisterVideos.of(step.videos.attached[self.name])
-        queries = mean_queries(step.queries.sentence, step.batch.video_index, len(made.mean))
+        """Return the divergence of the videos' distributions, and the error of the predicted noise in captions."""
+        record = RegisterVideos.of(step.videos.attached[self.name])
+        queries = mean_queries(step.queries.sentence, step.batch.video_index, len(record.mean))
         described = step.batch.video_index.unique()
-        noised = self.diffusion.noised(self.captions(queries, step.draws), made.mean)
-        missed = made.mean[:, None] - self.diffusion.guessed(noised, made.condition)
+        noised = self.diffusion.noised(self.captions(queries, step.draws), record.mean)
+        error = record.mean[:, None] - self.diffusion.guessed(noised, record.condition)
         return {
-            "register_kl": kl_to_normal(made.mean, made.log_variance),
-            "register_diffusion": missed[:, described].square().mean(),
+            "register_kl": kl_to_normal(record.mean, record.log_variance),
+            "register_diffusion": error[:, described].square().mean(),
         }
 
     def captions(self, queries: Float[Tensor, "V D"], draws: Draws) -> Float[Tensor, "V K D"]:
-        """The mean captions of videos, changed at random in as many ways as there are registers."""
+        """Return the mean captions of videos, randomly perturbed once for each register."""
         shape = (len(queries), self.config.num_registers, queries.shape[1])
         scale, shift = (draws.normal(f"register_{kind}", *shape).to(queries) for kind in ("scale", "shift"))
         return perturbed(queries, scale, shift, strength=self.config.perturbation)
 
     def released_names(self, prefix: str) -> released.Names:
-        """The parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR; ours begin with `prefix`."""
+        """Return the parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR; ours begin with `prefix`."""
         names = released.ffn_layer(f"{prefix}.context.layers", "mean_clip_encoder", block=0)
         names["video_qformer.query_tokens"] = released.Slot(f"{prefix}.tokens", unit_axes=1)
         names |= released.token_layer(f"{prefix}.reader", "video_qformer.cross_attention")
@@ -152,6 +152,6 @@ def _denoiser_names(ours: str, theirs: str, num_layers: int) -> released.Names:
     parts = {"norm1": "blcok_in.0", "layer1": "blcok_in.2", "norm2": "blcok_out.0", "layer2": "blcok_out.3"}
     parts |= {"shortcut": "short_cut", "time": "temb_proj.1", "condition": "cond_proj.1"}
     for j in range(num_layers):
-        for own, their in parts.items():
-            names |= released.pair(f"{ours}.layers.{j}.{own}", f"{theirs}.layers.{j}.{their}")
+        for part, their_part in parts.items():
+            names |= released.pair(f"{ours}.layers.{j}.{part}", f"{theirs}.layers.{j}.{their_part}")
     return names | released.pair(f"{ours}.output", f"{theirs}.short_cut")

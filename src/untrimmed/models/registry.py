@@ -1,4 +1,4 @@
-"""Methods and attachments by name, and models made of them."""
+"""Finds methods and attachments by name, and builds models from them."""
 
 import importlib
 import pkgutil
@@ -28,17 +28,17 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 def register(name: str) -> Callable[[K], K]:
     """Make a method or an attachment available under a name.
 
-    Raises: ConfigError when the name is taken, is no identifier, or names a setting that all methods share: the
-    settings of a part are the section of its name among the model's.
+    Raises: ConfigError if the name is taken, is not an identifier, or is a setting that all methods share, because the
+    model's settings have a section with the name of each part.
     """
 
     def add(cls: K) -> K:
         if not name.isidentifier() or name in ModelConfig.__dataclass_fields__:
-            wrong = "a setting of every model" if name.isidentifier() else "no identifier"
-            raise ConfigError(f"{cls.__qualname__} is to be named {name!r}, which is {wrong}; choose another name")
+            reason = "a setting of every model" if name.isidentifier() else "not an identifier"
+            raise ConfigError(f"{cls.__qualname__}: the name {name!r} is {reason}; choose another name")
         kind = "attachments" if issubclass(cls, Attachment) else "methods"
-        if taken := METHODS.get(name) or ATTACHMENTS.get(name):
-            raise ConfigError(f"two {kind} are named {name!r}: {taken.__module__} and {cls.__module__}; rename one")
+        if first := METHODS.get(name) or ATTACHMENTS.get(name):
+            raise ConfigError(f"two {kind} are named {name!r}: {first.__module__} and {cls.__module__}; rename one")
         cls.name = name
         registered: dict[str, Any] = ATTACHMENTS if issubclass(cls, Attachment) else METHODS
         registered[name] = cls
@@ -55,15 +55,15 @@ def _import_all() -> None:
 
 
 def model_class(name: ModelName) -> type[RetrievalModel]:
-    """The class of a method, with attachments or without: METHOD+ATTACHMENT+...
+    """Return the class of the method in a model's name, after checking that its attachments fit.
 
-    Raises: UnknownNameError naming the nearest method or attachment, ConfigError for a composition that does not fit.
+    Raises: UnknownNameError with the nearest method or attachment, ConfigError for a composition that does not fit.
     """
     _import_all()
     if name.method not in METHODS:
         if name.method in ATTACHMENTS:
             raise UnknownNameError(
-                f"{name.method!r} is no model but an attachment; name a method too, e.g. ms_sl+{name.method}"
+                f"{name.method!r} is an attachment; put a method before it, for example ms_sl+{name.method}"
             )
         raise UnknownNameError.among("model", name.method, list_models())
     cls = METHODS[name.method]
@@ -73,7 +73,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
 
 
 def attachment_class(name: str) -> type[Attachment]:
-    """Return the class of an attachment; an UnknownNameError names the nearest one."""
+    """Return the class of an attachment; raises UnknownNameError with the nearest name."""
     _import_all()
     if name not in ATTACHMENTS:
         raise UnknownNameError.among("attachment", name, list_attachments())
@@ -85,9 +85,10 @@ def is_loss(attachment: str) -> bool:
     return issubclass(attachment_class(attachment), StepLoss)
 
 
-def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
+def _require_fit(method: type[RetrievalModel], name: str, model_name: str) -> None:
     if name in METHODS:
-        raise ConfigError(f"{whole!r}: {name} is a method, not an attachment; known: {', '.join(list_attachments())}")
+        names = ", ".join(list_attachments())
+        raise ConfigError(f"{model_name!r}: {name} is a method, not an attachment; known: {names}")
     attachment = attachment_class(name)
     if name in _by_default(method, "losses") | _by_default(method, "parts"):
         section = "losses" if is_loss(name) else "model"
@@ -102,19 +103,19 @@ def _require_fit(method: type[RetrievalModel], name: str, whole: str) -> None:
 
 
 def _by_default(method: type[RetrievalModel], section: str) -> dict[str, Any]:
-    """The settings of the parts or losses that a method carries by default, by name."""
+    """Return the settings of the parts or losses that a method carries by default, by name."""
     field = method.Config.__dataclass_fields__[section]
     default: Any = field.default if field.default_factory is MISSING else field.default_factory()
     return dict(default)
 
 
 def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -> None:
-    beside = "adds rows that layers over clips and frames read beside them"
+    extra = "adds rows to those of clips and frames that layers read"
     for needs, has, action, lack in (
         (attachment.Config.replaces_clips, method.has_clips, "replaces clips", "none to replace"),
         (attachment.reads_clips, method.has_clips, "reads clips", "none to read"),
         (attachment.reads_frames, method.keeps_frames, "reads frames", "none to read"),
-        (attachment.joins_layers, method.has_layers, beside, "no layers that can"),
+        (attachment.joins_layers, method.has_layers, extra, "no layers that can read more"),
     ):
         if needs and not has:
             raise ConfigError(
@@ -123,62 +124,62 @@ def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -
 
 
 def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
-    """The settings of a model from plain values, as presets and saved models hold them (`plain_settings`).
+    """Build the settings of a model from plain values, as in presets and saved models (`plain_settings`).
 
-    Those of a part are the section of its name; those of attached losses the section `losses`, None for one that is
-    off. `where` names the source in messages.
+    Each part has a section with its name. Attached losses are in the section `losses`; None switches a loss off.
+    `where` is the source in error messages.
 
-    Raises: as `create_model`.
+    Raises: the errors of `create_model`.
     """
     cls = model_class(name)
     where = where or str(name)
-    given = dict(settings)
+    values_by_key = dict(settings)
     named_losses = [attachment for attachment in name.attachments if is_loss(attachment)]
     named_parts = [attachment for attachment in name.attachments if not is_loss(attachment)]
     parts: dict[str, AttachmentConfig] = {}
     owners: dict[str, str] = {}
     for part in (*_by_default(cls, "parts"), *named_parts):
-        parts[part] = build(ATTACHMENTS[part].Config, given.pop(part, {}), where=f"{where}: {part}")
+        parts[part] = build(ATTACHMENTS[part].Config, values_by_key.pop(part, {}), where=f"{where}: {part}")
         for branch in parts[part].provides:
             if owners.setdefault(branch, part) != part:
                 raise ConfigError(
                     f"{name}: {owners[branch]} and {part} both provide the {branch} branch; leave one out"
                 )
     if len(joining := [part for part in parts if ATTACHMENTS[part].joins_layers]) > 1:
-        raise ConfigError(f"{name}: {' and '.join(joining)} both put rows beside those of its layers; leave one out")
+        raise ConfigError(f"{name}: {' and '.join(joining)} both add rows to the layers; leave one out")
     losses: dict[str, AttachmentConfig | None] = {}
-    chosen = given.get("losses", to_plain(_by_default(cls, "losses")) | {loss: {} for loss in named_losses})
+    chosen = values_by_key.get("losses", to_plain(_by_default(cls, "losses")) | {loss: {} for loss in named_losses})
     if not isinstance(chosen, Mapping):
-        raise ConfigError(f"losses is {chosen!r}, wanted a mapping")
-    known = [loss for loss in list_attachments() if is_loss(loss)]
+        raise ConfigError(f"losses is {chosen!r}, expected a mapping")
+    loss_names = [loss for loss in list_attachments() if is_loss(loss)]
     for loss, values in chosen.items():
-        if loss not in known:
-            raise UnknownNameError.among("attached loss", loss, known)
+        if loss not in loss_names:
+            raise UnknownNameError.among("attached loss", loss, loss_names)
         losses[loss] = None if values is None else build(ATTACHMENTS[loss].Config, values, where=f"losses.{loss}")
         if values is not None:
             _require_units(cls, ATTACHMENTS[loss])
     if missing := [loss for loss in named_losses if losses.get(loss) is None]:
-        raise ConfigError(f"{name} is to carry {missing[0]}, and its losses have none; add losses.{missing[0]}")
-    if own := sorted({"attached", "parts"} & given.keys()):
-        raise ConfigError(f"{where}: unknown key {own[0]!r}; a part is attached by the name, METHOD+PART")
-    _refuse_others(name, given, where)
-    made = {"attached": name.attachments, "parts": parts, "losses": losses}
-    return build(cls.Config, given | made, where=where)
+        raise ConfigError(f"{name} contains {missing[0]}, but the section losses does not; add losses.{missing[0]}")
+    if reserved := sorted({"attached", "parts"} & values_by_key.keys()):
+        raise ConfigError(f"{where}: unknown key {reserved[0]!r}; attach a part by its name, METHOD+PART")
+    _refuse_unattached(name, values_by_key, where)
+    attached = {"attached": name.attachments, "parts": parts, "losses": losses}
+    return build(cls.Config, values_by_key | attached, where=where)
 
 
-def _refuse_others(name: ModelName, given: Mapping[str, Any], where: str) -> None:
-    """Refuse settings of what the model does not carry, saying how it would, unless its method has such settings."""
+def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str) -> None:
+    """Refuse settings of attachments that the model does not carry, unless the method has settings of that name."""
     fields = METHODS[name.method].Config.__dataclass_fields__
-    for key in given:
+    for key in settings:
         if key in ATTACHMENTS and key not in fields:
-            carrying = ModelName(name.method, (*name.attachments, key))
-            model_class(carrying)  # which says why, where it does not fit
-            way = f"write losses.{key}" if is_loss(key) else f"name it {carrying}"
-            raise ConfigError(f"{where}: settings of {key}, which {name} does not carry here; {way}, or leave them out")
+            extended = ModelName(name.method, (*name.attachments, key))
+            model_class(extended)  # raises if the attachment does not fit
+            fix = f"write losses.{key}" if is_loss(key) else f"name the model {extended}"
+            raise ConfigError(f"{where}: {name} does not carry {key}; {fix}, or remove the settings of {key}")
 
 
 def plain_settings(config: ModelConfig) -> dict[str, Any]:
-    """The settings of a model as JSON-ready values that `configure` reads back, given the model's name."""
+    """Return the settings of a model as JSON-ready values. `configure` reads them with the model's name."""
     plain = to_plain(config)
     del plain["attached"]
     parts = plain.pop("parts")
@@ -187,7 +188,7 @@ def plain_settings(config: ModelConfig) -> dict[str, Any]:
 
 @checked(name="METHOD or METHOD+ATTACHMENT+...")
 def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
-    """A new model with its weights drawn; settings are fields of the method's `Config`, dotted keys reach inside.
+    """Create a model with initial weights. Overrides are fields of the method's `Config`, nested ones by dotted keys.
 
     `create_model("gmmformer_v2", query_dim=768, video_dim=3072, **{"losses.query_diversity.margin": 0.15})`
     `create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072, **{"ral.num_proxies": 4})`
@@ -195,20 +196,20 @@ def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for a composition that does not fit and
     for an unknown or wrong setting.
     """
-    whole = ModelName.of(name)
-    cls = model_class(whole)
+    model_name = ModelName.of(name)
+    cls = model_class(model_name)
     dotted = {key: value for key, value in overrides.items() if "." in key}
-    config = configure(whole, {key: value for key, value in overrides.items() if key not in dotted})
+    config = configure(model_name, {key: value for key, value in overrides.items() if key not in dotted})
     if dotted:
-        config = configure(whole, override(plain_settings(config), dotted))
+        config = configure(model_name, override(plain_settings(config), dotted))
     return build_model(cls, config)
 
 
 def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalModel:
-    """A new model of a method's class and its settings, by `configure`.
+    """Create a model from a method's class and the settings from `configure`.
 
-    Weights are drawn once, in an order that seeds depend on: the method's constructor and its `draw_weights`, the
-    constructors of all attachments, the `draw_weights` of each.
+    Weights are drawn once, in a fixed order, so that a seed gives the same weights: the method's constructor and its
+    `draw_weights`, the constructors of all attachments, the `draw_weights` of each.
     """
     model = method(config)
     model.draw_weights()
@@ -221,24 +222,24 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
 
 
 def is_method(text: str) -> bool:
-    """Whether a text is the name of a method, alone or with attachments."""
+    """Return whether a text is the name of a method, with or without attachments."""
     return text.partition("+")[0] in list_models()
 
 
 def list_models() -> list[str]:
-    """The names of all methods, sorted."""
+    """Return the names of all methods, sorted."""
     _import_all()
     return sorted(METHODS)
 
 
 def list_attachments() -> list[str]:
-    """The names of all that can be attached to a method, sorted: parts with weights, and losses."""
+    """Return the names of all attachments (parts with weights, and losses), sorted."""
     _import_all()
     return sorted(ATTACHMENTS)
 
 
 def list_compositions() -> dict[str, str]:
-    """Every METHOD+ATTACHMENT, sorted, and in one line why it is refused; empty for those that exist."""
+    """Return every METHOD+ATTACHMENT, sorted, with the reason why it is refused, empty if it is allowed."""
     names = [ModelName(method, (attached,)) for method, attached in product(list_models(), list_attachments())]
     return {str(name): _why_refused(name) for name in names}
 
@@ -252,7 +253,7 @@ def _why_refused(name: ModelName) -> str:
 
 
 def paper_of(name: str) -> str:
-    """Return the line that names a method or an attachment and its paper; raises UnknownNameError."""
+    """Return the line that describes a method or an attachment with its paper; raises UnknownNameError."""
     cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
     source = cls if issubclass(cls, StepLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]

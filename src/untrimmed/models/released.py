@@ -1,7 +1,7 @@
-"""The authors' parameter names, translated to ours and back.
+"""Translates between the authors' parameter names and ours.
 
-A method lists its names in `released_names`, built from the pieces below; the pieces know how the released programs
-name the blocks they share. Ours stack what runs side by side, so a released tensor is often one entry of a parameter.
+A method lists its names in `list_released_names` with the functions below, which know the names of blocks that released
+programs share. We stack parallel layers, so a released tensor is often one entry of a parameter.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from untrimmed.errors import CheckpointError, named
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a released tensor lives: a parameter of ours and the leading indices inside it.
+    """The place of a released tensor: a parameter of ours and the leading indices in it.
 
     The released tensor may have `unit_axes` more leading axes of length 1 than ours.
     """
@@ -25,12 +25,12 @@ class Slot:
     unit_axes: int = 0
 
     def export(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """The released tensor, from tensors by our parameter names."""
+        """Return the released tensor, from tensors by our parameter names."""
         ours = tensors[self.parameter][self.index]
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
-UNUSED = Slot("")  # of a tensor that the released program keeps but never reads; ours has none
+UNUSED = Slot("")  # for a tensor that the released program stores but never reads; our models do not have it
 Names = dict[str, Slot]
 
 
@@ -81,7 +81,7 @@ def ffn_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def after_attention(ours: str, theirs: str, block: int) -> Names:
-    """What follows attention in layer `block` of such a stack."""
+    """The feed-forward part and norms of layer `block` of such a stack."""
     return (
         pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
         | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
@@ -91,9 +91,9 @@ def after_attention(ours: str, theirs: str, block: int) -> Names:
 
 
 def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of such a stack with Lorentz attention in place of self-attention (HLFormer).
+    """Layer `block` of such a stack with Lorentz attention instead of self-attention (HLFormer).
 
-    Five names a layer are the curvature of the manifold, the constant 1.
+    Five names of each layer are the curvature of the manifold, the constant 1.
     """
     attention = f"{ours}.attention"
     heads = f"{theirs}.self.lorentz_multiattention"
@@ -123,13 +123,13 @@ def token_layer(ours: str, theirs: str) -> Names:
 
 
 def consolidation(ours: str, theirs: str) -> Names:
-    """What joins the layers of a block by time point: the token's reader and the two maps behind it."""
+    """The fusion of a block's layers at each time point: the cross layer of the token and two maps after it."""
     names = token_layer(f"{ours}.reader", f"{theirs}.ca") | pair(f"{ours}.hidden", f"{theirs}.layer1")
     return names | pair(f"{ours}.weights", f"{theirs}.layer2")
 
 
 def distribution_head(ours: str, mean: str, spread: str) -> Names:
-    """A head for mean and spread with a pooling for each (RAL, DreamPRVR)."""
+    """A head for mean and spread with separate poolings (RAL, DreamPRVR)."""
     names: Names = {}
     for part, theirs in (("mean", mean), ("scale", spread)):
         names[f"{theirs}.attention.w_1.weight"] = Slot(f"{ours}.{part}_pooling.hidden.weight")
@@ -143,12 +143,12 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
 
     A `module.` prefix (training on several GPUs) is dropped.
 
-    Raises: CheckpointError when a tensor is missing, unknown, or of another shape; the model is unchanged then.
+    Raises: CheckpointError if a tensor is missing, unknown, or has another shape; the model is then unchanged.
     """
     released = {name.removeprefix("module."): tensor for name, tensor in released.items()}
     needed = {name for name, slot in names.items() if slot is not UNUSED}
     if missing := sorted(needed - released.keys()):
-        raise CheckpointError(f"released checkpoint lacks {named(missing)}; is it of another method or truncated?")
+        raise CheckpointError(f"released checkpoint has no {named(missing)}; is it of another method or truncated?")
     if unknown := sorted(released.keys() - names.keys()):
         raise CheckpointError(f"released checkpoint has unknown tensors {named(unknown)}; is it of another method?")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -159,7 +159,7 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
         source = released[name]
         if target.shape != source.shape:
             raise CheckpointError(
-                f"released tensor {name} has shape {tuple(source.shape)}, this model wants {tuple(target.shape)}; "
+                f"released tensor {name} has shape {tuple(source.shape)}, this model expects {tuple(target.shape)}; "
                 "set the model's sizes to those of the checkpoint"
             )
         target.copy_(source)
@@ -167,10 +167,10 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
 
 
 def export_released(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors by our parameter names (a state dict, gradients) under the authors' names."""
+    """Return tensors (a state dict, gradients) under the authors' names."""
     return {name: slot.export(tensors) for name, slot in names.items() if slot.parameter in tensors}
 
 
 def as_tensors(arrays: Mapping[str, object]) -> dict[str, Tensor]:
-    """Arrays by name as tensors, for weights that were stored with numpy."""
+    """Convert arrays by name to tensors, for weights stored with numpy."""
     return {name: torch.as_tensor(array) for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""The settings that all methods share, and those of attachments; a `Config` beside each class adds to them."""
+"""Settings that all methods share, and the base of attachments' settings. The `Config` of each class adds to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from untrimmed.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class AttachmentConfig(metaclass=Checked):
-    """The settings of an attachment, all with defaults, and what follows from them for the method that carries it."""
+    """The settings of an attachment, all with defaults, and their consequences for the method that carries it."""
 
-    reads_frames: ClassVar[bool] = False  # so encoded videos hold frames even if the method's own score reads none
-    replaces_clips: ClassVar[bool] = False  # only for methods whose clips meet sentences and may be any vectors
+    reads_frames: ClassVar[bool] = False  # encoded videos then contain frames, even if the method does not read them
+    replaces_clips: ClassVar[bool] = False  # needs a method with `has_clips`, whose clips may be any vectors
 
     @property
     def provides(self) -> frozenset[str]:
-        """Branches of the score that the attachment computes in place of the method."""
+        """Branches of the score that the attachment computes instead of the method."""
         return frozenset()
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """Those of the attachment's loss terms that these settings leave out."""
+        """The attachment's loss terms that these settings leave out."""
         return frozenset()
 
     @property
     def first_epoch(self) -> int:
-        """The epoch, counted from 0, before which all its loss terms are 0."""
+        """The first epoch, counted from 0, in which a loss term of the attachment is not 0."""
         return 0
 
 
@@ -50,22 +50,22 @@ class ModelConfig(metaclass=Checked):
     init_std: float = 0.02
     losses: Losses = field(default_factory=dict)
     separate_pass: bool = True  # attached losses read a second pass of the query tower
-    parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # attached ones by name
-    attached: tuple[str, ...] = ()  # those parts and losses that stand in the model's name
+    parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # settings of attached parts by name
+    attached: tuple[str, ...] = ()  # the parts and losses in the model's name
 
     def __post_init__(self) -> None:
         for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
         for name in ("input_dropout", "dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted a probability below 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected a probability below 1")
         if self.dim % self.num_heads:
             raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one of them")
 
     @property
     def attachments(self) -> dict[str, AttachmentConfig]:
-        """All that is attached and not off: parts first, then losses."""
+        """Settings of all attachments that are on: parts first, then losses."""
         return {**self.parts, **{name: config for name, config in self.losses.items() if config is not None}}
 
     @property
@@ -75,11 +75,11 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def reads_frames(self) -> bool:
-        """Whether an attachment reads frames, so that encoded videos hold them even if the method's score does not."""
+        """Whether an attachment reads frames. Encoded videos then contain them even if the method needs none."""
         return any(config.reads_frames for config in self.attachments.values())
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """Loss terms that these settings leave out, so that training drops the weights which presets give them."""
+        """Loss terms that these settings leave out. Training then drops their weights in presets."""
         off = frozenset(name for name, config in self.losses.items() if config is None)
         return off.union(*(config.absent_terms for config in self.attachments.values()))

@@ -1,9 +1,9 @@
-"""A model on disk: `model.safetensors` and `config.json` in one folder; nothing in them is ever executed.
+"""A model on disk: `model.safetensors` and `config.json` in one folder. Nothing in them is ever executed.
 
-The settings hold the digest of the weights, so that damaged ones, and those of another model, are told.
+The settings contain the digest of the weights, to detect damaged weights and weights of another model.
 
-A model of a class from outside this package names the modules that it needs. They are code, so they are executed only
-where this user has imported them before (`untrimmed.plugins`).
+If a model has classes from outside this package, the settings name their modules. These modules are code, so they are
+executed only if this user has imported them before (`untrimmed.plugins`).
 """
 
 import hashlib
@@ -32,17 +32,17 @@ DIGESTS = "weights_sha256"
 
 
 def save_model(model: RetrievalModel, folder: Path) -> None:
-    """Write a model's weights and settings; files appear whole or not at all, an older model is replaced."""
+    """Write a model's weights and settings, each file atomically. An older model is replaced."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     settings: dict[str, Any] = {"format": FORMAT, "method": model.name, "model": plain_settings(model.config)}
     if imports := plugins_of(model_classes(model)):
         settings["imports"] = plain(imports)
-    known: list[str] = []
+    old_digests: list[str] = []
     with suppress(CheckpointError):
-        known = list(_read_settings(folder / SETTINGS).get(DIGESTS, []))
+        old_digests = list(_read_settings(folder / SETTINGS).get(DIGESTS, []))
     digest = weights_digest(tensors)
-    if known:  # a kill before the last line leaves either weights
-        _write_settings(folder / SETTINGS, settings | {DIGESTS: [*known, digest]})
+    if old_digests:  # a kill before the last line leaves the old or the new weights
+        _write_settings(folder / SETTINGS, settings | {DIGESTS: [*old_digests, digest]})
     write_tensors(folder / WEIGHTS, tensors)
     _write_settings(folder / SETTINGS, settings | {DIGESTS: [digest]})
 
@@ -52,12 +52,12 @@ def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def model_classes(model: RetrievalModel) -> list[type]:
-    """The classes of a model and of all that is attached to it."""
+    """Return the classes of a model and of its attachments."""
     return [type(model), *(type(attachment) for attachment in model.attachments.values())]
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically; raises CheckpointError, and leaves nothing, if it cannot be written."""
+    """Write a safetensors file atomically; raises CheckpointError, and leaves no file, if this fails."""
     try:
         with whole_file(path, is_only_writer=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
@@ -68,8 +68,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 def load_model(folder: Path) -> RetrievalModel:
     """Return the model that `save_model` wrote, on the CPU in evaluation mode.
 
-    Raises: CheckpointError for a file that is missing, truncated, not finite or does not fit the settings, ConfigError
-        if the model needs outside code that this user has not imported before.
+    Raises: CheckpointError if a file is missing or truncated, does not fit the settings or has values that are not
+        finite; ConfigError if the model needs outside code that this user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
     try:
@@ -78,9 +78,9 @@ def load_model(folder: Path) -> RetrievalModel:
         raise CheckpointError(f"{folder / SETTINGS}: {error}; copy the file again") from error
     require(imports, folder)
     try:
-        whole = ModelName.of(str(settings["method"]))
-        config = configure(whole, settings["model"], where=str(folder / SETTINGS))
-        model = build_model(model_class(whole), config)
+        name = ModelName.of(str(settings["method"]))
+        config = configure(name, settings["model"], where=str(folder / SETTINGS))
+        model = build_model(model_class(name), config)
     except (UnknownNameError, ConfigError) as error:
         raise CheckpointError(f"{folder / SETTINGS}: {error}") from error
     path = folder / WEIGHTS
@@ -89,25 +89,25 @@ def load_model(folder: Path) -> RetrievalModel:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path}: cannot be read ({error}); copy the file again") from error
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    if expected != found:
-        name = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))[0]
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if expected != shapes:
+        first = min(key for key in expected.keys() | shapes.keys() if expected.get(key) != shapes.get(key))
         raise CheckpointError(
-            f"{path}: tensor {name} has shape {found.get(name)}, the settings beside it want {expected.get(name)}; "
+            f"{path}: tensor {first} has shape {shapes.get(first)}, {SETTINGS} expects {expected.get(first)}; "
             "keep weights and config.json of one model together"
         )
-    if name := not_finite(tensors):
-        raise CheckpointError(f"{path}: tensor {name} is not finite; copy the file again, or train the model anew")
+    if tensor_name := not_finite(tensors):
+        raise CheckpointError(f"{path}: tensor {tensor_name} is not finite; copy the file again, or train again")
     if weights_digest(tensors) not in settings[DIGESTS]:
         raise CheckpointError(
-            f"{path}: damaged or of another model: {SETTINGS} beside it was saved with other weights; copy both again"
+            f"{path}: damaged or of another model: {SETTINGS} in this folder has another digest; copy both files again"
         )
     model.load_state_dict(tensors)
     return model.eval()
 
 
 def weights_digest(tensors: Mapping[str, Tensor]) -> str:
-    """The SHA-256 of names, shapes and values of a model's tensors."""
+    """Return the SHA-256 of names, shapes and values of a model's tensors."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -117,7 +117,7 @@ def weights_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str:
-    """The name of the first tensor that holds a value that is not finite; empty when all are."""
+    """Return the name of the first tensor with a value that is not finite, or an empty text if all are finite."""
     return next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), "")
 
 

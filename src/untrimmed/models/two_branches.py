@@ -1,6 +1,6 @@
-"""What MS-SL, GMMFormer and its successor share: a video scores by its best clip and by a branch over its frames.
+"""The base of MS-SL, GMMFormer and GMMFormer v2: a video scores by its best clip and by a branch over its frames.
 
-Numbers of equations are GMMFormer's (arXiv 2310.05195), behind them those of v2 (arXiv 2405.13824).
+"Eq. 5; Eq. 11" means Eq. 5 of GMMFormer (arXiv 2310.05195) and Eq. 11 of GMMFormer v2 (arXiv 2405.13824).
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from untrimmed.scores.score import Score, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class ClipFrameConfig(ModelConfig):
-    """`margin` is that of all triplet losses; the two weights fuse the branches."""
+    """`margin` is the margin of all triplet losses; the two weights fuse the branches."""
 
     margin: float = 0.1
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
@@ -35,7 +35,7 @@ class ClipFrameConfig(ModelConfig):
 
 
 class ClipFrameModel(RetrievalModel):
-    """A method that pools words into one vector and scores a video by its clips and its frames, which may give way."""
+    """A method that pools words into one vector and scores by clips and frames. Attachments may replace the frames."""
 
     config: ClipFrameConfig
     query_tower: QueryTower
@@ -44,37 +44,37 @@ class ClipFrameModel(RetrievalModel):
 
     @property
     def text_tower(self) -> Tower:
-        """That of the queries."""
+        """The tower over the words of queries."""
         return self.query_tower.tower
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """One pooled vector a query (Eq. 1; Eq. 12)."""
+        """Return one pooled vector for each query (Eq. 1; Eq. 12)."""
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """The sentence, for clips and for frames."""
+        """Return the sentence, for clips and for frames."""
         sentence = F.normalize(queries.sentence, dim=-1)[:, None]
         return {branch: self.branch_weight(branch) * sentence for branch in {"clip", "frame"} - self.config.provided}
 
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of a branch that scores every query against every video."""
+        """Return InfoNCE and triplet loss of a branch that scores every query against every video."""
         index = step.batch.video_index
         margin = self.config.margin
         return branch_terms(branch, cosine, dot, index, margin=margin, draws=step.draws)
 
     def branch_weight(self, branch: str) -> float:
-        """Of the clips or of the frames."""
+        """Return the weight of the clips or of the frames."""
         return {"clip": self.config.clip_weight, "frame": self.config.frame_weight}[branch]
 
 
-SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or one vector of all (GMMFormer)
+SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or one vector of all frames (GMMFormer)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchVideos(EncodedVideos):
-    """Clips, and for the second branch one vector of the frames, or the frames themselves."""
+    """Clips, and for the second branch either one vector of the frames or the frames."""
 
     clips: Float[Tensor, "V L D"]
     video: Float[Tensor, "V D"] | None = None
@@ -82,11 +82,15 @@ class TwoBranchVideos(EncodedVideos):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchConfig(ClipFrameConfig):
-    """Settings of layers, score and losses; methods set their own defaults of the first three.
+    """Settings of layers, score and losses. Methods set defaults of the first three.
 
-    `released` follows the program, `paper` the print: `window` Eq. 7 over counted positions; `triplet` pair by pair
-    (Eq. 11; Eq. 20), not a video by the mean of its queries; `nce` shares of cosines pair by pair (Eq. 12; Eq. 21), not
-    a softmax of dot products. `norm: pre` is Eq. 8-9; Eq. 14-15.
+    `released` follows the program. `paper` follows the equations:
+
+    - `window`: Eq. 7 over counted positions.
+    - `triplet`: pair by pair (Eq. 11; Eq. 20), not for each video with the mean of its queries.
+    - `nce`: shares of cosines pair by pair (Eq. 12; Eq. 21), not a softmax of dot products.
+
+    `norm: pre` is Eq. 8-9; Eq. 14-15.
     """
 
     gaussian_widths: tuple[float, ...]
@@ -102,18 +106,18 @@ class TwoBranchConfig(ClipFrameConfig):
         super().__post_init__()
         if not self.gaussian_widths or not all(width > 0 for width in self.gaussian_widths):
             raise ConfigError(
-                f"gaussian_widths is {list(self.gaussian_widths)}, wanted at least one number above 0 (.inf: no window)"
+                f"gaussian_widths is {list(self.gaussian_widths)}, expected numbers above 0 (.inf: no window)"
             )
 
 
 class TwoBranchModel(ClipFrameModel):
-    """A method that encodes clips, and frames or one vector of them; subclasses say how."""
+    """A method that encodes clips, and either frames or one vector of the frames. Subclasses build the towers."""
 
     config: TwoBranchConfig
-    frame_pooling: AttentionPooling | None  # what makes the one vector of the second branch, where it is that
+    frame_pooling: AttentionPooling | None  # pools frames into one vector, if the second branch compares one
 
     def new_query_tower(self, *, output_map: bool, ffn_ratio: int) -> QueryTower:
-        """One layer over the words, and attention pooling."""
+        """Return a tower with one layer over the words, and attention pooling."""
         c = self.config
         layer = TransformerLayer(
             c.dim, c.num_heads, c.dropout, output_map=output_map, ffn_ratio=ffn_ratio, norm=c.norm, skip_padding=True
@@ -130,8 +134,10 @@ class TwoBranchModel(ClipFrameModel):
         widths: Sequence[float] = (),
         attention: nn.Module | None = None,
     ) -> ParallelLayers:
-        """One layer for each width, by default the Gaussian ones, with windows of that length, or of the longest
-        sequence of a batch; `attention` as in `ParallelLayers`."""
+        """Return one layer for each width, by default those of `gaussian_widths`.
+
+        `window_length` sets the windows; None uses the longest sequence of a batch. `attention`: see `ParallelLayers`.
+        """
         c = self.config
         return ParallelLayers(
             c.dim,
@@ -149,12 +155,12 @@ class TwoBranchModel(ClipFrameModel):
         )
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """The best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
+        """Score by the best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
         sims = self.branch_sims(queries, videos)
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Clips, and what the second branch compares."""
+        """Return the clips, and the vectors that the second branch compares."""
         videos = TwoBranchVideos.of(videos)
         sketch = {"clip": units(videos.clips)}
         if "frame" in self.config.provided:
@@ -164,7 +170,7 @@ class TwoBranchModel(ClipFrameModel):
         return sketch | {"frame": units(*self._frames(videos))}
 
     def list_row_tensors(self) -> TensorNames:
-        """Clips and frames."""
+        """Return the names of the tensors of clips and frames."""
         c = self.config
         rows = {"clip": ("clips",), "frame": ("frames", "frame_mask")}
         if self.frame_pooling is not None or "frame" in c.provided:
@@ -172,7 +178,7 @@ class TwoBranchModel(ClipFrameModel):
         return {branch: names for branch, names in rows.items() if self.branch_weight(branch) >= 0}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of both branches (Eq. 11-12; Eq. 19-21)."""
+        """Return InfoNCE and triplet loss of both branches (Eq. 11-12; Eq. 19-21)."""
         cosine = self.branch_sims(step.queries, step.videos)
         dot = self.branch_sims(step.queries, step.videos, "dot")
         terms: dict[str, Tensor] = {}
@@ -183,7 +189,7 @@ class TwoBranchModel(ClipFrameModel):
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """InfoNCE and triplet of one branch."""
+        """Return InfoNCE and triplet loss of one branch."""
         c = self.config
         index = step.batch.video_index
         return branch_terms(
@@ -193,7 +199,7 @@ class TwoBranchModel(ClipFrameModel):
     def branch_sims(
         self, queries: EncodedQueries, videos: EncodedVideos, similarity: Similarity = "cosine"
     ) -> dict[str, Score]:
-        """The method's own branches by cosine, or by dot product as InfoNCE reads them."""
+        """Return the scores of the method's branches by cosine, or by dot product for InfoNCE."""
         c = self.config
         sentence = queries.sentence
         videos = TwoBranchVideos.of(videos)
@@ -208,6 +214,6 @@ class TwoBranchModel(ClipFrameModel):
     def _frames(
         self, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
-        """Frames, which of them are real, and which videos score at least 0."""
+        """Return the frames, the mask of real ones, and a mask of videos that score at least 0."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), self.config.max_frames, self.config.padding_scores)

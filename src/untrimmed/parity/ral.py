@@ -75,11 +75,12 @@ class RALParity(GMMFormerV2Parity):
         both = ral.distributions(model, TrainingStep(queries, videos, batch, self.draws(case)))
         texts, _ = ral.text_rows(queries, batch.video_index)
         kl_video, kl_text, kl_between = ral.alignment_parts(both)
-        tokens, mask = _support_buffers(ral.own(queries), batch.video_index, len(videos), ral.config.support_captions)
+        record = ral.record_of(queries)
+        tokens, mask = _support_buffers(record, batch.video_index, len(videos), ral.config.support_captions)
         return super().loss_arrays(case, model, scores, terms, draws) | {
             "support_tokens": tokens,
             "support_mask": mask,
-            "support_pooled": pooled_rows(texts, ral.own(queries).word_mask),
+            "support_pooled": pooled_rows(texts, record.word_mask),
             "visual_pooled": pooled_videos(*frames_of(videos)),
             "text_mean": both.text.mean,
             "text_logsigma": both.text.log_scale,
@@ -105,7 +106,7 @@ class RALParity(GMMFormerV2Parity):
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
     """The words of the frame branch and their confidences, by recorded name."""
     csa = _ral(model).csa
-    own = _ral(model).own(queries)
+    own = _ral(model).record_of(queries)
     assert csa is not None
     assert own.word_weights is not None
     return {

@@ -1,4 +1,4 @@
-"""Whether what `train` is given goes together."""
+"""Checks of the arguments of `train`."""
 
 import inspect
 import logging
@@ -31,7 +31,7 @@ def require_arguments(
     callback: Callback | None,
     overrides: Mapping[str, Any],
 ) -> str:
-    """Return the name of the data set; a ConfigError names the first argument of `train` that does not fit."""
+    """Return the name of the data set; raises ConfigError for the first wrong argument of `train`."""
     require_sections(overrides)
     if callback is not None:
         _require_callable(callback)
@@ -41,13 +41,13 @@ def require_arguments(
         require_learner(method)
     if isinstance(data, str):
         if root is None:
-            raise ConfigError(f"root is None, wanted the folder that holds the data set {data!r}")
+            raise ConfigError(f"root is None, expected the folder that contains the data set {data!r}")
         return data
     if root is not None or video_features is not None:
         raise ConfigError("data is in memory; root and video_features are for data sets on disk, leave them out")
     name = data[0].name
     if not name or name in (".", "..") or "/" in name or os.sep in name:
-        raise ConfigError(f"data set {name!r}: the run is named by it; give it a name that a folder may have")
+        raise ConfigError(f"data set {name!r}: the run's folder has this name; use a name that a folder may have")
     return name
 
 
@@ -55,23 +55,23 @@ def _require_callable(callback: Callback) -> None:
     try:
         inspect.signature(callback).bind(None)
     except TypeError as error:
-        what = f"callback cannot be called with the progress alone ({error})"
-        raise ConfigError(f"{what}; correct its parameters") from None
-    except ValueError:  # of some functions written in C nothing is known
+        message = f"callback cannot be called with one argument, the progress ({error})"
+        raise ConfigError(f"{message}; correct its parameters") from None
+    except ValueError:  # some functions written in C have no signature
         return
 
 
 def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> None:
     fixed = next((key for key in overrides if key.partition(".")[0] in ("model", "losses")), None)
     if fixed is not None:
-        raise ConfigError(f"{fixed}: the model is made already; give it to create_model, or train by the name")
+        raise ConfigError(f"{fixed}: the model already exists; pass this to create_model, or train by method name")
     require_float32(model)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigError(f"{model.name}: all parameters are frozen, wanted one to train; set its requires_grad")
+        raise ConfigError(f"{model.name}: all parameters are frozen; set requires_grad of those to train")
 
 
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
-    """Refuse features that the model was not made for or that say nothing, and a single training video.
+    """Refuse features of other sizes than the model's or without content, and a single training video.
 
     A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of other sizes.
     """
@@ -79,20 +79,20 @@ def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
     for dataset in sets:
         require_features(sizes, preset.features, dataset, f"{preset.name}/{preset.dataset}")
         require_content(dataset)
-    for dataset, use in ((train_set, "learn to tell it from"), (val_set, "choose the epoch by")):
+    for dataset, use in ((train_set, "training needs negatives"), (val_set, "validation cannot rank it")):
         if len(dataset.video_ids) == 1:
-            what = f"{dataset.name}, split {dataset.split}: there is one video and no other to {use}"
+            message = f"{dataset.name}, split {dataset.split}: there is only one video, but {use}"
             if dataset is train_set:
-                raise FeatureError(f"{what}, wanted two or more; add some")
-            logger.warning("%s; the first epoch is kept", what)
+                raise FeatureError(f"{message}; add videos, at least two are needed")
+            logger.warning("%s; the first epoch counts as the best", message)
 
 
 def warn_of_idle(sizes: ModelConfig, weights: Mapping[str, float], epochs: int) -> None:
-    """Warn of losses that begin after the last epoch, so that they never learn anything."""
+    """Warn about losses that start after the last epoch and so have no effect."""
     for name, loss in sizes.losses.items():
         if loss is not None and weights.get(name) and 0 < epochs <= loss.first_epoch:
             logger.warning(
-                "%s begins in epoch %d, after the last of %d, and is 0 until then; raise train.epochs or lower "
+                "%s starts in epoch %d, but there are only %d epochs, so it has no effect; raise train.epochs or lower "
                 "losses.%s.warmup_epoch",
                 name,
                 loss.first_epoch + 1,

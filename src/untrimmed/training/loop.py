@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SAVE_EVERY_S = 300.0  # how much work an interruption can cost, besides the step under way
+SAVE_EVERY_S = 300.0  # an interruption loses at most this much work and one step
 Stage = Literal["training", "validating", "validated", "finished"]
-_NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # of an entry of the history
-DRAWS = 0  # a stream of random numbers
+_NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # keys of a history entry
+DRAWS = 0  # the random stream of losses
 DROPOUT = 1  # the dropout stream of process 0; process p has stream 1 + p
 
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Where a run stands; epochs and steps are counted from 1, `left_s` is up to the last epoch.
+    """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
 
-    `stage` says what has happened: "training" a step, "validating" the epoch's last one, "validated" its validation,
-    "finished" all: epoch, step and losses are then those of the last epoch. `results` are those of the last validation
-    by name, in percent; `model` is the one in training.
+    `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after its validation,
+    and "finished" after the run, with epoch, step and losses of the last epoch. `results` are the metrics of the last
+    validation by name, in percent. `model` is the model in training.
     """
 
     epoch: int
@@ -63,9 +63,9 @@ class TrainingProgress:
     num_steps: int
     loss: float
     terms: dict[str, float]  # unweighted, means over the epoch so far
-    sum_r: float | None  # `selects_by` of the last validation
+    sum_r: float | None  # the metric `selects_by` of the last validation
     best_sum_r: float | None
-    best_epoch: int | None  # None too for a run of no epochs, whose first weights are validated
+    best_epoch: int | None  # also None for a run with 0 epochs, which validates the initial weights
     left_s: float
     model: RetrievalModel = field(repr=False)
     learning_rate: float = math.nan
@@ -76,19 +76,19 @@ class TrainingProgress:
 
 @runtime_checkable
 class Callback(Protocol):
-    """What training tells where it stands; an answer of "stop" ends it with the epoch, which is still validated.
+    """Receives the progress of training. Returning "stop" ends training after validating the current epoch.
 
-    The run is then finished, as after its last epoch: training into its folder again gives it as it is, with this
-    callback or without. To go on for longer, train its model (`run.load_model()`) into another folder.
+    The run is then finished, as after its last epoch. Training into its folder again returns the same run, with or
+    without a callback. To train longer, train its model (`run.load_model()`) into another folder.
     """
 
     def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
-        """Called at every stage (see `TrainingProgress`), in every process; all of several must answer alike."""
+        """Called at every stage (see `TrainingProgress`), in every process. All processes must return the same."""
 
 
 @dataclass
 class TrainingLoop:
-    """One run in one process; with several, process 0 writes and all compute the same results."""
+    """One run in this process. If there are several processes, process 0 writes; all compute the same results."""
 
     config: RunConfig
     folder: Path
@@ -113,11 +113,15 @@ class TrainingLoop:
         self._stopped = False
 
     def run(self) -> TrainingState:
-        """Train to the end, from the last saved state if there is one."""
+        """Train to the end, starting from the last saved state if there is one."""
         if (self.folder / LAST).is_file():
             self.state = load_state(self.folder / LAST, self.model, self.optimizer)
             if self.state.finished:
-                logger.warning("%s: is finished, nothing is trained; train its model into another", self.folder)
+                logger.warning(
+                    "%s: this run is already finished, nothing was trained; to continue from it, train its model into "
+                    "another folder",
+                    self.folder,
+                )
             if self.state.best_epoch is not None:
                 require_best_model(self.folder)
             if self.state.history and self.fabric.is_global_zero:
@@ -135,11 +139,11 @@ class TrainingLoop:
         return self.state
 
     def _rehearse(self) -> None:
-        """Compute the losses of two items once, so that wrong settings show before anything is written."""
+        """Compute the losses of two items once, to find wrong settings before anything is written."""
         selects_by = self.config.train.select_by
         if selects_by == "event SumR" and (reason := why_no_events(self.val_set)):
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
-        self.model.train()  # what losses read may be kept in training alone
+        self.model.train()  # some encodings for losses exist only in training
         with torch.no_grad():
             terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws(), encode=self.encode)
         terms["loss"] = total_loss(terms, self.config.weights)
@@ -167,14 +171,14 @@ class TrainingLoop:
             self._update(batch)
             state.step += 1
             state.updates += 1
-            now = time.monotonic()
-            self._step_s.append(now - started)
-            state.seconds += now - started
-            started = now
+            ended = time.monotonic()
+            self._step_s.append(ended - started)
+            state.seconds += ended - started
+            started = ended
             self._report("training")
             if self._stopped:
                 break
-            if now - self._saved_at > SAVE_EVERY_S and state.step < self.num_steps:
+            if ended - self._saved_at > SAVE_EVERY_S and state.step < self.num_steps:
                 self._require_finite_weights()
                 self._save()
 
@@ -197,7 +201,7 @@ class TrainingLoop:
         self.optimizer.step()
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
-        """Add the values to the sums of the epoch; stop at one that is not a number."""
+        """Add the values to the sums of the epoch; end the run if a value is not finite."""
         state = self.state
         for name, value in zip(values, torch.stack(list(values.values())).tolist(), strict=True):
             if not math.isfinite(value):
@@ -205,24 +209,24 @@ class TrainingLoop:
             state.sums[name] = state.sums.get(name, 0.0) + value
 
     def _require_finite_weights(self) -> None:
-        """Stop before weights that the last step has spoilt are saved."""
+        """End the run if the last step gave weights that are not finite, before they are saved."""
         if name := not_finite(self.model.state_dict()):
             self._give_up(f"{name} is not finite", self.state.step)
 
-    def _give_up(self, found: str, step: int) -> NoReturn:
-        """Raise a ConfigError; where nothing is saved, the folder is free for the same run with other settings."""
-        elsewhere = ", with another --out"
+    def _give_up(self, problem: str, step: int) -> NoReturn:
+        """Raise a ConfigError. If nothing was saved, the folder can be used for the same run with other settings."""
+        new_folder = ", with another --out"
         if not (self.folder / LAST).is_file():
-            elsewhere = ""
+            new_folder = ""
             if self.fabric.is_global_zero:
                 forget_beginning(self.folder)
         raise ConfigError(
-            f"{self.folder}: {found} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
-            f"{self.config.train.learning_rate:g}){elsewhere}, or {self.config.data.how_to_check}"
+            f"{self.folder}: {problem} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
+            f"{self.config.train.learning_rate:g}){new_folder}, or {self.config.data.how_to_check}"
         )
 
     def _validate(self) -> None:
-        """Close the epoch: results on the validation split, the best model, whether to stop."""
+        """End the epoch: validate, save the best model, and decide about early stopping."""
         state = self.state
         train = self.config.train
         self._require_finite_weights()
@@ -257,12 +261,12 @@ class TrainingLoop:
         self._save()
 
     def _figures(self) -> dict[str, float]:
-        """Results on the validation split; those of moments only where they choose the epoch, as they take longer."""
+        """Return metrics on the validation split; those of moments, which are slow, only if they choose the epoch."""
         train = self.config.train
         opened = OpenedModel(model=self.model, dataset=self.val_set, train=train, encode=self.encode)
         fused = opened.score().fused
         if np.isnan(fused).any():
-            self._give_up("a score of the validation is nan", self.state.step)
+            self._give_up("a validation score is nan", self.state.step)
         figures = retrieval_metrics(fused, self.val_set.video_index)
         if train.select_by == "event SumR":
             recalls = opened.event_recall()
@@ -270,7 +274,7 @@ class TrainingLoop:
         return figures | opened.watched()
 
     def _save(self) -> None:
-        """Keep where the run stands. All else in the folder is written before, and again if a kill comes between."""
+        """Save the state last: if the process is killed before, a continued run writes the other files again."""
         if self.fabric.is_global_zero:
             save_state(self.folder / LAST, self.state, self.model, self.optimizer)
         self._saved_at = time.monotonic()
@@ -305,7 +309,7 @@ class TrainingLoop:
             )
         )
         if answer not in (None, "stop"):
-            raise ConfigError(f"callback answered {answer!r}, wanted 'stop' or nothing; correct the function")
+            raise ConfigError(f"callback returned {answer!r}, expected 'stop' or None; correct the function")
         self._stopped = self._stopped or answer == "stop"
 
     def _left_s(self) -> float:

@@ -13,8 +13,8 @@ from untrimmed.nn.attention import stacked_dims
 class BertAdam(Optimizer):
     """Adam without bias correction, with decoupled decay; each tensor's gradient is clipped by its own norm.
 
-    A group's `stacked_dims` says how many leading axes of its parameters count separate tensors; every tensor of a
-    stack is clipped by itself, as if it were a parameter. Parameters without gradient are skipped, decay included.
+    A group's `stacked_dims` is the number of leading axes of its parameters that stack separate tensors. Every tensor
+    of a stack is clipped separately, like a parameter. Parameters without gradient are not updated, not even by decay.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class BertAdam(Optimizer):
 
 
 def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
-    """The norm of each tensor of a stack, shaped to multiply it; of the whole when nothing is stacked."""
-    if leading == gradient.ndim:  # numbers; without an axis left `vector_norm` would take all
+    """Return the norm of each tensor of a stack, or of a tensor that is not stacked, in a shape that broadcasts."""
+    if leading == gradient.ndim:  # a stack of numbers: without axes, `vector_norm` would take the norm of all
         return gradient.abs()
-    own_axes = tuple(range(leading, gradient.ndim))
-    return torch.linalg.vector_norm(gradient, dim=own_axes, keepdim=True)
+    tensor_axes = tuple(range(leading, gradient.ndim))
+    return torch.linalg.vector_norm(gradient, dim=tensor_axes, keepdim=True)
 
 
 def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
-    """Groups for `BertAdam`: biases and the gains of layer norms are not decayed, all else is.
+    """Return groups for `BertAdam`: all parameters decay, except biases and the gains of layer norms.
 
-    Norms with `decay_gain` are the exception: the released rule goes by name and misses them.
+    The gains of norms with `decay_gain` decay: the released rule selects by name and does not match them.
     """
     groups: dict[tuple[bool, int], list[nn.Parameter]] = {}
     seen: set[int] = set()
@@ -91,9 +91,9 @@ def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[
 
 
 def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:
-    """The factor on the learning rate before update number `step`, counted from 0: up to 1, then down to 0, linearly.
+    """Return the factor of the learning rate in update `step`, counted from 0: linear warm-up to 1, then linear decay.
 
-    As released, the count of finished updates is read before it advances, so the first update has rate 0.
+    As released, the number of finished updates is read before it increases, so the first update has rate 0.
 
     >>> [warmup_linear(step, total_steps=8, warmup_share=0.25) for step in (0, 1, 2, 5, 8, 9)]
     [0.0, 0.5, 1.0, 0.5, -0.0, 0.0]

@@ -1,8 +1,8 @@
 """Training in one process or several.
 
-Several processes (torchrun) share the encoding of each batch and gather the encodings, through which gradients flow
-back, so that losses see the whole batch: in-batch negatives, hard pools and both directions of InfoNCE are those of a
-single process, and so is the gradient. Every process reads every batch; that costs a copy from a mapped file.
+Several processes (torchrun) share the encoding of each batch and gather the encodings with their gradients. Losses see
+the whole batch, so in-batch negatives, hard pools, both directions of InfoNCE and gradients are those of a single
+process. Every process reads every batch, which costs a copy from a memory-mapped file.
 """
 
 import os
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SharedEncoding(Encoding):
-    """Each process encodes its part of a batch and gets the others' encodings."""
+    """Encodes a share of each batch in this process and gathers the encodings of all processes."""
 
     fabric: "Fabric | None" = None
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
-        """The encodings of the whole batch, in its order, on every process."""
+        """Return the encodings of the whole batch, in its order, in every process."""
         assert self.fabric is not None
         total = len(rows)
         size = self.fabric.world_size
         share = -(-total // size)
-        # Rows are dealt in turn, so that each process gets long and short videos; a short last round begins again.
-        own = (torch.arange(share) * size + self.fabric.global_rank) % total
-        encoded = super().__call__(encoder, rows.select(own))
-        whole = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
-        return encoded.with_tensors(whole)
+        # Rows are dealt in turn, so that each process gets long and short videos. The last round reuses the first rows.
+        local_rows = (torch.arange(share) * size + self.fabric.global_rank) % total
+        encoded = super().__call__(encoder, rows.select(local_rows))
+        gathered = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
+        return encoded.with_tensors(gathered)
 
     def _gather(self, tensor: Tensor) -> Tensor:
         assert self.fabric is not None
@@ -49,7 +49,7 @@ class SharedEncoding(Encoding):
 
 
 def launch(device: str | torch.device, precision: Format, compiled: bool) -> tuple["Fabric", Encoding]:
-    """Join the processes of torchrun, or run alone; raises ConfigError without Lightning or the device."""
+    """Join the processes of torchrun, or run in one; raises ConfigError if Lightning or the device is missing."""
     chosen = choose_device(device)
     try:
         from lightning.fabric import Fabric
@@ -62,9 +62,9 @@ def launch(device: str | torch.device, precision: Format, compiled: bool) -> tup
         fabric = Fabric(accelerator=chosen.type, devices=devices)
         fabric.launch()
         return fabric, Encoding(fabric.device, precision, compiled)
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes))
+    num_local = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes))
     # A term with weight 0 leaves parameters without gradient; DDP must not wait for them.
     strategy = DDPStrategy(find_unused_parameters=True)
-    fabric = Fabric(accelerator=chosen.type, devices=here, num_nodes=num_processes // here, strategy=strategy)
+    fabric = Fabric(accelerator=chosen.type, devices=num_local, num_nodes=num_processes // num_local, strategy=strategy)
     fabric.launch()
     return fabric, SharedEncoding(fabric.device, precision, compiled, fabric)

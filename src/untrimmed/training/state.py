@@ -1,8 +1,8 @@
-"""What an interrupted run needs to go on as if nothing had happened: one file, written whole or not at all.
+"""The state with which an interrupted run continues exactly: one file, written atomically.
 
 Tensors (weights, moments of the optimizer) and numbers (as JSON in the header) are in one safetensors file, so that
-they can never be of different steps. There is no state of random generators: everything random in a step is seeded by
-the run's seed and the number of the step, and the order of videos by seed and epoch.
+they are always of the same step. Random generators need no state: all random numbers of a step are seeded by the run's
+seed and the number of the step, and the order of videos by seed and epoch.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ MOMENTS = ("mean", "square")
 
 @dataclass
 class TrainingState:
-    """How far a run is. `epoch` and `step` (inside the epoch) are the next to be done; both count from 0.
+    """The state of a run. `epoch` and `step` (within the epoch) are the next to run, counted from 0.
 
-    `sums` adds up the loss terms of the present epoch; `history` has one entry for each finished one, for people:
-    counted from 1, and 0 where nothing is trained.
+    `sums` contains the sums of loss terms over the current epoch. `history` has one entry for each finished epoch,
+    counted from 1, or entry 0 of a run with 0 epochs.
     """
 
     epoch: int = 0
@@ -36,15 +36,15 @@ class TrainingState:
     updates: int = 0
     failures: int = 0  # epochs in a row without a new best
     best_epoch: int | None = None
-    best_sum_r: float | None = None  # of what `train.select_by` names
-    seconds: float = 0.0  # spent in the present epoch
+    best_sum_r: float | None = None  # the metric in `train.select_by`
+    seconds: float = 0.0  # spent in the current epoch
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def save_state(path: Path, state: TrainingState, model: RetrievalModel, optimizer: Optimizer) -> None:
-    """Write everything to `path`, which is replaced at once; a kill at any moment leaves the old or the new file."""
+    """Write everything to `path` atomically: after a kill at any moment, it is the old or the new file."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for name, parameter in model.named_parameters():
         for moment in MOMENTS:
@@ -65,9 +65,7 @@ def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> Train
     weights = _strip(tensors, "model")
     expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
     if expected != {name: tensor.shape for name, tensor in weights.items()}:
-        raise CheckpointError(
-            f"{path}: is of another model than config.yaml beside it; choose another --out to start again"
-        )
+        raise CheckpointError(f"{path}: does not match the model in config.yaml; choose another --out to start again")
     model.load_state_dict(weights)
     moments = {moment: _strip(tensors, moment) for moment in MOMENTS}
     for name, parameter in model.named_parameters():
@@ -81,5 +79,5 @@ def _strip(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def seed_of(seed: int, update: int, stream: int) -> int:
-    """The seed of one stream of random numbers in one update."""
+    """Return the seed of one stream of random numbers in one update."""
     return int(np.random.SeedSequence([seed, update, stream]).generate_state(1, np.uint64)[0] >> 1)
