@@ -229,9 +229,7 @@ class RetrievalModel(nn.Module, Carrier):
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """Return vectors of each video in temporal order, at equal steps, and a mask of the real ones.
-
-        They are in the space of sentences.
+        """Return vectors of each video in the space of sentences, in order at equal time steps, and their mask.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -265,9 +263,7 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """Return the best windows of all videos for each query, before suppression.
-
-        Parts of a corpus can be ranked separately and merged.
+        """Return each query's best windows of all videos before suppression, so that parts of a corpus can be merged.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """

@@ -61,7 +61,7 @@ class ModelConfig(metaclass=Checked):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected a probability below 1")
         if self.dim % self.num_heads:
-            raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one of them")
+            raise ConfigError(f"dim {self.dim} is not divisible by num_heads {self.num_heads}; change one")
 
     @property
     def attachments(self) -> dict[str, AttachmentConfig]:

@@ -84,27 +84,28 @@ def train(
         setting, other settings than in `out` or a loss that is not a number, FeatureError for unfitting features.
     """
     data_name = require_arguments(method, data, root, video_features, callback, overrides)
-    made = method if isinstance(method, RetrievalModel) else None
+    initial = method if isinstance(method, RetrievalModel) else None
     name = ModelName.of(method.name if isinstance(method, RetrievalModel) else method)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{data_name}"
-    own = {} if made is None else plain_settings(made.config)
-    own = {"losses": own.pop("losses"), "model": own} if own else {}
+    model_settings = {} if initial is None else plain_settings(initial.config)
+    if model_settings:
+        model_settings = {"losses": model_settings.pop("losses"), "model": model_settings}
     seeded = {"train.seed": seed} if seed is not None else {}
-    chosen = _preset(name, data_name, None if preset is None else str(preset), own | seeded | overrides)
+    chosen = _preset(name, data_name, None if preset is None else str(preset), model_settings | seeded | overrides)
     settings, sets = _sets(data, root, chosen, video_features, packing)
     sizes = chosen.sizes()
-    if made is None and (settings.root is None or (preset is None and chosen.dataset != data)):
+    if initial is None and (settings.root is None or (preset is None and chosen.dataset != data)):
         sizes = _sized_for(sets[0], sizes, settings, overrides)
     require_fit(sets, sizes, chosen)
     warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
     number_format = choose_format(precision, str(choose_device(device))).name
-    if precision == "auto" and is_run(folder):  # settled when the run began
+    if precision == "auto" and is_run(folder):  # fixed at the start of the run
         number_format = read_config(folder).precision
-    config = _begun(folder, _run_config(chosen, sizes, settings, number_format, compile), made)
+    config = _begun(folder, _run_config(chosen, sizes, settings, number_format, compile), initial)
     fabric, encoding = launch(device, number_format, compile)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
-    model = build_model(model_class(name), sizes) if made is None else made
+    model = build_model(model_class(name), sizes) if initial is None else initial
     trust(plugins_of(model_classes(model)))
     loop = TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding)
     loop.callback = callback or loop.callback
@@ -130,22 +131,22 @@ def _sets(
     video_features: str | None,
     packing: Callable[[int, int], None] | None,
 ) -> tuple[DataSettings, Sets]:
-    """The data set and its two splits, as they are given or read from files."""
+    """Return the settings of the data set and its two splits, from the arguments or from files."""
     if not isinstance(data, str):
         if preset.features.teacher is not None and data[0].features.teacher is None:
             raise FeatureError(
-                f"{data[0].name}: {preset.method} learns from a teacher, and arrays have none; load the data set "
-                f"from files, with load_dataset(..., teacher={preset.features.teacher!r})"
+                f"{data[0].name}: {preset.method} learns from a teacher, which arrays do not have; load the data "
+                f"set from files, with load_dataset(..., teacher={preset.features.teacher!r})"
             )
         return DataSettings(name=data[0].name, root=None, digest=_digest_of(data)), data
     assert root is not None
     place = Path(root).resolve()
     if not (place / data).is_dir():
-        there = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-        found = f"{Path(root) / data}: no such folder"
-        raise FeatureError(f"{found}; --root is the folder that holds it{nearest(data, there)}")
+        folders = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+        problem = f"{Path(root) / data}: no such folder"
+        raise FeatureError(f"{problem}; --root is the folder that contains it{nearest(data, folders)}")
     for split in ("train", "val"):
-        read_split(data, place, split)  # captions take a second, features of the first split may take minutes
+        read_split(data, place, split)  # finds errors in a second, before reading features for minutes
     identity = encoder_identity_of(place / data)
     settings = DataSettings(name=data, root=str(place), video_features=video_features, encoder_identity=identity)
     train_set, val_set = (
@@ -155,7 +156,7 @@ def _sets(
 
 
 def _digest_of(sets: Sets) -> str:
-    """What tells data sets in memory from others, so that a run goes on with its own: captions and first clips."""
+    """Return a digest of captions and first clips. A run continues only with data in memory of the same digest."""
     digest = hashlib.blake2b(digest_size=8)
     for dataset in sets:
         for annotation in dataset.annotations:
@@ -169,15 +170,15 @@ def _sized_for(
     dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, overrides: Mapping[str, Any]
 ) -> ModelConfig:
     """Return the sizes with the data set's widths and, in memory, its resampling; user settings stay."""
-    own: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
+    changes: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:
-        made = dataset.features.settings
-        own |= {"num_clips": made.num_clips, "max_frames": made.max_frames, "max_words": made.max_words}
-    return replace(sizes, **{key: value for key, value in own.items() if f"model.{key}" not in overrides})
+        features = dataset.features.settings
+        changes |= {name: getattr(features, name) for name in ("num_clips", "max_frames", "max_words")}
+    return replace(sizes, **{key: value for key, value in changes.items() if f"model.{key}" not in overrides})
 
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format, compile: bool) -> RunConfig:
-    """All settings of the run, the model's defaults spelled out."""
+    """Return all settings of the run, including the model's defaults."""
     model = plain_settings(sizes)
     losses = model.pop("losses")
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
@@ -185,22 +186,22 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
     return RunConfig(**(plain | changed), data=data, precision=precision, compile=compile)
 
 
-def _begun(folder: Path, config: RunConfig, made: RetrievalModel | None) -> RunConfig:
-    """Return the settings with a given model's first weights; raises ConfigError if the folder has anything else."""
+def _begun(folder: Path, config: RunConfig, initial: RetrievalModel | None) -> RunConfig:
+    """Return the settings with the initial model's digest; raises ConfigError if the folder contains something else."""
     is_begun = is_run(folder)
-    if made is not None:
-        known = _BEGUN.setdefault(made, {})
-        first = (is_begun and known.get(folder.resolve())) or weights_digest(made.state_dict())
+    if initial is not None:
+        digests = _BEGUN.setdefault(initial, {})
+        first = (is_begun and digests.get(folder.resolve())) or weights_digest(initial.state_dict())
         config = replace(config, initial_weights=first)
     if is_begun:
         require_same(folder, config)
-        logger.info("%s: going on", folder)
+        logger.info("%s: continuing", folder)
     elif is_model(folder):
-        raise ConfigError(f"{folder}: holds a model that no run has made; choose another --out")
+        raise ConfigError(f"{folder}: contains a model without a run; choose another --out")
     elif (folder / LAST).is_file():
-        raise ConfigError(f"{folder}: holds {LAST}, but {CONFIG} of its run is not there; choose another --out")
+        raise ConfigError(f"{folder}: contains {LAST} but not {CONFIG} of its run; choose another --out")
     elif folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file, wanted a folder; choose another --out")
-    if made is not None:
-        known[folder.resolve()] = first
+        raise ConfigError(f"{folder}: is a file, expected a folder; choose another --out")
+    if initial is not None:
+        digests[folder.resolve()] = first
     return config

@@ -1,7 +1,7 @@
-"""One training in a folder named by its settings: trained unless it is finished, with its figures beside it.
+"""One training in a folder named by its settings. It is trained unless it is finished, and its figures are stored.
 
-A stopped command continues where it was, commands share trainings, and changed settings never meet old figures. The
-figures are in a small JSON file, which is enough if the run is lost or was trained on another machine.
+An interrupted command continues, commands share trainings, and changed settings never get old figures. The figures are
+in a small JSON file next to the folder, which is enough if the run is lost or was trained on another machine.
 """
 
 import json
@@ -26,10 +26,10 @@ from untrimmed.training.train import train
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A method on the data set ROOT/DATA, with what differs from a preset by dotted keys.
+    """A method on the data set ROOT/DATA, with overrides of a preset by dotted keys.
 
-    The name of `folder`, where the run is kept, must differ if the settings do. Without `preset` the data set has one
-    of its own, or takes that of people's own data. With `data_widths` the model gets the widths of the features.
+    Different settings need different names of `folder`, which contains the run. Without `preset`, the data set's preset
+    is used, or the preset for users' own data. With `data_widths` the model gets the widths of the features.
     """
 
     method: str
@@ -44,7 +44,7 @@ class Trial:
 
     @cached_property
     def settings(self) -> Preset:
-        """All settings, but with the widths of the preset: no features are read.
+        """All settings, with the widths of the preset, so that no features are read.
 
         Raises: ConfigError, or UnknownNameError, for a method or setting that does not exist.
         """
@@ -61,7 +61,7 @@ class Trial:
 
     @cached_property
     def fitted_settings(self) -> Preset:
-        """All settings, as the run has them."""
+        """All settings of the run."""
         return self._settings(self.fitted_overrides)
 
     def _settings(self, overrides: Mapping[str, Any]) -> Preset:
@@ -69,7 +69,7 @@ class Trial:
         return load_preset(self.method, data, overrides)
 
     def refusal(self) -> str:
-        """Why a model with these settings cannot exist, in one line; empty if it can."""
+        """Return one line that says why a model cannot have these settings; empty if it can."""
         try:
             self.settings.sizes()
         except ConfigError as error:
@@ -78,11 +78,11 @@ class Trial:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to train."""
+        """Whether the run is finished."""
         return is_run(self.folder) and open_run(self.folder).is_finished
 
     def train(self, callback: Callback | None = None) -> Run:
-        """The finished run. If another process trains it, wait for that one."""
+        """Return the finished run. If another process trains it, wait for that process."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder.parent / f"{self.folder.name}.lock"):
             if self.is_finished:
@@ -106,11 +106,11 @@ class Trial:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What was measured of the run, by name."""
+        """The figures measured so far, by name."""
         return dict(json.loads(self.note.read_text(encoding="utf-8"))) if self.note.is_file() else {}
 
     def measured(self, name: str, measure: Callable[[Run], Any]) -> Any:
-        """A figure of the finished run as JSON holds it; measured only if it is not known."""
+        """Return a figure of the finished run as JSON stores it. It is measured only once."""
         figures = self.figures
         if name not in figures:
             figures[name] = measure(open_run(self.folder))
