@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from tests.search.corpora.test_trained import COMPOSED, SENTENCES, save_run
 from untrimmed.models.registry import list_models
 from untrimmed.search.cache.block_cache import BlockCache
-from untrimmed.search.cache.blocks import Selection
+from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.corpora import exact_scores, trained_query
 from untrimmed.search.corpora.encoded_block import rows_by_branch
 from untrimmed.search.corpora.engine import update_cache
@@ -50,7 +49,7 @@ def best_rows(rows, counts, query):
 
 def selected(videos):
     """Select videos of one block."""
-    return Selection.of([(SimpleNamespace(ids=(), sizes=np.empty(0)), videos)])
+    return Selection.of([(Block({"ids": np.array([], dtype=str)}), videos)])
 
 
 def by_codes(coded, probe, videos):

@@ -15,7 +15,7 @@ from untrimmed.types import Moment
 STEP_S = 2.0
 
 
-class Curves:
+class Curves(PreparedQuery):
     """A prepared query with given curves. With `lift`, the score of a video is above the maximum of its curve."""
 
     def __init__(self, curves, lift=0.0):

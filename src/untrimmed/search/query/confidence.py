@@ -68,7 +68,7 @@ class Background:
     calibration: Calibration
 
     @classmethod
-    def of(cls, clips: Sequence[Float[np.ndarray, "T D"]], spacing_s: float, calibration: Calibration) -> Background:
+    def of(cls, clips: Sequence[Float[np.ndarray, "_ D"]], spacing_s: float, calibration: Calibration) -> Background:
         """Build a background from the frames of clips; `spacing_s` is the time between two frames."""
         videos = []
         for number, clip in enumerate(clips):
