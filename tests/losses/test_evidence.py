@@ -9,10 +9,10 @@ from untrimmed.losses.evidence import (
     UNDERDETERMINED,
     ambiguous,
     between_videos,
+    combine,
     dirichlet_error,
     divide,
     evidence,
-    joined,
 )
 
 SETTINGS = {"temperature": 0.2, "bound": 0.3, "smoothing": 0.2}
@@ -38,14 +38,14 @@ def test_two_sources_are_joined_as_belief_and_uncertainty_are():
     together = belief[0] * belief[1] + belief[0] * uncertainty[1] + belief[1] * uncertainty[0]
     together = together / (1 - conflict)[:, None]
     left = uncertainty[0] * uncertainty[1] / (1 - conflict)[:, None]
-    assert torch.allclose(joined(first, second), together * 4 / left, rtol=1e-4)
+    assert torch.allclose(combine(first, second), together * 4 / left, rtol=1e-4)
 
 
 def test_sources_that_contradict_each_other_completely_are_joined_without_0_over_0():
     sides = torch.full((2, 128), -0.1)
     sides[0, 0], sides[1, 1] = 0.98, 0.98
     first, second = evidence(sides, temperature=0.033)
-    assert joined(first, second).isfinite().all()
+    assert combine(first, second).isfinite().all()
 
 
 def test_the_error_is_the_mean_over_draws_of_the_distribution():
@@ -105,7 +105,7 @@ def test_the_loss_of_one_branch_is_its_error_alone_and_of_two_also_that_of_both(
     alone = between_videos([first], LABELS, divides=False, **SETTINGS)
     assert alone.item() == pytest.approx(dirichlet_error(target, evidence(first, temperature=0.2)).mean().item())
     both = between_videos([first, second], LABELS, divides=False, **SETTINGS)
-    together = joined(evidence(first, temperature=0.2), evidence(second, temperature=0.2))
+    together = combine(evidence(first, temperature=0.2), evidence(second, temperature=0.2))
     other = between_videos([second], LABELS, divides=False, **SETTINGS)
     assert (both - alone - other).item() == pytest.approx(dirichlet_error(target, together).mean().item(), abs=1e-6)
     assert between_videos([first, second], LABELS, divides=True, **SETTINGS) != both

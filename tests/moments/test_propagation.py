@@ -29,7 +29,7 @@ def test_long_videos_are_solved_as_short_ones(cone, beta, monkeypatch):
     levels = levels_of(400, [90, 60, 23, 1, 5], cone=cone)
     has_negative = (levels[0].vectors @ levels[0].vectors.T).min() < 0
     assert has_negative == (cone < 30), "rows are multiplied in both ways"
-    np.testing.assert_allclose(propagate(levels, beta, most_dense=0), propagate(levels, beta), atol=1e-7)
+    np.testing.assert_allclose(propagate(levels, beta, max_dense=0), propagate(levels, beta), atol=1e-7)
 
 
 def test_what_a_long_video_needs_does_not_grow_with_the_square_of_its_segments(monkeypatch):
@@ -51,7 +51,7 @@ def test_a_longer_video_needs_no_more_steps_of_the_solver(beta, most, monkeypatc
     times = module._Graph.times
     monkeypatch.setattr(module._Graph, "times", lambda self, x: calls.append(len(x)) or times(self, x))
     for count in (150, 600):
-        propagate(levels_of(4 * count, [count, count // 2], cone=30.0), beta, most_dense=0)
+        propagate(levels_of(4 * count, [count, count // 2], cone=30.0), beta, max_dense=0)
     assert max(calls.count(num_segments) for num_segments in set(calls)) <= most
     assert len(set(calls)) == 2
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from untrimmed.nn.attention import AttentionPooling, Source, StackedSelfAttention, TokenAttention, stacked_dims
+from untrimmed.nn.attention import AttentionPooling, KeyValueCache, StackedSelfAttention, TokenAttention, stacked_dims
 from untrimmed.nn.init import initialise
 from untrimmed.nn.window import constraint_windows
 
@@ -81,7 +81,7 @@ def test_reading_a_source_several_times_is_plain_attention_with_its_gradients():
     mask = torch.arange(7) < torch.tensor([7, 3])[:, None]
     plain = (query @ key.transpose(-1, -2)).masked_fill(~mask[:, None, None], -torch.inf).softmax(dim=-1)
     outcomes = []
-    for read, weights in (Source.of(key, value, mask).read(query), (plain @ value, plain)):
+    for read, weights in (KeyValueCache.of(key, value, mask).attend(query), (plain @ value, plain)):
         loss = read.sin().sum() + weights.square().sum()
         outcomes.append((read, weights, *torch.autograd.grad(loss, (query, key, value))))
     for ours, theirs in zip(*outcomes, strict=True):
@@ -100,7 +100,7 @@ def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradi
     for mask in (None, MASK):
         outcomes = []
         for on_cpu in (True, False):
-            monkeypatch.setattr("untrimmed.nn.attention.runs_here", lambda x, on_cpu=on_cpu: on_cpu)
+            monkeypatch.setattr("untrimmed.nn.attention.is_eager_cpu", lambda x, on_cpu=on_cpu: on_cpu)
             x = X.double().requires_grad_()
             read = attention(x, windows, mask)
             outcomes.append((read, *torch.autograd.grad(read.sin().sum(), (x, *attention.parameters()))))
@@ -110,7 +110,7 @@ def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradi
 
 
 def test_one_kernel_drops_weights_in_training_and_gives_numbers_for_empty_sequences(monkeypatch):
-    monkeypatch.setattr("untrimmed.nn.attention.runs_here", lambda x: False)
+    monkeypatch.setattr("untrimmed.nn.attention.is_eager_cpu", lambda x: False)
     attention = StackedSelfAttention(1, 8, 2, dropout=0.5)
     initialise(attention, std=0.5)
     assert not torch.equal(attention(X), attention(X))

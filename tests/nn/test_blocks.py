@@ -145,4 +145,4 @@ def test_layers_read_rows_beside_a_sequence_and_give_its_own_back(norm, skip_pad
 def test_a_block_reads_rows_beside_in_every_layer():
     made, beside = block("mean"), torch.randn(2, 3, 8)
     expected = made.layers(X, MASK, beside).mean(dim=0)
-    assert torch.allclose(made(X, MASK, beside=beside), expected, atol=1e-6)
+    assert torch.allclose(made(X, MASK, extra_rows=beside), expected, atol=1e-6)

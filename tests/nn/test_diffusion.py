@@ -28,7 +28,7 @@ def test_the_last_vectors_are_within_bounds_and_follow_their_conditions_alone():
 def test_all_steps_at_once_are_each_step_by_itself():
     made = diffusion()
     noised = made.noised(torch.randn(2, 3, 6), START)
-    together, hints = made.guessed(noised, CONDITION), made.denoiser.hints(CONDITION)
+    together, hints = made.predicted_noise(noised, CONDITION), made.denoiser.hints(CONDITION)
     for t in range(4):
         assert torch.allclose(together[t], made.denoiser(noised[t], [hint[t] for hint in hints]), atol=1e-6)
 
@@ -38,4 +38,4 @@ def test_the_chain_is_as_exact_under_autocast():
     exact = made.trajectory(START, CONDITION)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(made.trajectory(START, CONDITION), exact)
-        assert made.guessed(made.noised(CONDITION, START), CONDITION).dtype == torch.float32
+        assert made.predicted_noise(made.noised(CONDITION, START), CONDITION).dtype == torch.float32

@@ -91,7 +91,7 @@ def test_self_attention_of_sequences_of_different_length(p, windowed, masks, mon
     joint = normal(sum(lengths), 3, K, heads, width)
     windows = torch.rand(K, 4, 4, dtype=torch.float64) if windowed else None
     ours = lean.self_attention(joint, windows, packing.groups, p)
-    pieces = lean._attended_together(packing.groups, K * heads)
+    pieces = lean._attention_batches(packing.groups, K * heads)
     kept = {}
     for place, rows in enumerate(pieces):
         for n, sequence in enumerate(rows):

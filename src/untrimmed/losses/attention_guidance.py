@@ -1,4 +1,4 @@
-"""In two videos played as one, a query's prototype should look at the video that the query describes (ProtoPRVR)."""
+"""Attention guidance: in two concatenated videos, a prototype should attend to the video of the query (ProtoPRVR)."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -8,10 +8,10 @@ from torch import Tensor
 def attention_guidance(
     first_share: Float[Tensor, " N"], is_first: Bool[Tensor, " N"], *, margin: float, clamp: bool = True
 ) -> Float[Tensor, ""]:
-    """Mean cross-entropy between the share of attention on the first video and whether it is the right one (Eq. 7).
+    """Return the mean cross-entropy of the attention on the first video with whether it is the right one (Eq. 7).
 
-    A share on the right video of 1 - `margin` is enough. Eq. 7 to the letter (`clamp` off) goes on to reward larger
-    ones, with negative values.
+    A share of 1 - `margin` on the right video costs nothing. Without `clamp`, as printed in Eq. 7, larger shares give
+    negative values.
 
     >>> attention_guidance(torch.tensor([0.9, 0.5]), torch.tensor([True, False]), margin=0.2)
     tensor(0.1783)

@@ -1,4 +1,4 @@
-"""The retrieval objective of one branch: InfoNCE on dot products and triplet ranking on cosines."""
+"""The retrieval losses of one branch: InfoNCE of dot products and triplet ranking loss of cosines."""
 
 from typing import Literal
 
@@ -31,10 +31,10 @@ def branch_terms(
     triplet: TripletForm = "released",
     contrast: Contrast = "released",
 ) -> dict[str, Float[Tensor, ""]]:
-    """The terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19); negatives are drawn anew per branch.
+    """Return the terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19). Each branch draws negatives.
 
-    The video side of the triplet is `triplet_of_videos` as released, `triplet_of_pairs` in the papers; InfoNCE is `nce`
-    of the dot products as released, `nce_of_shares` of the cosines in the papers.
+    As released, the video side of the triplet loss is `triplet_of_videos` and InfoNCE is `nce` of the dot products. In
+    the papers they are `triplet_of_pairs` and `nce_of_shares` of the cosines.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":
@@ -57,10 +57,10 @@ def square_branch_terms(
     draws: Draws,
     contrast: SquareContrast = "released",
 ) -> dict[str, Float[Tensor, ""]]:
-    """The same terms of a matrix with positives on the diagonal: one column for each query, not for each video.
+    """Return the same terms for a matrix with positives on the diagonal, which has one column per query.
 
-    As released, InfoNCE takes one logarithm over row and column together; `per_direction` takes one for each; `paper`
-    (JSG Eq. 7) takes one for each of shares of the cosines, without exponentials (`nce_of_shares`).
+    As released, InfoNCE takes one logarithm over row and column together. `per_direction` takes one for each. `paper`
+    (JSG Eq. 7) takes one for each, of shares of the cosines without exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
     column_ranks = draws.candidate_ranks(f"{branch}_columns", *cosine.shape)

@@ -1,4 +1,4 @@
-"""Draw the distributions of videos and of their texts together (RAL, section 3.2)."""
+"""Align the distributions of videos and of their texts (RAL, section 3.2)."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untrimmed.losses.nce import own_queries
+from untrimmed.losses.nce import positive_pairs
 
 Form = Literal["released", "paper"]
 
@@ -20,41 +20,41 @@ def proxy_matching(
     form: Form = "released",
     temperature: float = 1.0,
 ) -> Float[Tensor, ""]:
-    """InfoNCE between samples of videos and of texts; `video_index` says which video a text belongs to.
+    """Return InfoNCE between samples of videos and of texts; `video_index` is the video of each text.
 
-    `released`: dot products without temperature, the mean of the log-probabilities of all positives, both directions
-    averaged. `paper` (Eq. 10): cosines over a temperature, the logarithm of the sum over positives, from texts only.
+    `released`: dot products without temperature, the mean of the log-probabilities of all positives, averaged over both
+    directions. `paper` (Eq. 10): cosines over a temperature, the logarithm of the sum over positives, for texts only.
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2
     unit_text = F.normalize(text, dim=-1)
     unit_video = F.normalize(video, dim=-1)
     logits = torch.einsum("nkd,vjd->nkvj", unit_text, unit_video).flatten(2) / temperature
-    own = own_queries(video_index, len(video)).repeat_interleave(video.shape[1], dim=1)
-    positive = logits.masked_fill(~own[:, None], -torch.inf).logsumexp(dim=-1)
+    is_positive = positive_pairs(video_index, len(video)).repeat_interleave(video.shape[1], dim=1)
+    positive = logits.masked_fill(~is_positive[:, None], -torch.inf).logsumexp(dim=-1)
     return (logits.logsumexp(dim=-1) - positive).mean()
 
 
 def proxies_of_videos(
     video: Float[Tensor, "V K D"], text: Float[Tensor, "N K D"], video_index: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """Mean negative log-probability of a video's texts among all; videos without a text are left out.
+    """Return the mean negative log-probability of a video's texts among all texts. Videos without texts are excluded.
 
     >>> proxies_of_videos(torch.zeros(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0, 1]))
     tensor(0.6931)
     """
     logits = torch.einsum("vkd,njd->vknj", video, text)
     log_share = logits.flatten(2).log_softmax(dim=-1).unflatten(2, (len(text), -1)).mean(dim=(1, 3))
-    own = own_queries(video_index, len(video)).T
-    num_texts = own.sum(dim=1)
-    per_video = (log_share * own).sum(dim=1) / num_texts.clamp_min(1)
+    is_positive = positive_pairs(video_index, len(video)).T
+    num_texts = is_positive.sum(dim=1)
+    per_video = (log_share * is_positive).sum(dim=1) / num_texts.clamp_min(1)
     return -per_video[num_texts > 0].mean()
 
 
 def proxies_of_texts(
     video: Float[Tensor, "V K D"], text: Float[Tensor, "N K D"], video_index: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """Mean negative log-probability of a text's video among all."""
+    """Return the mean negative log-probability of a text's video among all videos."""
     logits = torch.einsum("nkd,vjd->nkvj", text, video)
     log_share = logits.flatten(2).log_softmax(dim=-1).unflatten(2, (len(video), -1)).mean(dim=(1, 3))
     return -log_share.gather(1, video_index[:, None]).mean()
@@ -63,10 +63,10 @@ def proxies_of_texts(
 def kl_to_normal(
     mean: Float[Tensor, "N D"], log_scale: Float[Tensor, "N D"], *, form: Form = "released"
 ) -> Float[Tensor, ""]:
-    """Mean divergence of Gaussians from the standard normal one; 0 for mean 0 and `log_scale` 0.
+    """Return the mean KL divergence of Gaussians from the standard normal; 0 for mean 0 and `log_scale` 0.
 
-    As released, `log_scale` is read as log variance here, though samples and `kl_between` read it as log sigma, which
-    the paper's form does everywhere (Eq. 8).
+    As released, `log_scale` is used as log variance here, although samples and `kl_between` use it as log sigma. The
+    paper's form uses log sigma everywhere (Eq. 8).
     """
     log_variance = log_scale if form == "released" else 2 * log_scale
     return -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(dim=-1).mean()
@@ -78,7 +78,7 @@ def kl_between(
     target_mean: Float[Tensor, "N D"],
     target_log_sigma: Float[Tensor, "N D"],
 ) -> Float[Tensor, ""]:
-    """Mean divergence of the first Gaussians from the second ones.
+    """Return the mean KL divergence of Gaussians from the target Gaussians.
 
     >>> kl_between(torch.ones(1, 2), torch.zeros(1, 2), torch.zeros(1, 2), torch.zeros(1, 2))
     tensor(1.)

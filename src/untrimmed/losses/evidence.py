@@ -1,7 +1,7 @@
-"""Evidence: how sure a query is of its video, and which queries fit others too (Holmes, arXiv 2605.06083).
+"""Evidential learning: how certain is a query of its video, and does it match several? (Holmes, arXiv 2605.06083)
 
-Cosines of a query with K videos become evidence e > 0 for each, the counts of a Dirichlet distribution with parameters
-e + 1: its mean says which video, its total how sure. As in the released program throughout.
+The cosines of a query with K videos become evidence e > 0 for each video. In a Dirichlet distribution with parameters
+e + 1, the mean predicts the video and the total measures certainty. Everything is as in the released program.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE = 0  # this and the next two are the groups of a `Division`
+PRECISE = 0  # with the next two: the groups of a `Division`
 POLYSEMOUS = 1
 UNDERDETERMINED = 2
 
 
 def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[Tensor, "*N K"]:
-    """Evidence for each of K classes from similarities in [-1, 1], at least in float32: it goes up to 1e9.
+    """Convert similarities in [-1, 1] to evidence for each of K classes, at least in float32: it can reach 1e9.
 
     >>> evidence(torch.tensor([0.0, 1.0]), temperature=0.5)
     tensor([1.0000, 4.5868])
@@ -28,25 +28,25 @@ def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[
     return (wide.tanh() / temperature).exp()
 
 
-def joined(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
-    """What two sources of evidence say together by Dempster's rule, in closed form.
+def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
+    """Combine two sources of evidence by Dempster's rule, in closed form.
 
-    Written out, belief and uncertainty are divided by one minus the conflict, which cancels: near full conflict that
-    would be 0 / 0.
+    The rule divides belief and uncertainty by one minus the conflict. This factor cancels here; with almost full
+    conflict it would give 0 / 0.
 
-    >>> joined(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    >>> combine(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([ 5.5000, 10.0000])
     """
     return first + second + first * second / first.shape[-1]
 
 
-def dirichlet_error(target: Float[Tensor, "*N K"], found: Float[Tensor, "*N K"]) -> Float[Tensor, "*N"]:
-    """Expected squared distance from the target of what a Dirichlet distribution with that evidence draws.
+def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]) -> Float[Tensor, "*N"]:
+    """Return the expected squared distance of the target from a draw of the Dirichlet distribution with this evidence.
 
     >>> dirichlet_error(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 1.0]))  # mean 2/3, 1/3; total 6: 2/9 + 4/9 / 7
     tensor(0.2857)
     """
-    alpha = found + 1
+    alpha = counts + 1
     total = alpha.sum(dim=-1, keepdim=True)
     mean = alpha / total
     return ((target - mean).square() + mean * (1 - mean) / (total + 1)).sum(dim=-1)
@@ -54,9 +54,9 @@ def dirichlet_error(target: Float[Tensor, "*N K"], found: Float[Tensor, "*N K"])
 
 @dataclass(frozen=True)
 class Division:
-    """Which group each query of a batch is in, the three numbers that decide it, and what each is compared with.
+    """The group of each query of a batch, the three values that determine it, and the limit of each value.
 
-    `consensus` is the similarity with its own video, `entropy` the expected entropy of what the distribution draws.
+    `consensus` is the similarity with the query's own video, `entropy` the expected entropy of a draw.
     """
 
     group: Int[Tensor, " Q"]
@@ -70,14 +70,14 @@ class Division:
 
 @torch.no_grad()
 def divide(
-    similarity: Float[Tensor, "Q V"], found: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], *, bound: float
+    similarity: Float[Tensor, "Q V"], counts: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], *, bound: float
 ) -> Division:
-    """Queries that say too little (under-determined), that fit several videos (polysemous), and precise ones.
+    """Divide queries into under-determined ones (too vague), polysemous ones (several videos match) and precise ones.
 
-    The limits are the worst uncertainty and consensus among queries whose best video is their own, an uncertainty of at
-    most 1 - bound and a consensus of at least it, and the (lower) median of the entropies.
+    The limits of uncertainty and consensus are the worst values of queries whose best video is their own, but at most
+    1 - `bound` and at least `bound`. The limit of entropy is the (lower) median.
     """
-    alpha = found + 1
+    alpha = counts + 1
     total = alpha.sum(dim=1)
     uncertainty = alpha.shape[1] / total
     consensus = similarity.gather(1, video_index[:, None])[:, 0]
@@ -96,7 +96,7 @@ def divide(
 
 
 def ambiguous(divisions: Sequence[Division]) -> Bool[Tensor, " Q"]:
-    """Queries that are polysemous in some branch of a score and under-determined in none."""
+    """Return which queries are polysemous in at least one branch and not under-determined in any branch."""
     groups = torch.stack([division.group for division in divisions])
     return (groups == POLYSEMOUS).any(dim=0) & (groups != UNDERDETERMINED).all(dim=0)
 
@@ -109,7 +109,7 @@ def smoothed_labels(
     *,
     smoothing: float,
 ) -> Float[Tensor, "Q V"]:
-    """One-hot rows; those of ambiguous queries give a share to the videos by the softmax of the branches' cosines."""
+    """Return one-hot labels; those of ambiguous queries are mixed with the mean softmax of the branches' cosines."""
     hard = F.one_hot(video_index, branches[0].shape[1]).to(branches[0].dtype)
     soft = torch.stack([cosine.softmax(dim=1) for cosine in branches]).mean(dim=0)
     return torch.where(is_ambiguous[:, None], (1 - smoothing) * hard + smoothing * soft, hard)
@@ -124,13 +124,13 @@ def between_videos(
     smoothing: float,
     divides: bool,
 ) -> Float[Tensor, ""]:
-    """The evidential loss on the cosines of one branch of a score, or of several and of what they say together.
+    """Return the evidential loss on the cosines of each branch, and of all branches combined if there are several.
 
-    Each is held against the videos of the queries, with `divides` those of ambiguous ones smoothed.
+    Targets are the videos of the queries. With `divides`, those of ambiguous queries are smoothed.
     """
-    found = [evidence(cosine, temperature=temperature) for cosine in branches]
-    parts = [divide(cosine, e, video_index, bound=bound) for cosine, e in zip(branches, found, strict=True)]
-    is_ambiguous = ambiguous(parts) & divides
+    counts = [evidence(cosine, temperature=temperature) for cosine in branches]
+    divisions = [divide(cosine, e, video_index, bound=bound) for cosine, e in zip(branches, counts, strict=True)]
+    is_ambiguous = ambiguous(divisions) & divides
     target = smoothed_labels(branches, video_index, is_ambiguous, smoothing=smoothing)
-    together = [reduce(joined, found)] if len(found) > 1 else []
-    return torch.stack([dirichlet_error(target, e).mean() for e in (*found, *together)]).sum()
+    combined = [reduce(combine, counts)] if len(counts) > 1 else []
+    return torch.stack([dirichlet_error(target, e).mean() for e in (*counts, *combined)]).sum()

@@ -1,4 +1,4 @@
-"""Give every query of a video a clip of its own, and pull the two together."""
+"""Match the queries of a video one-to-one with clips, and pull matched pairs together."""
 
 from typing import Literal
 
@@ -16,13 +16,12 @@ def matched_pairs(
     video_index: Int[Tensor, " Q"],
     mask: Bool[Tensor, "V L"] | None = None,
     *,
-    fewest: int = 2,
+    min_queries: int = 2,
 ) -> Int[Tensor, "N 3"]:
-    """Rows (video, query, clip): for each video with `fewest` queries or more, the one-to-one assignment of queries to
-    clips with the largest total cosine (GMMFormer v2, Eq. 6). Surplus queries or clips stay unmatched.
+    """Return rows (video, query, clip): the one-to-one assignment of queries to clips with the largest total cosine.
 
-    The assignment is a small exact problem per video, solved by scipy on the CPU outside the gradient: one transfer
-    and some 10 microseconds a video.
+    GMMFormer v2, Eq. 6, for each video with at least `min_queries` queries. Surplus queries or clips stay unmatched.
+    scipy solves it exactly on the CPU, without gradients: one transfer and about 10 microseconds per video.
     """
     unit_query = F.normalize(query.detach(), dim=-1)
     unit_clips = F.normalize(clips.detach(), dim=-1)
@@ -32,7 +31,7 @@ def matched_pairs(
     order = np.argsort(index, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(index[order])) + 1)
     pairs = [np.zeros((0, 3), dtype=np.int64)]
-    for group in (g for g in groups if len(g) >= fewest):
+    for group in (g for g in groups if len(g) >= min_queries):
         video = index[group[0]]
         allowed = np.arange(cosine.shape[1]) if real is None else np.flatnonzero(real[video])
         rows, columns = linear_sum_assignment(cosine[np.ix_(group, allowed)], maximize=True)
@@ -48,18 +47,18 @@ def optimal_matching(
     *,
     reduction: Literal["released", "paper"] = "released",
 ) -> Float[Tensor, ""]:
-    """Mean distance 1 - cosine of the matched pairs (GMMFormer v2, Eq. 7), in [0, 2]; 0 when there is no pair.
+    """Return the mean distance 1 - cosine of matched pairs (GMMFormer v2, Eq. 7), in [0, 2]; 0 without pairs.
 
-    `released` averages over all pairs of the batch and skips videos with one query; `paper` averages within each video,
-    be it of one query, and then over the videos, which Eq. 7 leaves open. Padding (mask False) is never matched.
+    `released` averages over all pairs of the batch and skips videos with one query. `paper` averages within each video,
+    including those with one query, and then over videos, which Eq. 7 does not specify. Padding is never matched.
 
     >>> query, clips = torch.eye(3), torch.eye(3)[None, :2].expand(2, -1, -1)
     >>> index = torch.tensor([0, 0, 1])
     >>> optimal_matching(query, clips, index), optimal_matching(query, clips, index, reduction="paper")
     (tensor(0.), tensor(0.5000))
     """
-    fewest = 2 if reduction == "released" else 1
-    video, row, clip = matched_pairs(query, clips, video_index, mask, fewest=fewest).unbind(1)
+    min_queries = 2 if reduction == "released" else 1
+    video, row, clip = matched_pairs(query, clips, video_index, mask, min_queries=min_queries).unbind(1)
     if len(row) == 0:
         return 0 * (query.sum() + clips.sum())
     distance = 1 - F.cosine_similarity(query[row], clips[video, clip], dim=-1, eps=1e-12)

@@ -1,4 +1,4 @@
-"""Keep the prototypes of a video apart, so that each stands for something else (ProtoPRVR)."""
+"""Keep the prototypes of a video apart, so that they represent different content (ProtoPRVR)."""
 
 from typing import Literal
 
@@ -11,19 +11,19 @@ OrthogonalNorm = Literal["absolute", "squared"]
 
 
 def orthogonal(prototypes: Float[Tensor, "V K D"], *, norm: OrthogonalNorm = "absolute") -> Float[Tensor, ""]:
-    """Mean positive cosine of two different prototypes of a video, or its square, in [0, 1] (Eq. 8).
+    """Return the mean positive cosine of different prototypes of a video, or its square, in [0, 1] (Eq. 8).
 
-    Negative cosines count 0. The paper does not say which norm it means; the sum of absolute values over the
-    K (K - 1) ordered pairs is the mean that its divisor suggests. 0 with a single prototype.
+    Negative cosines count as 0. The paper does not specify its norm; the divisor K (K - 1) suggests the sum of absolute
+    values over ordered pairs. 0 with a single prototype.
 
     >>> orthogonal(torch.tensor([[[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]]]))
     tensor(0.2000)
     """
     unit = F.normalize(prototypes, dim=-1)
     count = unit.shape[1]
-    # The diagonal is left out, not subtracted: rounding would give it a gradient.
-    same = torch.eye(count, dtype=torch.bool, device=unit.device)
-    overlap = (unit @ unit.transpose(1, 2)).masked_fill(same, 0.0).relu()
+    # The diagonal is masked instead of subtracted, because rounding would give it a gradient.
+    diagonal = torch.eye(count, dtype=torch.bool, device=unit.device)
+    overlap = (unit @ unit.transpose(1, 2)).masked_fill(diagonal, 0.0).relu()
     if norm == "squared":
         overlap = overlap.square()
     return overlap.sum(dim=(1, 2)).mean() / max(count * (count - 1), 1)

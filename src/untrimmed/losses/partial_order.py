@@ -1,7 +1,7 @@
-"""A caption lies in the cone that its video opens in hyperbolic space: the partial order loss of HLFormer.
+"""The partial order loss of HLFormer: a caption should be inside the cone that its video opens in hyperbolic space.
 
-Points are given by their space part x; their time is sqrt(1 / c + |x|^2) at curvature -c. As released; of the paper
-(arXiv 2507.17402) only abstract, introduction and overview could be read.
+Points are represented by their space part x; their time is sqrt(1 / c + |x|^2) at curvature -c. Everything is as in the
+released program; of the paper (arXiv 2507.17402) only the abstract, introduction and overview were available.
 """
 
 import math
@@ -11,20 +11,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-SHORTEST = 1e-8  # with LONGEST: bounds of the lengths of tangent vectors, in units of the curvature
-LONGEST = math.asinh(2.0**15)
+MIN_LENGTH = 1e-8  # with MAX_LENGTH: bounds for lengths of tangent vectors, times the square root of the curvature
+MAX_LENGTH = math.asinh(2.0**15)
 
 
 def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Tensor, "N D"]:
-    """The points that tangent vectors at the origin lead to (the exponential map)."""
+    """Map tangent vectors at the origin to points (the exponential map)."""
     length = curvature.sqrt() * torch.linalg.vector_norm(tangent, dim=-1, keepdim=True)
-    return length.clamp(SHORTEST, LONGEST).sinh() * tangent / length.clamp_min(SHORTEST)
+    return length.clamp(MIN_LENGTH, MAX_LENGTH).sinh() * tangent / length.clamp_min(MIN_LENGTH)
 
 
 def exterior_angle(
     video: Float[Tensor, "N D"], text: Float[Tensor, "N D"], curvature: Float[Tensor, ""]
 ) -> Float[Tensor, " N"]:
-    """The angle at each video between the way from the origin, continued, and the way to its text; in [0, pi].
+    """Return the angle at each video between the extended ray from the origin and the ray to its text, in [0, pi].
 
     >>> video, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))
@@ -33,12 +33,12 @@ def exterior_angle(
     video_time = _time(video, curvature)
     text_time = _time(text, curvature)
     product = curvature * ((video * text).sum(dim=-1) - video_time * text_time)
-    other = torch.linalg.vector_norm(video, dim=-1) * (product.square() - 1).clamp_min(1e-8).sqrt()
-    return _angle(torch.arccos, (text_time + product * video_time) / (other + 1e-8))
+    denominator = torch.linalg.vector_norm(video, dim=-1) * (product.square() - 1).clamp_min(1e-8).sqrt()
+    return _angle(torch.arccos, (text_time + product * video_time) / (denominator + 1e-8))
 
 
 def aperture(video: Float[Tensor, "N D"], curvature: Float[Tensor, ""], *, radius: float) -> Float[Tensor, " N"]:
-    """Half the opening of each video's cone: a right angle within twice the radius of the origin, less beyond."""
+    """Return half the opening angle of each video's cone: a right angle near the origin (2 * radius), less beyond."""
     distance = torch.linalg.vector_norm(video, dim=-1) * curvature.sqrt()
     return _angle(torch.arcsin, 2 * radius / (distance + 1e-8))
 
@@ -51,9 +51,9 @@ def partial_order(
     *,
     radius: float = 0.1,
 ) -> Float[Tensor, ""]:
-    """By what angle captions lie outside the cones of their videos, averaged over captions; 0 for those inside."""
-    own = video[video_index]
-    outside = exterior_angle(own, text, curvature) - aperture(own, curvature, radius=radius)
+    """Return the mean angle by which captions are outside the cones of their videos; captions inside count as 0."""
+    apex = video[video_index]
+    outside = exterior_angle(apex, text, curvature) - aperture(apex, curvature, radius=radius)
     return outside.clamp_min(0).mean()
 
 
@@ -62,6 +62,6 @@ def _time(space: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Te
 
 
 def _angle(inverse: Callable[[Tensor], Tensor], x: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """The inverse of a sine or cosine, without a gradient where its own is infinite, or x out of range."""
+    """Return the inverse sine or cosine, without a gradient where it is infinite or x is out of range."""
     inside = x.abs() < 1
     return torch.where(inside, inverse(x.masked_fill(~inside, 0)), inverse(x.detach().clamp(-1, 1)))

@@ -1,19 +1,19 @@
-"""What the queries of a video say together, and that said a little differently (DreamPRVR, arXiv 2604.03653)."""
+"""The mean query of each video, and its random perturbations (DreamPRVR, arXiv 2604.03653)."""
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untrimmed.losses.nce import own_queries
+from untrimmed.losses.nce import positive_pairs
 
 
 def mean_queries(query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], num_videos: int) -> Float[Tensor, "V D"]:
-    """The mean of the queries of each video, not normalised; 0 for a video without any.
+    """Return the mean of the queries of each video, not normalised; 0 for a video without queries.
 
     >>> mean_queries(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 1)
     tensor([[2.]])
     """
-    members = own_queries(video_index, num_videos).T.to(query.dtype)
+    members = positive_pairs(video_index, num_videos).T.to(query.dtype)
     return members @ query / members.sum(dim=1, keepdim=True).clamp_min(1)
 
 
@@ -24,10 +24,10 @@ def perturbed(
     *,
     strength: float,
 ) -> Float[Tensor, "V K D"]:
-    """K versions of each vector: standardised over its entries, then scaled and shifted at random.
+    """Return K versions of each vector: standardised over its entries, then randomly scaled and shifted.
 
-    Scales are drawn around 1 and shifts around the vector's own mean, both with `strength` times the standard deviation
-    of its entries, from standard normal noise. As released neither has a gradient, only what they change has.
+    From standard normal noise, scales are drawn around 1 and shifts around the mean of the vector's entries, both with
+    `strength` times their standard deviation. As released, only the standardised vector has a gradient.
     """
     centre = mean.detach().mean(dim=-1)[:, None, None]
     spread = strength * mean.detach().std(dim=-1)[:, None, None]

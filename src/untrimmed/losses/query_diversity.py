@@ -1,4 +1,4 @@
-"""Push apart the queries of one video, so that different moments keep different sentences."""
+"""Push apart the queries of a video, so that sentences about different moments stay different."""
 
 from typing import Literal
 
@@ -13,7 +13,7 @@ Scale = Literal["released", "paper"]
 def cosines_of_siblings(
     query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"]
 ) -> tuple[Float[Tensor, "Q Q"], Bool[Tensor, "Q Q"]]:
-    """How alike queries are, and which ones are other queries of the same video."""
+    """Return the cosines between queries, and which pairs are different queries of the same video."""
     unit = F.normalize(query, dim=-1)
     siblings = video_index[:, None] == video_index[None, :]
     return unit @ unit.T, siblings & ~torch.eye(len(query), dtype=torch.bool, device=query.device)
@@ -28,7 +28,7 @@ def query_diversity(
     focus: float,
     reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """The revamped loss: close pairs are pushed more (GMMFormer v2, Eq. 4-5); 0 without two queries of one video.
+    """Return the revised loss, which pushes close pairs more (GMMFormer v2, Eq. 4-5); 0 without pairs.
 
     `released` divides the sum over ordered pairs of the batch by Q; `paper` weighs the pairs of a video with M
     queries by 2 / (M (M - 1)) and averages over the videos that have such pairs.
@@ -56,10 +56,10 @@ def query_diversity_v1(
     scale: float,
     reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """The first version: for each query, log(1 + sum over its siblings of exp) (GMMFormer Eq. 13), averaged.
+    """Return the first version (GMMFormer Eq. 13): log(1 + sum of exp over a query's siblings), averaged over queries.
 
-    So it is `released`; Eq. 13 takes the logarithm pair by pair and adds those of a query (`paper`). 0 without two
-    queries of one video.
+    This is `released`. Eq. 13 takes the logarithm per pair and adds those of a query (`paper`). 0 without
+    pairs of queries of the same video.
 
     >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
     tensor(0.6931)

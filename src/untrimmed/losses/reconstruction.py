@@ -1,4 +1,4 @@
-"""What prototypes must still hold: the words of a query that found them, and all frames of their video (ProtoPRVR)."""
+"""Losses for reconstructing hidden words of a query, and frames of a video, from prototypes (ProtoPRVR)."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Which words are hidden: of each query the rounded share of its words with the smallest noise, at least one.
+    """Select the words to hide: in each query the rounded share with the smallest noise, at least one word.
 
     >>> masked_words(torch.tensor([[True, True, False]]), torch.tensor([[0.7, 0.4, 0.1]]), share=0.5)
     tensor([[False,  True, False]])
@@ -21,10 +21,10 @@ def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, shar
 def masked_word_nce(
     decoded: Float[Tensor, "N E"], target: Float[Tensor, "N E"], query_index: Int[Tensor, " N"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """InfoNCE of each decoded word against all hidden words of the batch, by cosine (Eq. 4).
+    """Return InfoNCE of each decoded word against all hidden words of the batch, by cosine (Eq. 4).
 
-    Row n of both belongs to query `query_index[n]`; the mean is over the words of a query, then over queries. 0 when
-    no word is hidden.
+    Row n of both belongs to query `query_index[n]`. The loss is averaged over the words of a query, then over queries;
+    0 without hidden words.
     """
     if len(decoded) == 0:
         return decoded.sum()
@@ -38,7 +38,7 @@ def masked_word_nce(
 def frame_reconstruction(
     decoded: Float[Tensor, "V T C"], frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
 ) -> Float[Tensor, ""]:
-    """Squared distance of decoded and true frames, a mean over the real frames of a video, then over videos (Eq. 5).
+    """Return the squared distance of decoded and true frames, averaged over real frames, then over videos (Eq. 5).
 
     >>> frames, mask = torch.tensor([[[3.0, 4.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
     >>> frame_reconstruction(torch.zeros(1, 2, 2), frames, mask)

@@ -1,4 +1,4 @@
-"""InfoNCE in which part of a batch has soft labels that another similarity proposes (DL-DKD++)."""
+"""InfoNCE in which part of a batch has soft labels from another similarity (DL-DKD++)."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untrimmed.losses.nce import own_queries
+from untrimmed.losses.nce import positive_pairs
 
-LEAST_LABEL = 1e-12  # added to the labels of videos before their logarithm, as released
+LABEL_OFFSET = 1e-12  # added to the labels of videos before taking the logarithm, as released
 
 
 class SoftNCE(NamedTuple):
-    """The four means of the loss, 0 where a part is empty."""
+    """The mean losses of the four parts; 0 for empty parts."""
 
     hard_queries: Float[Tensor, ""]
     hard_videos: Float[Tensor, ""]
@@ -28,13 +28,13 @@ def soft_nce_parts(
     hard_share: float,
     label_share: float,
 ) -> SoftNCE:
-    """Both directions of InfoNCE for the hard and for the soft part.
+    """Return both directions of InfoNCE for the hard and for the soft part of a batch.
 
-    The first `hard_share` of queries and of videos, by their place in the batch, keep their labels; for the others a
-    label is `label_share` of the true one and the rest a softmax of `guide`. As released nothing is detached, and a
-    part counts only if it holds queries and videos.
+    The first `hard_share` of the queries and of the videos keep their labels. For the rest, `label_share` weighs the
+    true label and 1 - `label_share` the softmax of `guide`. As released, nothing is detached, and a part counts only if
+    it has both queries and videos.
     """
-    true = own_queries(video_index, scores.shape[1]).to(scores)
+    true = positive_pairs(video_index, scores.shape[1]).to(scores)
     num_queries = int(hard_share * len(scores))
     num_videos = int(hard_share * scores.shape[1])
 
@@ -43,16 +43,16 @@ def soft_nce_parts(
         return torch.cat([labels[:num_hard], mixed[num_hard:]])
 
     labels = softened(true, guide, num_queries)
-    of_queries = (labels * (scores.logsumexp(dim=1, keepdim=True) - scores)).sum(dim=1)
+    query_losses = (labels * (scores.logsumexp(dim=1, keepdim=True) - scores)).sum(dim=1)
     labels = softened(true.T, guide.T, num_videos)
-    of_videos = scores.logsumexp(dim=0) - ((labels + LEAST_LABEL).log() + scores.T).logsumexp(dim=1)
+    video_losses = scores.logsumexp(dim=0) - ((labels + LABEL_OFFSET).log() + scores.T).logsumexp(dim=1)
 
     def means(queries: Tensor, videos: Tensor) -> tuple[Tensor, Tensor]:
         empty = len(queries) == 0 or len(videos) == 0
         return (0 * scores.sum(), 0 * scores.sum()) if empty else (queries.mean(), videos.mean())
 
-    hard = means(of_queries[:num_queries], of_videos[:num_videos])
-    soft = means(of_queries[num_queries:], of_videos[num_videos:])
+    hard = means(query_losses[:num_queries], video_losses[:num_videos])
+    soft = means(query_losses[num_queries:], video_losses[num_videos:])
     return SoftNCE(*hard, *soft)
 
 
@@ -64,7 +64,7 @@ def soft_nce(
     hard_share: float,
     label_share: float,
 ) -> Float[Tensor, ""]:
-    """The parts of `soft_nce_parts`, hard ones weighted by `hard_share` and soft ones by the rest."""
+    """Return the weighted sum of `soft_nce_parts`: hard parts by `hard_share`, soft parts by 1 - `hard_share`."""
     parts = soft_nce_parts(scores, guide, video_index, hard_share=hard_share, label_share=label_share)
     hard = parts.hard_queries + parts.hard_videos
     soft = parts.soft_queries + parts.soft_videos

@@ -1,7 +1,7 @@
-"""Transport inside a video: its queries share out its clips, what fits none goes to a dustbin (Holmes).
+"""Optimal transport between the queries and clips of a video; a dustbin takes clips without a query (Holmes).
 
-The plan says how much each clip belongs to each query (arXiv 2605.06083); evidence for clips (`losses/evidence.py`) is
-held against it. As in the released program throughout.
+The transport plan distributes each query over clips (arXiv 2605.06083) and is the target of the evidence for clips
+(`losses/evidence.py`). Everything is as in the released program.
 """
 
 from dataclasses import dataclass
@@ -17,43 +17,45 @@ TINY = 1e-8
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What the queries of each video are to its clips: N places for queries, as many as any video has.
+class GroupedSimilarities:
+    """Similarities of queries and clips by video, with N places for queries: as many as any video of the batch has.
 
-    `similarity` runs from 0 to 1 over all that a video's queries are to its clips.
+    The similarities of each video range from 0 to 1.
     """
 
     similarity: Float[Tensor, "V N L"]
     mask: Bool[Tensor, "V N"]
-    row: Int[Tensor, " Q"]  # the video of each query
+    row: Int[Tensor, " Q"]  # the video of each query, and its place there
     place: Int[Tensor, " Q"]
 
 
-def similarities(query: Float[Tensor, "Q D"], clips: Float[Tensor, "V L D"], video_index: Int[Tensor, " Q"]) -> Shared:
-    """Cosines of queries with the clips of their own video, brought to 0 to 1 by the video's smallest and largest.
+def similarities(
+    query: Float[Tensor, "Q D"], clips: Float[Tensor, "V L D"], video_index: Int[Tensor, " Q"]
+) -> GroupedSimilarities:
+    """Return the cosines of queries with the clips of their video, rescaled to [0, 1] by the video's extremes.
 
-    Gradients flow through these two. As released, empty places count with a cosine of 0, so that a video depends on the
-    largest number of queries in the batch.
+    Gradients flow through the extremes. As released, empty places count as cosines of 0, so the result depends on the
+    largest number of queries that a video of the batch has.
     """
-    own = F.one_hot(video_index, len(clips))
-    place = (own.cumsum(dim=0) * own).sum(dim=1) - 1
-    count = own.sum(dim=0)
+    is_member = F.one_hot(video_index, len(clips))
+    place = (is_member.cumsum(dim=0) * is_member).sum(dim=1) - 1
+    count = is_member.sum(dim=0)
     places = torch.arange(int(count.max()), device=query.device)
     unit = F.normalize(query, dim=-1)
     placed = unit.new_zeros(len(clips), len(places), unit.shape[1]).index_put((video_index, place), unit)
     cosine = placed @ F.normalize(clips, dim=-1).mT
     low, high = (bound(dim=(1, 2), keepdim=True) for bound in (cosine.amin, cosine.amax))
-    return Shared((cosine - low) / (high - low + TINY), places < count[:, None], video_index, place)
+    return GroupedSimilarities((cosine - low) / (high - low + TINY), places < count[:, None], video_index, place)
 
 
 @torch.no_grad()
 def transport_plan(
     similarity: Float[Tensor, "V N L"], mask: Bool[Tensor, "V N"], *, regularisation: float, iterations: int
 ) -> Float[Tensor, "V N L"]:
-    """Which share of each query goes to which clip, rows of sum 1; 0 in places that the mask leaves empty.
+    """Return how each query is distributed over clips; rows sum to 1 and are 0 in empty places.
 
-    Entropic optimal transport by alternating scaling, in logarithms. M queries have the mass of M clips among L, a
-    dustbin row takes the rest. What moving to the dustbin costs cancels, as it costs the same from every clip.
+    Entropic optimal transport by Sinkhorn iterations in logarithms. With M queries and L clips, a query has mass
+    1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is equal for all clips, so it cancels.
     """
     num_queries = mask.sum(dim=1, keepdim=True)
     num_clips = similarity.shape[2]
@@ -79,13 +81,13 @@ def inside_videos(
     regularisation: float,
     iterations: int,
 ) -> Float[Tensor, ""]:
-    """The error of each query's evidence for clips against its row of the plan: mean over a video's, then over videos.
+    """Return the error of the evidence for clips, with the plan as target: mean over a video's queries, then videos.
 
-    Videos without a query are left out.
+    Videos without a query are excluded.
     """
-    shared = similarities(query, clips, video_index)
-    plan = transport_plan(shared.similarity, shared.mask, regularisation=regularisation, iterations=iterations)
-    found = evidence(shared.similarity[shared.row, shared.place], temperature=temperature)
-    error = dirichlet_error(plan[shared.row, shared.place], found)
-    count = shared.mask.sum(dim=1)
+    grouped = similarities(query, clips, video_index)
+    plan = transport_plan(grouped.similarity, grouped.mask, regularisation=regularisation, iterations=iterations)
+    counts = evidence(grouped.similarity[grouped.row, grouped.place], temperature=temperature)
+    error = dirichlet_error(plan[grouped.row, grouped.place], counts)
+    count = grouped.mask.sum(dim=1)
     return (error / count[video_index]).sum() / (count > 0).sum()

@@ -1,16 +1,16 @@
-"""Triplet ranking losses with one negative per row, chosen by its rank among the scores."""
+"""Triplet ranking losses with one negative per row, selected by its rank among the scores."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from untrimmed.losses.nce import own_queries
+from untrimmed.losses.nce import positive_pairs
 
 
 def negative_videos(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"]
 ) -> Int[Tensor, " Q"]:
-    """For each query the video at `ranks` in its descending list; the positive is rank 0 whatever it scores."""
+    """Return for each query the video at this rank by descending score; the positive always has rank 0."""
     ordered = scores.detach().scatter(1, video_index[:, None], torch.inf).argsort(dim=1, descending=True)
     return ordered.gather(1, ranks.to(scores.device)[:, None])[:, 0]
 
@@ -18,27 +18,27 @@ def negative_videos(
 def negative_queries(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " V"]
 ) -> Int[Tensor, " V"]:
-    """For each video the query at `ranks` in the descending list of queries of other videos (rank 0 is the best)."""
+    """Return for each video the query at this rank among queries of other videos; rank 0 is the best-scoring."""
     return _foreign_queries(scores, video_index).gather(0, ranks.to(scores.device)[None, :])[0]
 
 
 def _foreign_queries(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Int[Tensor, "Q V"]:
-    """For each video the queries of other videos, best first, then its own."""
-    own = own_queries(video_index, scores.shape[1])
-    return scores.detach().masked_fill(own, -torch.inf).argsort(dim=0, descending=True)
+    """Return for each video the queries of other videos, best first, then its own."""
+    is_positive = positive_pairs(video_index, scores.shape[1])
+    return scores.detach().masked_fill(is_positive, -torch.inf).argsort(dim=0, descending=True)
 
 
 def num_foreign_queries(video_index: Int[Tensor, " Q"], num_videos: int) -> Int[Tensor, " V"]:
-    """For each video, how many queries of the batch belong to other videos."""
-    return len(video_index) - own_queries(video_index, num_videos).sum(dim=0)
+    """Return for each video how many queries of the batch belong to other videos."""
+    return len(video_index) - positive_pairs(video_index, num_videos).sum(dim=0)
 
 
 def triplet_of_queries(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Mean hinge of each query: its video must beat the negative video by the margin.
+    """Return the mean hinge over queries: the query's video must score above the negative video by the margin.
 
-    0 in a batch of one video, where there is no negative.
+    0 in a batch of one video, which has no negatives.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores.gather(1, negative_videos(scores, video_index, ranks)[:, None])[:, 0]
@@ -49,26 +49,26 @@ def triplet_of_queries(
 def triplet_of_videos(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " V"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Mean hinge of each video: the mean of its queries must beat a foreign query by the margin.
+    """Return the mean hinge over videos: the mean of a video's queries must score above a foreign query by the margin.
 
-    As released; `triplet_of_pairs` takes one positive query at a time. A video without foreign queries adds 0, one
-    without queries is left out.
+    As released; `triplet_of_pairs` takes one positive query at a time. A video without foreign queries adds 0. Videos
+    without queries are excluded.
     """
-    own = own_queries(video_index, scores.shape[1])
-    num_own = own.sum(dim=0)
-    positive = (scores * own).sum(dim=0) / num_own.clamp_min(1)
+    is_positive = positive_pairs(video_index, scores.shape[1])
+    num_positive = is_positive.sum(dim=0)
+    positive = (scores * is_positive).sum(dim=0) / num_positive.clamp_min(1)
     negative = scores.gather(0, negative_queries(scores, video_index, ranks)[None, :])[0]
-    hinge = (margin + negative - positive).relu() * (num_own < len(scores))
-    return hinge[num_own > 0].mean()
+    hinge = (margin + negative - positive).relu() * (num_positive < len(scores))
+    return hinge[num_positive > 0].mean()
 
 
 def triplet_of_pairs(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Mean hinge of each query and its video: the query must beat a foreign query there by the margin.
+    """Return the mean hinge over pairs of query and video: the query must score above a foreign query by the margin.
 
-    The video side as GMMFormer Eq. 11 and v2 Eq. 20 print it. `ranks` are as in `negative_queries`, one for each pair.
-    0 in a batch of one video, where no query is foreign.
+    This is the video side as printed in GMMFormer Eq. 11 and v2 Eq. 20. `ranks` are as in `negative_queries`, one per
+    pair. 0 in a batch of one video, which has no foreign queries.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores[_foreign_queries(scores, video_index)[ranks.to(scores.device), video_index], video_index]
@@ -77,5 +77,5 @@ def triplet_of_pairs(
 
 
 def triplet_square_rows(scores: Float[Tensor, "Q Q"], ranks: Int[Tensor, " Q"], *, margin: float) -> Float[Tensor, ""]:
-    """Mean hinge of each row of a matrix with positives on the diagonal; for columns pass the transpose."""
+    """Return the mean hinge over rows of a matrix with positives on the diagonal; for columns pass the transpose."""
     return triplet_of_queries(scores, torch.arange(len(scores), device=scores.device), ranks, margin=margin)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from untrimmed.losses.nce import own_queries
+from untrimmed.losses.nce import positive_pairs
 from untrimmed.nn.norm import LayerNorm
 
 Aggregation = Literal["both", "global", "local"]
@@ -48,7 +48,7 @@ class Rows:
     @property
     def members(self) -> Float[Tensor, "G N"]:
         """1 if a sequence belongs to a group, else 0."""
-        return own_queries(self.group, len(self.num_zeros)).T.to(self.rows.dtype)
+        return positive_pairs(self.group, len(self.num_zeros)).T.to(self.rows.dtype)
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
         """Return the mean of each group's rows, weighted by the softmax of their logits."""

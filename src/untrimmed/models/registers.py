@@ -112,7 +112,7 @@ class Registers(Attachment):
         queries = mean_queries(step.queries.sentence, step.batch.video_index, len(record.mean))
         described = step.batch.video_index.unique()
         noised = self.diffusion.noised(self.captions(queries, step.draws), record.mean)
-        error = record.mean[:, None] - self.diffusion.guessed(noised, record.condition)
+        error = record.mean[:, None] - self.diffusion.predicted_noise(noised, record.condition)
         return {
             "register_kl": kl_to_normal(record.mean, record.log_variance),
             "register_diffusion": error[:, described].square().mean(),

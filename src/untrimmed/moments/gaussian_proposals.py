@@ -1,6 +1,6 @@
-"""Proposals by centre and width in relative time, and the weights that pool a sequence into one vector for each (JSG).
+"""Proposals by centre and width in relative time, and the weights that pool a sequence into one vector each (JSG).
 
-Nothing here is learned, so any sequence of vectors at equal time steps can be searched with them.
+They have no learned parameters, so they apply to any sequence of vectors at equal time steps.
 """
 
 import math
@@ -15,10 +15,10 @@ CenterGrid = Literal["released", "paper"]
 Pooling = Literal["gaussian", "density", "mean"]
 SideNegatives = Literal["released", "paper"]
 RowTimes = Literal["released", "middle"]
-"""Where row i of N stands: i / (N - 1) as JSG was released, or in the middle of what it covers, (i + 0.5) / N."""
+"""Relative time of row i of N: i / (N - 1) as released for JSG, or the middle of its interval, (i + 0.5) / N."""
 
 WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, the same in all experiments
-NARROWEST = 0.01  # a window of width 0 (nothing left beside a proposal) still weighs the nearest position
+MIN_WIDTH = 0.01  # so that a window of width 0 (beside a proposal at the edge) still weights the nearest position
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Proposals:
 
     @property
     def spans(self) -> Float[Tensor, "P 2"]:
-        """Start and end of each as shares of the length, clipped to [0, 1]."""
+        """Start and end of each proposal as shares of the video's length, clipped to [0, 1]."""
         half = self.width / 2
         return torch.stack([(self.center - half).clamp_min(0), (self.center + half).clamp_max(1)], dim=-1)
 
@@ -38,9 +38,9 @@ class Proposals:
 def centered_proposals(
     num_centers: int, num_widths: int, *, min_width: float, max_width: float, centers: CenterGrid = "released"
 ) -> Proposals:
-    """Every width around every centre, the widths of a centre consecutive (JSG Eq. 3-4).
+    """Return every width around every centre, grouped by centre (JSG Eq. 3-4).
 
-    `released` keeps the outer centres half the smallest width inside the video; Eq. 3 (`paper`) starts them at 0.
+    `released` places the outer centres half the smallest width inside the video, Eq. 3 (`paper`) at 0 and 1.
 
     >>> centered_proposals(2, 2, min_width=0.2, max_width=1.0).spans.tolist()[0]
     [0.0, 0.20000000298023224]
@@ -52,15 +52,15 @@ def centered_proposals(
 
 
 def proposal_widths(num_widths: int, *, min_width: float, max_width: float) -> Float[Tensor, " M"]:
-    """Widths at equal steps, the smallest first (JSG Eq. 4 and 9)."""
+    """Return widths at equal steps, smallest first (JSG Eq. 4 and 9)."""
     return torch.linspace(min_width, max_width, num_widths)
 
 
-JSG_WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # those of JSG on ActivityNet Captions
+JSG_WINDOWS = centered_proposals(32, 10, min_width=0.05, max_width=1.0)  # as in JSG on ActivityNet Captions
 
 
 def sliding_proposals(num_units: int, *, step: int, min_width: float, max_width: float) -> Proposals:
-    """All windows of 1, 1 + step, 1 + 2 step ... units, each length slid over the video (JSG Table 5, w/o CBPG)."""
+    """Return all sliding windows with lengths of 1, 1 + step, 1 + 2 step, ... units (JSG Table 5, w/o CBPG)."""
     centers = []
     widths = []
     for length in range(1, num_units + 1, step):
@@ -78,10 +78,10 @@ def time_grid(
     *,
     row_times: RowTimes = "released",
 ) -> Float[Tensor, " N"]:
-    """Where each position of a sequence stands in relative time.
+    """Return the relative time of each position of a sequence.
 
-    As released from 0 to 1; Eq. 5, whose density is `density`, prints i / n. Made in float32 by equal steps: dividing
-    whole numbers rounds differently, which the narrowest windows turn into other scores.
+    As released, times run from 0 to 1; Eq. 5 (`density`) prints i / n. They are equal steps in float32: dividing
+    integers rounds differently, which changes scores of the narrowest windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])
@@ -100,13 +100,13 @@ def gaussian_windows(
     *,
     scale: float = WIDTHS_PER_DEVIATION,
 ) -> Float[Tensor, "..."]:
-    """Gaussians with deviation width / scale, each divided by its largest value on the grid.
+    """Return Gaussians with standard deviation width / scale, each divided by its largest value on the grid.
 
     `positions` [..., 1, N] or [N] broadcast against center and width [..., P]; infinite positions get no weight.
     """
-    deviation = (width.clamp_min(NARROWEST) / scale)[..., None]
+    deviation = (width.clamp_min(MIN_WIDTH) / scale)[..., None]
     exponent = -((positions - center[..., None]) ** 2) / (2 * deviation**2)
-    # The largest is taken out before the exponential: a window between two positions of a coarse grid would be 0 / 0.
+    # The maximum is subtracted before the exponential: a narrow window between two positions would be 0 / 0.
     return (exponent - exponent.amax(dim=-1, keepdim=True)).exp()
 
 
@@ -118,25 +118,25 @@ def pooling_weights(
     scale: float = WIDTHS_PER_DEVIATION,
     pooling: Pooling = "gaussian",
 ) -> Float[Tensor, "..."]:
-    """What each position counts in the vector of each proposal; shapes as in `gaussian_windows`.
+    """Return the weight of each position in the vector of each proposal; shapes as in `gaussian_windows`.
 
-    `gaussian` sums to 1, as released; `density` is the normal density of Eq. 5 and does not; `mean` weighs
-    the positions inside the span alike, at least the nearest one (Table 5, w/o GWP).
+    `gaussian` sums to 1, as released. `density` is the normal density of Eq. 5, which does not sum to 1. `mean` gives
+    equal weight to the positions inside the span, at least the nearest one (Table 5, w/o GWP).
 
     >>> pooling_weights(torch.tensor([0.5]), torch.tensor([1.0]), time_grid(3), pooling="mean")
     tensor([[0.3333, 0.3333, 0.3333]])
     """
-    deviation = (width.clamp_min(NARROWEST) / scale)[..., None]
+    deviation = (width.clamp_min(MIN_WIDTH) / scale)[..., None]
     distance = (positions - center[..., None]).abs()
     if pooling == "density":
         return torch.exp(-(distance**2) / (2 * deviation**2)) / (math.sqrt(2 * math.pi) * deviation)
     if pooling == "mean":
         half = deviation * WIDTHS_PER_DEVIATION / 2
-        reach = torch.maximum(half, distance.amin(dim=-1, keepdim=True)) + 1e-6  # rounding must not lose an edge
+        reach = torch.maximum(half, distance.amin(dim=-1, keepdim=True)) + 1e-6  # tolerance for positions at the edge
         inside = (distance <= reach).to(distance.dtype)
         return inside / inside.sum(dim=-1, keepdim=True)
     window = gaussian_windows(center, width, positions, scale=scale)
-    # As released, the constant is added above the fraction only.
+    # As released, the constant is added only to the numerator.
     return (window + 1e-10) / window.sum(dim=-1, keepdim=True)
 
 
@@ -147,7 +147,7 @@ def pool(
     mask: Bool[Tensor, "V N"] | None = None,
     row_times: RowTimes = "released",
 ) -> Float[Tensor, "V P D"]:
-    """One vector for each proposal of each sequence (JSG Eq. 5 and 10); with a mask, proposals span real rows only."""
+    """Return one vector per proposal and sequence (JSG Eq. 5 and 10). With a mask, proposals span only real rows."""
     center = proposals.center.to(rows.device)
     width = proposals.width.to(rows.device)
     if mask is None:
@@ -161,7 +161,7 @@ def pool(
         grid = (step + 1) / num_real if pooling == "density" else step / (num_real - 1).clamp_min(1)
     grid = grid.masked_fill(~mask, torch.inf)
     weights = pooling_weights(center, width, grid[:, None], pooling=pooling)
-    # Rows at padding may hold anything, NaN included, so a weight of 0 alone does not exclude them.
+    # Padding may contain NaN, which a weight of 0 does not exclude.
     weights = weights.masked_fill(~mask[:, None], 0)
     rows = rows.masked_fill(~mask[..., None], 0)
     return weights.to(rows.dtype) @ rows
@@ -177,10 +177,10 @@ class SideWindows:
 
 
 def side_windows(center: Float[Tensor, " Q"], width: Float[Tensor, " Q"], kind: SideNegatives) -> SideWindows:
-    """What is left over beside each proposal.
+    """Return windows for the parts of the video before and after each proposal.
 
-    Eq. 11 (`paper`) centres a window in each rest; the release centres them on the ends of the video and pools them at
-    half the scale, hence twice as wide.
+    Eq. 11 (`paper`) centres each window in its part. The released program centres them on the ends of the video and
+    pools them at half the scale, which makes them twice as wide.
     """
     left = (center - width / 2).clamp_min(0)
     right = (1 - center - width / 2).clamp_min(0)

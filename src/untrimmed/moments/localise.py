@@ -1,7 +1,7 @@
-"""Moments for any method: windows pooled over what it encodes, scored against the query, ranked over a corpus.
+"""Moments for any method: windows pooled over a video's vectors, scored against the query, ranked over a corpus.
 
-JSG's event retrieval (section 3.5), whose windows need no training: a method only has to encode a video as vectors in
-temporal order that compare with its sentence vectors.
+This is the event retrieval of JSG (section 3.5). Its windows need no training: a method only has to encode a video as
+vectors in temporal order that are comparable with its sentence vectors.
 """
 
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments.gaussian_proposals import Pooling, Proposals, RowTimes, pool
 from untrimmed.moments.ranked_moments import RankedMoments
 
-Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of every query with every window of some videos
-NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, held at once: 64 MB
-POOLED_DIM = 512  # about how wide a pooled vector is
+Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of all queries with all windows of these videos
+NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, per chunk: 64 MB
+POOLED_DIM = 512  # approximate width of a pooled vector
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocateSettings:
-    """How many moments are kept and when two are one; defaults are those of JSG's release.
+    """Numbers of moments and the suppression threshold; the defaults are those of JSG's released program.
 
-    `per_video` best windows of each video enter the ranking (40 on DiDeMo), of which the best `before_suppression` go
-    through suppression and `limit` come out. `video_weight` times the fused score of a video is added to each of its
-    moments: 0 in JSG, useful where a method knows more of a video than its frames show.
+    The `per_video` best windows of each video enter the ranking (40 on DiDeMo). The best `before_suppression` of the
+    ranking enter suppression, which returns up to `limit`. `video_weight` times the fused score of a video is added to
+    each of its moments: 0 in JSG, useful if a method scores videos by more than their frames.
     """
 
     per_video: int = 10
@@ -38,9 +38,9 @@ class LocateSettings:
     def __post_init__(self) -> None:
         for name in ("per_video", "before_suppression", "limit"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
         if not 0 <= self.max_overlap <= 1:
-            raise ConfigError(f"max_overlap is {self.max_overlap}, wanted a share between 0 and 1")
+            raise ConfigError(f"max_overlap is {self.max_overlap}, expected a share between 0 and 1")
 
 
 def window_similarities(
@@ -51,9 +51,9 @@ def window_similarities(
     pooling: Pooling = "gaussian",
     row_times: RowTimes = "middle",
 ) -> Similarities:
-    """How windows fit, pooled over a video's vectors, which stand in temporal order at equal steps.
+    """Return a function for the similarities of windows, pooled over a video's vectors at equal time steps.
 
-    `similarity` compares vectors with the queries; `mask` says which are real, and windows span those only.
+    `similarity` compares vectors with the queries. Windows span only the real vectors of `mask`.
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
@@ -71,7 +71,7 @@ def rank_windows(
     settings: LocateSettings,
     video_score: Float[Tensor, "Q V"] | None = None,
 ) -> RankedMoments:
-    """The best windows of every video, all videos in one list for each query, before suppression.
+    """Return the best windows of all videos in one ranking per query, before suppression.
 
     Windows are clipped to the video. `video_score` is added to every window of its video.
 
@@ -80,8 +80,8 @@ def rank_windows(
     if not bool((duration_s > 0).all()):
         row = int(torch.nonzero(~(duration_s > 0))[0])
         raise FeatureError(
-            f"video {row} of the corpus has duration {float(duration_s[row])} s, wanted a positive number; moments "
-            "in seconds need it, add it to the annotations"
+            f"video {row} of the corpus has duration {float(duration_s[row])} s, expected a positive number; add it "
+            "to the annotations, moments in seconds need it"
         )
     spans = proposals.spans.cpu()
     duration_s = duration_s.cpu().float()
@@ -93,20 +93,20 @@ def rank_windows(
         top = top_windows(values if video_score is None else values + video_score[:, part, None], settings.per_video)
         video = torch.arange(len(duration_s))[part][:, None].expand(top.score.shape)
         span_s = spans[top.window.cpu()] * duration_s[part][:, None, None]
-        found = (video.flatten(1), span_s.flatten(1, 2), top.score.float().cpu().flatten(1))
-        best = RankedMoments.best([best, RankedMoments(*(x.numpy() for x in found))], settings.before_suppression)
+        columns = (video.flatten(1), span_s.flatten(1, 2), top.score.float().cpu().flatten(1))
+        best = RankedMoments.best([best, RankedMoments(*(x.numpy() for x in columns))], settings.before_suppression)
     return best
 
 
 @dataclass(frozen=True)
 class TopWindows:
-    """The best windows of each query in each video, best first: similarity and position in the list of windows."""
+    """The best windows of each query in each video, best first: score and index of the window."""
 
     score: Float[Tensor, "Q V K"]
     window: Int[Tensor, "Q V K"]
 
 
 def top_windows(similarities: Float[Tensor, "Q V P"], count: int) -> TopWindows:
-    """The `count` best windows of every video, all of them when there are fewer."""
+    """Return the `count` best windows of every video, or all windows if there are fewer."""
     score, window = similarities.topk(min(count, similarities.shape[-1]), dim=-1)
     return TopWindows(score, window)

@@ -1,4 +1,4 @@
-"""How far two spans of time meet: the one temporal IoU of search, suppression and evaluation."""
+"""Overlap of time spans: the temporal IoU for search, suppression and evaluation."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ from untrimmed.types import Moment
 
 
 def iou(spans: Float[np.ndarray, "*#spans 2"], others: Float[np.ndarray, "*#spans 2"]) -> Float[np.ndarray, "*_"]:
-    """Temporal intersection over union in [0, 1] of spans with others, both [start, end]; axes broadcast.
+    """Return the temporal intersection over union, in [0, 1], of spans [start, end] with others; axes broadcast.
 
-    The union is taken from the first start to the last end, as JSG's release does: spans that meet have no gap in it,
-    and others have no intersection. A span of no length meets nothing. The precision is that of the spans.
+    As in JSG's released program, the union runs from the first start to the last end. This is exact if spans overlap;
+    otherwise the intersection is 0. A span of length 0 overlaps nothing. The result has the precision of the spans.
 
     >>> iou(np.array([[0.0, 4.0]]), np.array([[2.0, 6.0], [8.0, 9.0]])).round(3).tolist()
     [0.333, 0.0]
@@ -27,5 +27,5 @@ def iou(spans: Float[np.ndarray, "*#spans 2"], others: Float[np.ndarray, "*#span
 
 
 def spans_of(moments: Iterable[Moment]) -> Float[np.ndarray, "N 2"]:
-    """Start and end of each moment in seconds."""
+    """Return start and end of each moment in seconds."""
     return np.array([(moment.start_s, moment.end_s) for moment in moments], dtype=np.float64).reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""Clips of every length: means over all windows of consecutive units (MS-SL section 3; also ProtoPRVR)."""
+"""Proposals of every length: means over all windows of consecutive units (MS-SL section 3; also ProtoPRVR)."""
 
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ from torch import Tensor
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)
 def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
-    """First unit and one past the last of each proposal: windows of length 1 by start, then of length 2, and so on.
+    """Return first unit and one past the last of each proposal: windows of length 1 by start, then of length 2, etc.
 
     >>> proposal_spans(2).tolist()
     [[0, 1], [1, 2], [0, 2]]
@@ -20,7 +20,7 @@ def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
 
 
 @lru_cache(maxsize=8)
-@torch.inference_mode(False)  # kept for later calls, which may train
+@torch.inference_mode(False)  # a later call may train
 def _pooling_matrix(num_units: int) -> Float[Tensor, "P M"]:
     start, end = proposal_spans(num_units).unbind(1)
     unit = torch.arange(num_units)
@@ -29,10 +29,10 @@ def _pooling_matrix(num_units: int) -> Float[Tensor, "P M"]:
 
 
 def proposals(units: Float[Tensor, "V M D"]) -> Float[Tensor, "V P D"]:
-    """The mean of every window of consecutive units, M (M + 1) / 2 rows in the order of `proposal_spans`."""
+    """Return the mean of every window of consecutive units: M (M + 1) / 2 rows in the order of `proposal_spans`."""
     return _pooling_matrix(units.shape[1]).to(units) @ units
 
 
 def unit_shares(shares: Float[Tensor, "V K P"], num_units: int) -> Float[Tensor, "V K M"]:
-    """Shares of attention on proposals as shares on units: each proposal's is dealt out evenly to those it averages."""
+    """Convert shares of attention on proposals to shares on units, dividing each evenly among its proposal's units."""
     return shares @ _pooling_matrix(num_units).to(shares)

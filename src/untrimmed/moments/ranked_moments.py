@@ -1,4 +1,4 @@
-"""Moments of a whole corpus ranked for each query, and temporal suppression within each video."""
+"""Moments of a corpus ranked for each query, and temporal suppression within each video."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ QUERIES_AT_A_TIME = 64  # bounds the size of the tables below
 
 @dataclass(frozen=True)
 class RankedMoments:
-    """For each query moments of many videos, best first; rows past the last moment have video -1, span and score 0."""
+    """Moments of many videos for each query, best first; padding has video -1, and span and score 0."""
 
     video_index: Int[np.ndarray, "Q N"]
     span_s: Float[np.ndarray, "Q N 2"]
@@ -26,13 +26,13 @@ class RankedMoments:
 
     @classmethod
     def empty(cls, num_queries: int) -> "RankedMoments":
-        """No moments for so many queries."""
-        nothing = np.zeros((num_queries, 0))
-        return cls(nothing.astype(np.int64), np.zeros((num_queries, 0, 2), np.float32), nothing.astype(np.float32))
+        """Return an empty ranking for this number of queries."""
+        empty = np.zeros((num_queries, 0))
+        return cls(empty.astype(np.int64), np.zeros((num_queries, 0, 2), np.float32), empty.astype(np.float32))
 
     @classmethod
     def best(cls, parts: Sequence["RankedMoments"], limit: int) -> "RankedMoments":
-        """The best moments of rankings of different videos for the same queries; equal scores keep their order."""
+        """Merge rankings of different videos for the same queries; ties keep their order."""
         video = np.concatenate([part.video_index for part in parts], axis=1)
         score = np.concatenate([part.score for part in parts], axis=1)
         order = np.argsort(np.where(video < 0, np.inf, -score), axis=1, kind="stable")[:, :limit]
@@ -44,12 +44,12 @@ class RankedMoments:
         )
 
     def shifted(self, num_videos: int) -> "RankedMoments":
-        """The same moments in a corpus that has so many videos in front."""
+        """Return the same moments for a corpus with this number of additional videos before them."""
         return RankedMoments(np.where(self.video_index < 0, -1, self.video_index + num_videos), self.span_s, self.score)
 
     @classmethod
     def cat(cls, parts: Sequence["RankedMoments"]) -> "RankedMoments":
-        """The queries of all parts; shorter lists are padded."""
+        """Concatenate the queries of all parts, padding shorter rankings."""
         longest = max(part.video_index.shape[1] for part in parts)
         return cls(
             np.concatenate([_padded(part.video_index, longest, -1) for part in parts]),
@@ -66,9 +66,9 @@ def _padded(rows: np.ndarray, length: int, value: float) -> np.ndarray:
 def suppress_ranked(
     ranked: RankedMoments, *, max_overlap: float = 0.5, limit: int = 100, limit_per_video: int | None = None
 ) -> RankedMoments:
-    """The best of the ranked moments without those that overlap a better one of their video by more than `max_overlap`.
+    """Return the best ranked moments, dropping those whose IoU with a better one of their video exceeds `max_overlap`.
 
-    Equal scores are ordered by the best rank of their videos, then by their own, as released.
+    As released, ties are broken by the best rank of the moments' videos, then by the moments' ranks.
     """
     per_video = limit if limit_per_video is None else limit_per_video
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(ranked.score), QUERIES_AT_A_TIME)]
@@ -87,7 +87,7 @@ def _suppress_block(
     limit_per_video: int,
     limit: int,
 ) -> RankedMoments:
-    """All (query, video) pairs side by side: one row of a table each, their moments in the columns by rank."""
+    """Suppress in a table with one row per (query, video) pair, which has the pair's moments by rank in its columns."""
     row, rank = np.nonzero(video >= 0)
     order = np.lexsort((rank, video[row, rank], row))
     row = row[order]

@@ -1,23 +1,23 @@
-"""Where the content of a video changes: a tree of scenes, each a run of frames that are alike; needs no query.
+"""A tree of scenes, which begin and end where a video's content changes; needs no query.
 
-Neighbouring runs are merged bottom-up, those first that cost least in Ward's sense (J. Am. Stat. Assoc. 1963): by how
-much the squared distances of frames from the mean of their run grow. Merging while that is less than a penalty a run
-nearly minimises what penalised change-point detection with a linear kernel does (Harchaoui and Cappé, SSP 2007), in
-linear time; merging on, up to the whole video, gives scenes of scenes.
+Neighbouring runs of frames are merged bottom-up, those with the least Ward cost first (J. Am. Stat. Assoc. 1963): the
+increase of the frames' squared distances from the mean of their run. Merging while the cost is below a penalty nearly
+minimises the objective of penalised change-point detection with a linear kernel (Harchaoui and Cappé, SSP 2007), in
+linear time. Further merging, up to the whole video, gives scenes of scenes.
 """
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-_SURE_SHARE = 4  # a round may merge at least the cheapest of so many: no video needs a round a frame
-_ROWS = 1024  # multiplied at once: they fit the caches, and a day of video needs no second copy of its vectors
+_CHEAP_SHARE = 4  # a round may merge the cheapest 1 / 4 of the joints, so that no video needs a round per frame
+_ROWS = 1024  # per product: they fit the caches, and a day of video needs no second copy of its vectors
 
 
 def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndarray, "N 2"]:
-    """Return first frame and one past the last of every scene: those of no change in time order, then scenes of scenes.
+    """Return first frame and one past the last of every scene: the shortest in temporal order, then scenes of scenes.
 
-    Any two are disjoint or nested; the last is the whole video. `penalty` is the squared distance that a change has to
-    explain. Raises: ValueError if a vector is not finite.
+    Any two are disjoint or nested; the last is the whole video. `penalty` is the smallest Ward cost of a change.
+    Raises: ValueError if a vector is not finite.
 
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
     [[0, 2], [2, 3], [3, 5], [2, 5], [0, 5]]
@@ -27,42 +27,41 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     first = np.arange(len(vectors))  # frame of each run, and the row of its sum
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
     if not np.isfinite(squares).all():
-        raise ValueError("vectors to find scenes in are not all finite; wanted finite ones: index the video again")
+        raise ValueError("scenes need finite vectors, but some are NaN or infinite; index the video again")
     products = np.einsum("td,td->t", sums[:-1], sums[1:]).astype(np.float64)  # of neighbouring runs
-    found: list[Int[np.ndarray, "_ 2"]] = []
+    scenes: list[Int[np.ndarray, "_ 2"]] = []
     while len(first) > 1:
-        before = counts[:-1]
-        after = counts[1:]
-        spread = squares[:-1] / before**2 + squares[1:] / after**2 - 2 * products / (before * after)
-        costs = spread * before * after / (before + after)
-        if not found and (costs >= penalty).all():
-            found.append(_spans(first, len(vectors)))
-        merged = _cheapest(costs, np.inf if found else penalty)
+        left_count = counts[:-1]
+        right_count = counts[1:]
+        spread = squares[:-1] / left_count**2 + squares[1:] / right_count**2 - 2 * products / (left_count * right_count)
+        costs = spread * left_count * right_count / (left_count + right_count)
+        if not scenes and (costs >= penalty).all():
+            scenes.append(_spans(first, len(vectors)))
+        merged = _cheapest(costs, np.inf if scenes else penalty)
         sums[first[:-1][merged]] += sums[first[1:][merged]]
         squares[:-1] += np.where(merged, squares[1:] + 2 * products, 0)
         counts[:-1] += np.where(merged, counts[1:], 0)
-        kept = np.append(True, ~merged)
+        is_start = np.append(True, ~merged)
         is_new = np.append(merged, False)
-        first = first[kept]
-        squares = squares[kept]
-        counts = counts[kept]
-        is_new = is_new[kept]
+        first = first[is_start]
+        squares = squares[is_start]
+        counts = counts[is_start]
+        is_new = is_new[is_start]
         products = products[~merged]
         changed = is_new[1:] | is_new[:-1]
         products[changed] = _products(sums, first[:-1][changed], first[1:][changed])
-        if found:
-            found.append(_spans(first, len(vectors))[is_new])
-    return np.concatenate(found) if found else _spans(first, len(vectors))
+        if scenes:
+            scenes.append(_spans(first, len(vectors))[is_new])
+    return np.concatenate(scenes) if scenes else _spans(first, len(vectors))
 
 
 def _products(
-    rows: Float[np.ndarray, "T D"], one: Int[np.ndarray, " N"], other: Int[np.ndarray, " N"]
+    rows: Float[np.ndarray, "T D"], first: Int[np.ndarray, " N"], second: Int[np.ndarray, " N"]
 ) -> Float[np.ndarray, " N"]:
-    """The products of pairs of rows."""
-    result = np.empty(len(one))
-    for start in range(0, len(one), _ROWS):
+    result = np.empty(len(first))
+    for start in range(0, len(first), _ROWS):
         part = slice(start, start + _ROWS)
-        result[part] = np.einsum("nd,nd->n", rows[one[part]], rows[other[part]])
+        result[part] = np.einsum("nd,nd->n", rows[first[part]], rows[second[part]])
     return result
 
 
@@ -71,10 +70,10 @@ def _spans(first: Int[np.ndarray, " S"], num_frames: int) -> Int[np.ndarray, "S 
 
 
 def _cheapest(costs: Float[np.ndarray, " C"], limit: float) -> Bool[np.ndarray, " C"]:
-    """Which joints to merge now: no dearer than both neighbours or among the cheapest; of adjacent ones every other."""
-    around = np.concatenate([[np.inf], costs, [np.inf]])
-    sure = np.partition(costs, len(costs) // _SURE_SHARE)[len(costs) // _SURE_SHARE]
-    chosen = (((costs <= around[:-2]) & (costs <= around[2:])) | (costs <= sure)) & (costs < limit)
+    """Select joints to merge: local minima of the cost and the cheapest; of adjacent ones every second."""
+    padded = np.concatenate([[np.inf], costs, [np.inf]])
+    cheap = np.partition(costs, len(costs) // _CHEAP_SHARE)[len(costs) // _CHEAP_SHARE]
+    chosen = (((costs <= padded[:-2]) & (costs <= padded[2:])) | (costs <= cheap)) & (costs < limit)
     position = np.arange(len(costs))
     run_start = np.maximum.accumulate(np.where(chosen, 0, position + 1))  # one past the last joint not chosen
     return chosen & ((position - run_start) % 2 == 0)

@@ -1,4 +1,4 @@
-"""Temporal non-maximum suppression: one moment of many overlapping candidates."""
+"""Temporal non-maximum suppression of overlapping candidates."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -9,22 +9,22 @@ from untrimmed.moments.overlap import iou
 def suppress(
     spans: Float[np.ndarray, "G K 2"], real: Bool[np.ndarray, "G K"], *, max_iou: float, limit: int
 ) -> Bool[np.ndarray, "G K"]:
-    """Which spans of each row are kept, visited from left to right: the first `limit` that no kept one overlaps.
+    """Return which spans of each row to keep: from left to right, the first `limit` that do not overlap a kept span.
 
-    Two overlap if their IoU is more than `max_iou`; with 0, kept spans touch at most. What is not `real` is padding.
+    Spans overlap if their IoU exceeds `max_iou`; with 0, kept spans may only touch. Padding is not `real`.
 
     >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
     [[True, False, True]]
     """
-    kept = np.zeros_like(real)
-    left = real.copy()
+    keep = np.zeros_like(real)
+    candidates = real.copy()
     rows = np.arange(len(spans))
     for _ in range(min(limit, spans.shape[1])):
-        best = left.argmax(axis=1)
-        found = left[rows, best]
-        if not found.any():
+        best = candidates.argmax(axis=1)
+        has_candidate = candidates[rows, best]
+        if not has_candidate.any():
             break
-        kept[rows, best] |= found
-        left &= ~(found[:, None] & (iou(spans, spans[rows, best][:, None]) > max_iou))
-        left[rows, best] = False
-    return kept
+        keep[rows, best] |= has_candidate
+        candidates &= ~(has_candidate[:, None] & (iou(spans, spans[rows, best][:, None]) > max_iou))
+        candidates[rows, best] = False
+    return keep

@@ -1,8 +1,8 @@
-"""TF-PRVR (NeurIPS 2026): training-free, from frozen image-text features; wavelet segments, propagated over a graph.
+"""TF-PRVR (NeurIPS 2026): training-free, from frozen image-text features, by propagating wavelet segments over a graph.
 
-A video's frames become moment vectors once; a sentence is one vector, and a video scores by its best moment. Moments
-are the pieces between the edges of all levels of `wavelet_segments`; the vector of one is the mean, over levels, of the
-propagated segments that it lies in. It is not scaled: where the surroundings agree it is longer, and scores more.
+Frames are converted to moment vectors once. A sentence is one vector, and a video scores by its best moment. Moments
+are the pieces between the edges of all levels of `wavelet_segments`. A moment's vector is the mean, over levels, of the
+propagated segments that contain it. It is not normalised: similar surroundings make it longer and its scores higher.
 """
 
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ NAME = "tf_prvr"
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVRSettings:
-    """`wavelet` is one of PyWavelets'; `beta` in [0, 1), else ConfigError: how much segments borrow; as released."""
+    """`wavelet`: a name from PyWavelets. `beta` in [0, 1), else ConfigError: strength of propagation. As released."""
 
     wavelet: str = "db4"
     beta: float = 0.7
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1:
-            raise ConfigError(f"beta is {self.beta}, wanted at least 0 and less than 1")
+            raise ConfigError(f"beta is {self.beta}, expected at least 0 and less than 1")
 
 
 @dataclass(frozen=True)
 class VideoMoments:
-    """Moments in order of time: frames `edges[i]` to `edges[i + 1]` as vector i; `levels`: edges, finest first."""
+    """Moments in temporal order: vector i for frames `edges[i]` to `edges[i + 1]`; `levels` has edges, finest first."""
 
     vectors: Float[np.ndarray, "M D"]
     edges: Edges
@@ -39,26 +39,26 @@ class VideoMoments:
 
     @property
     def spans(self) -> Int[np.ndarray, "M 2"]:
-        """First frame of each moment, and the one after its last."""
+        """First frame and one past the last of each moment."""
         return spans_between(self.edges)
 
     @property
     def candidates(self) -> Int[np.ndarray, "S 2"]:
-        """The spans of all moments, of the segments of all levels, and of the video, each once, in order of time."""
-        whole = self.edges[[0, -1]]
-        return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, whole, *self.levels)]), axis=0)
+        """The distinct spans of all moments, the segments of all levels, and the video, in temporal order."""
+        video = self.edges[[0, -1]]
+        return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, video, *self.levels)]), axis=0)
 
 
 def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | None = None) -> VideoMoments:
-    """The moments of a video whose frames, of any length, are in temporal order at equal steps.
+    """Return the moments of a video. Frames are vectors of any length, in temporal order at equal steps.
 
     >>> shots = np.repeat(np.eye(3), 20, axis=0) + 0.05 * np.random.default_rng(0).standard_normal((60, 3))
     >>> video_moments(shots).edges[[0, -1]].tolist()
     [0, 60]
 
     Raises:
-        FeatureError: There are no frames, or one is not finite or has no direction.
-        ConfigError: The wavelet is not known.
+        FeatureError: Frames are missing, not finite or without direction.
+        ConfigError: The wavelet is unknown.
     """
     settings = settings or TFPRVRSettings()
     levels = wavelet_segments(frames, settings.wavelet)
@@ -73,6 +73,6 @@ def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | N
 
 
 def moment_scores(queries: Float[np.ndarray, "Q D"], moments: Float[np.ndarray, "M D"]) -> Float64[np.ndarray, "Q M"]:
-    """Every query, scaled to unit length, times every moment; a video's score is the largest."""
+    """Return dot products of queries, scaled to unit length, with moments; the largest is the video's score."""
     rows = queries.astype(np.float64)
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)) @ moments.astype(np.float64).T

@@ -1,8 +1,8 @@
-"""Where the content of a video changes, at several scales: segments between peaks of a wavelet transform (TF-PRVR).
+"""Segments of a video at several scales, between peaks of a wavelet transform (TF-PRVR).
 
-The signal is how sharply a video's frame vectors change direction. Each level of its discrete wavelet transform has
-cuts of its own, so that the segments of a level tile the video, and those of two levels may overlap anyhow. All of it
-is in float64; frames are read a block at a time, so that a day of video needs no copy of its vectors.
+The signal measures how sharply the frame vectors change direction. Each level of its discrete wavelet transform has
+separate cuts: the segments of a level cover the video, and segments of different levels can overlap in any way.
+Everything is in float64. Frames are processed in blocks, so that a day of video needs no copy of its vectors.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,27 +14,27 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.errors import ConfigError, FeatureError
 
 _FRAMES_AT_A_TIME = 4096
-_STILL = 1e-8  # two steps of at most this length are a still picture
-_SHORTEST = 1e-12  # vectors have no direction below
+_STILL = 1e-8  # two steps of at most this length show a still picture
+_MIN_LENGTH = 1e-12  # shorter vectors have no direction
 
-Edges = Int[np.ndarray, " _"]  # where segments begin, and where the last one ends; levels have different numbers
+Edges = Int[np.ndarray, " _"]  # the start of each segment and the end of the last; their number depends on the level
 
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of one level: frames `edges[i]` up to `edges[i + 1]`, and the unit mean of the unit frames there."""
+    """The segments of one level: frames `edges[i]` up to `edges[i + 1]`, and the normalised mean of the unit frames."""
 
     edges: Edges
     vectors: Float64[np.ndarray, "N D"]
 
     @property
     def spans(self) -> Int[np.ndarray, "N 2"]:
-        """First frame of each, and the one after its last."""
+        """First frame and one past the last of each segment."""
         return spans_between(self.edges)
 
 
 def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
-    """The spans from each edge to the next.
+    """Return the spans from each edge to the next.
 
     >>> spans_between(np.array([0, 2, 5])).tolist()
     [[0, 2], [2, 5]]
@@ -51,7 +51,7 @@ def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> 
         ConfigError for a wavelet that is unknown or has no transform with finite filters.
     """
     if not len(frames):
-        raise FeatureError("a video without frames has no segments; wanted at least one frame")
+        raise FeatureError("a video without frames has no segments; expected at least one frame")
     levels = cut_levels(change_of_direction(frames), len(frames), wavelet)
     pieces = joint_edges(levels)
     sums = np.zeros((len(pieces) - 1, frames.shape[1]))
@@ -68,12 +68,12 @@ def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> 
 
 
 def joint_edges(levels: Sequence[Edges]) -> Edges:
-    """The edges of all levels: between two of them lies one segment of each level."""
+    """Return the edges of all levels; between two of them, each level has one segment."""
     return np.unique(np.concatenate(levels))
 
 
 def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray, " S"]:
-    """1 - cosine of each step from frame to frame with the next step, S = max(0, T - 2); 0 in a still picture.
+    """Return 1 - cosine of each step between frames with the next step, S = max(0, T - 2); 0 in a still picture.
 
     >>> change_of_direction(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])).round(6).tolist()
     [2.0, 1.0, 0.0]
@@ -90,24 +90,24 @@ def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray,
 
 
 def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str = "db4") -> list[Edges]:
-    """The edges of each level's segments in frames, the finest level first; `signal` is that of `change_of_direction`.
+    """Return the edges of each level's segments in frames, finest level first, for the `change_of_direction` signal.
 
-    A cut is a local maximum of the level's response (its detail coefficients alone, transformed back) that is higher
-    than the response's mean and standard deviation together. A signal that is too short for one level has one segment.
+    A level's response is the inverse transform of its detail coefficients. A cut is a local maximum of the response
+    that exceeds its mean plus its standard deviation. A signal that is too short for one level has one segment.
 
-    Raises: ConfigError as `wavelet_segments`.
+    Raises: ConfigError as in `wavelet_segments`.
     """
-    import pywt  # as long to import as a third of numpy, and searches go without
+    import pywt  # takes a third of numpy's import time, and searches do not need it
 
     if wavelet not in pywt.wavelist(kind="discrete"):
-        raise ConfigError(f"wavelet is {wavelet!r}, wanted a discrete one of PyWavelets, such as 'db4' or 'haar'")
+        raise ConfigError(f"wavelet is {wavelet!r}, expected a discrete one of PyWavelets, such as 'db4' or 'haar'")
     depth = pywt.dwt_max_level(len(signal), wavelet) if len(signal) else 0
     coefficients = pywt.wavedec(signal, wavelet, mode="symmetric", level=depth) if depth else []
     floor = 64 * np.finfo(np.float64).eps * max(1.0, float(np.abs(signal).max(initial=0.0)))
     levels = []
     for level in range(1, depth + 1):
-        alone = [own if place == depth + 1 - level else np.zeros_like(own) for place, own in enumerate(coefficients)]
-        response = np.abs(pywt.waverec(alone, wavelet, mode="symmetric")[: len(signal)])
+        details = [x if i == depth + 1 - level else np.zeros_like(x) for i, x in enumerate(coefficients)]
+        response = np.abs(pywt.waverec(details, wavelet, mode="symmetric")[: len(signal)])
         peaks = _local_maxima(response)
         high = (response[peaks] > response.mean() + response.std()) & (response[peaks] > floor)
         levels.append(np.unique([0, *(peaks[high] + 2).tolist(), num_frames]))
@@ -115,7 +115,7 @@ def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str 
 
 
 def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
-    """Higher than both neighbours; of equal neighbours the middle one, the left of two; never at an end."""
+    """Return positions of values above both neighbours; of equal neighbours the middle (left of two); never an end."""
     first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # of each run of equal values
     last = np.append(first[1:], len(values)) - 1
     heights = values[first]
@@ -124,7 +124,7 @@ def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
 
 
 def _units(frames: Float[np.ndarray, "T D"], beyond: int = 0) -> Iterator[tuple[int, Float64[np.ndarray, "N D"]]]:
-    """Frames at unit length a block at a time, each with so many frames of the next block, and where it begins."""
+    """Yield the start of each block of frames and its unit vectors, with `beyond` more frames of the next block."""
     for start in range(0, max(1, len(frames) - beyond), _FRAMES_AT_A_TIME):
         rows = np.asarray(frames[start : start + _FRAMES_AT_A_TIME + beyond])
         if len(rows) > beyond:
@@ -133,10 +133,10 @@ def _units(frames: Float[np.ndarray, "T D"], beyond: int = 0) -> Iterator[tuple[
 
 def _unit(rows: Float64[np.ndarray, "N D"], what: str, start: int = 0) -> Float64[np.ndarray, "N D"]:
     lengths = np.linalg.norm(rows, axis=1)
-    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths >= _SHORTEST)))
+    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths >= _MIN_LENGTH)))
     if len(wrong):
         raise FeatureError(
-            f"{what} {start + wrong[0]} has length {lengths[wrong[0]]:g}, wanted a finite vector with a direction; "
+            f"{what} {start + wrong[0]} has length {lengths[wrong[0]]:g}, expected a finite vector with a direction; "
             "extract the video's features again"
         )
     rows /= lengths[:, None]

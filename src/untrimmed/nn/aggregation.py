@@ -1,8 +1,9 @@
-"""What joins the outputs of layers that ran side by side into one sequence (GMMFormer v2, Table 4).
+"""Combine the outputs of parallel layers into one sequence (GMMFormer v2, Table 4).
 
-The token that reads them is learned (GMMFormer v2), or, where none is given, the mean of what is to be joined, over all
-layers and all positions, with its gradient (HLFormer, DreamPRVR, Holmes). That mean counts rows at padding too, so they
-have to be computed as they are there: layers without `skip_padding`, sequences of the full length.
+`dynamic` and `consolidation` compute their weights by attention with a token. The token is learned (GMMFormer v2) or,
+if the caller passes no token, the mean of the outputs over all layers and positions, with its gradient (HLFormer,
+DreamPRVR, Holmes). That mean includes padding, so padding must be computed as in the released programs: by layers
+without `skip_padding`, in sequences of the full length.
 """
 
 from typing import Literal
@@ -34,7 +35,7 @@ def aggregation(
     temperature: float,
     generator: Generator = "released",
 ) -> nn.Module:
-    """The aggregation of that kind for sequences of at most `length`; `generator` says how weights are read."""
+    """Return the aggregation of this kind for sequences of at most `length`; `generator` computes its weights."""
     if kind == "mean":
         return MeanAggregation()
     if kind == "weighted":
@@ -45,17 +46,17 @@ def aggregation(
 
 
 def reads_token(kind: Aggregation) -> bool:
-    """Whether an aggregation of that kind reads with a token."""
+    """Whether aggregations of this kind attend with a token."""
     return kind in ("dynamic", "consolidation")
 
 
 def mean_of(outputs: Layers) -> Float[Tensor, "N D"]:
-    """One vector for each sequence: the mean over all layers and positions, padding included."""
+    """Return the mean of each sequence over all layers and positions, including padding."""
     return outputs.mean(dim=(0, 2))
 
 
 class TokenLayer(nn.Module):
-    """A post-norm transformer layer in which one token reads a sequence (the cross layer of GMMFormer v2)."""
+    """A post-norm transformer layer whose only query is one token (the cross layer of GMMFormer v2)."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
         super().__init__()
@@ -69,7 +70,7 @@ class TokenLayer(nn.Module):
     def forward(
         self, token: Float[Tensor, "*M D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "*B N D"]:
-        """The token, one for all or one for each of N, after reading each sequence."""
+        """Update the token, shared or one per sequence, by attention to each sequence."""
         y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
         return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
 
@@ -78,15 +79,15 @@ READERS: dict[Generator, type[TokenLayer] | type[TokenAttention]] = {"released":
 
 
 class MeanAggregation(nn.Module):
-    """The plain mean of the layers (GMMFormer Eq. 10)."""
+    """The mean of the layers (GMMFormer Eq. 10)."""
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
-        """One sequence from K."""
+        """Combine the K sequences into one."""
         return outputs.mean(dim=0)
 
 
 class WeightedAggregation(nn.Module):
-    """One learned weight a layer (GMMFormer v2 Eq. 17)."""
+    """A learned weight per layer (GMMFormer v2 Eq. 17)."""
 
     def __init__(self, count: int, temperature: float):
         super().__init__()
@@ -94,14 +95,14 @@ class WeightedAggregation(nn.Module):
         self.weight = nn.Parameter(torch.zeros(count))
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
-        """One sequence from K."""
+        """Combine the K sequences into one."""
         return torch.einsum("k,kntd->ntd", (self.weight / self.temperature).softmax(0), outputs)
 
 
 class DynamicAggregation(nn.Module):
-    """One weight a layer and video, read from the block's input by a learned token (GMMFormer v2 Eq. 18).
+    """A weight per layer and video, computed from the block's input by attention with a token (GMMFormer v2 Eq. 18).
 
-    The reader is that of `TemporalConsolidation`: a whole transformer layer, or cross-attention as printed.
+    As in `TemporalConsolidation`, `released` uses a full transformer layer and `paper` plain cross-attention.
     """
 
     def __init__(
@@ -119,17 +120,17 @@ class DynamicAggregation(nn.Module):
         self.weights = nn.Linear(dim, count)
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
-        """One sequence from K."""
+        """Combine the K sequences into one."""
         token = mean_of(outputs) if token is None else token
         weights = (self.weights(self.reader(token, inputs, mask)) / self.temperature).softmax(-1)
         return torch.einsum("nk,kntd->ntd", weights, outputs)
 
 
 class TemporalConsolidation(nn.Module):
-    """A weight for each layer and time point, read from the layer's output (GMMFormer v2 Eq. 1-3).
+    """A weight per layer and time point, computed from the layer's output (GMMFormer v2 Eq. 1-3).
 
-    As released the reader is a whole transformer layer and two linear maps follow it; Eq. 1 has cross-attention and one
-    map (`generator: paper`). The last map has one output per absolute time point, hence the fixed `length`.
+    `released` computes it with a full transformer layer and two linear maps; Eq. 1 (`paper`) has cross-attention and
+    one map. The last map has one output per absolute time point, hence the fixed `length`.
     """
 
     def __init__(
@@ -149,13 +150,13 @@ class TemporalConsolidation(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
-        """One sequence from K."""
-        read = self.reader(mean_of(outputs) if token is None else token, outputs, mask)
+        """Combine the K sequences into one."""
+        summary = self.reader(mean_of(outputs) if token is None else token, outputs, mask)
         if self.hidden is not None:
-            read = self.dropout(self.hidden(read).relu())
-        scores = self.weights(read)[..., : outputs.shape[2]]
-        weights = (scores / self.temperature).softmax(dim=0)
-        joined = weights[0, ..., None] * outputs[0]
-        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # never K products at once
-            joined = torch.addcmul(joined, weight[..., None], output)
-        return joined
+            summary = self.dropout(self.hidden(summary).relu())
+        logits = self.weights(summary)[..., : outputs.shape[2]]
+        weights = (logits / self.temperature).softmax(dim=0)
+        total = weights[0, ..., None] * outputs[0]
+        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # in a loop to save memory
+            total = torch.addcmul(total, weight[..., None], output)
+        return total

@@ -1,4 +1,4 @@
-"""Multi-head attention: K self-attentions side by side, cross-attention of single tokens, pooling by attention."""
+"""Multi-head attention: K parallel self-attentions, cross-attention of single tokens, and attention pooling."""
 
 import math
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from untrimmed.nn import lean, narrow
-from untrimmed.nn.dropout import Dropout, rate, runs_here
+from untrimmed.nn.dropout import Dropout, is_eager_cpu, rate
 from untrimmed.nn.packing import Packing
 
-# The releases add this to the logits of masked keys; exp(-10000) is exactly 0 in float32.
+# The released programs add this to the logits of masked keys; exp(-10000) is exactly 0 in float32.
 MASKED_LOGIT = -10000.0
 
 
 class StackedSelfAttention(nn.Module):
-    """K multi-head self-attentions with separate weights over one input, heads joined, without an output map.
+    """K multi-head self-attentions with separate weights, concatenated heads and no output map.
 
-    The queries, keys and values of all blocks come from one matrix product when the blocks share their input.
+    If the blocks share their input, one matrix product computes the queries, keys and values of all blocks.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "bias": 2}
@@ -39,23 +39,23 @@ class StackedSelfAttention(nn.Module):
         x: Float[Tensor, "*K N T D"],
         windows: Float[Tensor, "B T T"] | None = None,
         mask: Bool[Tensor, "N T"] | None = None,
-        beside: Float[Tensor, "*K N R D"] | None = None,
+        extra_rows: Float[Tensor, "*K N R D"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
-        """The output of every block; `x` is one input for all [N, T, D] or one for each [K, N, T, D].
+        """Return the output of every block. `x` is one shared input [N, T, D] or one per block [K, N, T, D].
 
-        `windows` multiply the logits before masking; masked keys get no weight. Rows that stand `beside` are read like
-        those of x, always and with window 1, and read nothing themselves.
+        `windows` multiply the logits before masking; masked keys get no weight. `extra_rows` add keys and values that
+        are never masked and have window 1; they have no queries.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
-        if beside is not None:
-            _, other_key, other_value = (self._split_heads(part) for part in self._project(beside))
-            key = torch.cat([key, other_key], dim=-2)
-            value = torch.cat([value, other_value], dim=-2)
-            mask = None if mask is None else F.pad(mask, (0, beside.shape[-2]), value=True)
-            windows = None if windows is None else F.pad(windows, (0, beside.shape[-2]), value=1.0)
-        if windows is None and isinstance(self.dropout, nn.Dropout) and not runs_here(x):
-            read = in_one_kernel(query, key, value, mask, rate(self.dropout))
-            return read.transpose(-2, -3).flatten(-2)
+        if extra_rows is not None:
+            _, extra_key, extra_value = (self._split_heads(part) for part in self._project(extra_rows))
+            key = torch.cat([key, extra_key], dim=-2)
+            value = torch.cat([value, extra_value], dim=-2)
+            mask = None if mask is None else F.pad(mask, (0, extra_rows.shape[-2]), value=True)
+            windows = None if windows is None else F.pad(windows, (0, extra_rows.shape[-2]), value=1.0)
+        if windows is None and isinstance(self.dropout, nn.Dropout) and not is_eager_cpu(x):
+            heads = fused_attention(query, key, value, mask, rate(self.dropout))
+            return heads.transpose(-2, -3).flatten(-2)
         logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         if windows is not None:
             logits = logits * windows[:, None, None]
@@ -67,7 +67,7 @@ class StackedSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "M D"], windows: Float[Tensor, "B T T"] | None, packing: Packing
     ) -> Float[Tensor, "B M D"]:
-        """The same for sequences without padding, which share their input; `windows` are of the padded length."""
+        """Return the same output for one shared input whose padding is removed. `windows` have the padded length."""
         _, count, dim, _ = self.weight.shape
         linear = narrow.linear if narrow.applies(x) else F.linear
         joint = linear(x, self.weight.flatten(0, 2), self.bias.flatten())
@@ -75,7 +75,7 @@ class StackedSelfAttention(nn.Module):
         return lean.self_attention(heads, windows, packing.groups, rate(self.dropout))
 
     def _project(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values [K, N, T, D] each."""
+        """Return queries, keys and values, each [K, N, T, D]."""
         count = self.weight.shape[1]
         dim = self.weight.shape[-1]
         if x.ndim == 3:
@@ -91,29 +91,29 @@ class StackedSelfAttention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
 
 
-def in_one_kernel(
+def fused_attention(
     query: Float[Tensor, "K N H T E"],
     key: Float[Tensor, "K N H S E"],
     value: Float[Tensor, "K N H S E"],
     mask: Bool[Tensor, "N S"] | None,
     dropout: float,
 ) -> Float[Tensor, "K N H T E"]:
-    """softmax(Q K^T / sqrt(E)) V without the logits ever in memory, where the device has a kernel that does so.
+    """Return softmax(Q K^T / sqrt(E)) V from PyTorch's fused kernel, which does not store the logits where supported.
 
-    Masked keys get no weight. Blocks count as further heads: one mask then fits all of them. Windows multiply logits,
-    and no mask, which is added to them, can do that.
+    Masked keys get no weight. Blocks are passed as additional heads, so that they share one mask. Windows are
+    not supported: they multiply the logits, and the kernel can only add to them.
     """
     count = len(query)
     query, key, value = (x.transpose(0, 1).flatten(1, 2) for x in (query, key, value))
     bias = None
-    if mask is not None:  # added, not excluded: of a sequence without any row come numbers, which nothing reads
+    if mask is not None:  # a finite bias: a boolean mask would give NaN for a sequence without real rows
         bias = query.new_zeros(mask.shape).masked_fill(~mask, MASKED_LOGIT)[:, None, None]
-    read = F.scaled_dot_product_attention(query, key, value, bias, dropout)
-    return read.unflatten(1, (count, -1)).transpose(0, 1)
+    heads = F.scaled_dot_product_attention(query, key, value, bias, dropout)
+    return heads.unflatten(1, (count, -1)).transpose(0, 1)
 
 
 class TokenAttention(nn.Module):
-    """Multi-head cross-attention of one token per sequence, heads joined, without an output map."""
+    """Multi-head cross-attention with one query token per sequence, concatenated heads and no output map."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
         super().__init__()
@@ -129,36 +129,36 @@ class TokenAttention(nn.Module):
         x: Float[Tensor, "*B N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "*B N D"]:
-        """What the token, one for all or one for each of N, reads from each sequence; masked positions are not read."""
-        # What is one row a sequence or less is in float64: GMMFormer v2 divides by a temperature behind this, which
-        # enlarges rounding elevenfold on TVR.
+        """Attend with the token, shared or one per sequence, to each sequence; masked positions get no weight."""
+        # Tensors of at most one row per sequence are in float64: GMMFormer v2 divides the result by a temperature,
+        # which multiplies rounding errors by eleven on TVR.
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
-        # One query a sequence: fold it into the key map, so that the keys themselves are never formed.
+        # With one query per sequence, multiplying it by the key map saves computing the keys.
         weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
-        rows = x.to(lean.product_dtype(x))  # once for both products
-        reader = torch.einsum("...he,hed->...hd", query, weight).to(rows.dtype)
+        rows = x.to(lean.product_dtype(x))
+        mapped_query = torch.einsum("...he,hed->...hd", query, weight).to(rows.dtype)
         constant = (query * self.key.bias.unflatten(0, (self.num_heads, -1))).sum(-1, keepdim=True).to(x.dtype)
-        logits = (rows @ reader.mT + constant.mT) / math.sqrt(query.shape[-1])  # [..., N, T, H]
+        logits = (rows @ mapped_query.mT + constant.mT) / math.sqrt(query.shape[-1])  # [..., N, T, H]
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-2))
-        # The value map is linear, so reading first and mapping once per head gives the same with far less work; its
-        # bias counts with the weights' sum, which dropout makes differ from 1.
-        read = torch.einsum("...th,...td->...hd", weights, rows).double()
+        # The value map is linear, so the weighted sum can be taken before it: one row per head is mapped, not all rows.
+        # The bias is multiplied by the sum of the weights, which dropout changes from 1.
+        pooled = torch.einsum("...th,...td->...hd", weights, rows).double()
         value = self.value.weight.unflatten(0, (self.num_heads, -1)).double()
         bias = self.value.bias.unflatten(0, (self.num_heads, -1)) * weights.sum(dim=-2)[..., None]
-        return (torch.einsum("...hd,hed->...he", read, value) + bias).flatten(-2).to(x.dtype)
+        return (torch.einsum("...hd,hed->...he", pooled, value) + bias).flatten(-2).to(x.dtype)
 
 
 class AttentionPooling(nn.Module):
-    """One vector a sequence: rows weighted by the softmax of a learned linear score (GMMFormer Eq. 2)."""
+    """Pools a sequence into one vector, weighting rows by the softmax of a learned linear score (GMMFormer Eq. 2)."""
 
     def __init__(self, dim: int):
         super().__init__()
         self.score = nn.Linear(dim, 1, bias=False)
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N D"]:
-        """The weighted mean over the rows that the mask allows, or over all."""
+        """Return the weighted mean of the real rows, or of all rows without a mask."""
         logits = self.score(x)
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], -1e10)
@@ -166,16 +166,16 @@ class AttentionPooling(nn.Module):
 
 
 def stacked_dims(module: nn.Module, parameter: str) -> int:
-    """How many leading axes of a parameter count separate tensors (blocks, or queries, keys and values).
+    """Return how many leading axes of a parameter enumerate separate tensors (blocks; queries, keys and values).
 
-    The releases keep these tensors apart; whatever works per tensor (gradient clipping) must do so too.
+    The released programs store these tensors separately. Operations per tensor, such as gradient clipping, must too.
     """
     declared: dict[str, Any] = getattr(module, "stacked_dims", {})
     return int(declared.get(parameter, 0))
 
 
-class _Reading(Function):
-    """softmax(Q K^T) V and the softmax, with keys and values laid out for each product; one is kept, not the logits."""
+class _SharedKeyAttention(Function):
+    """softmax(Q K^T) V and the softmax, from keys and values with transposed copies. Does not save the logits."""
 
     @staticmethod
     def forward(
@@ -191,19 +191,19 @@ class _Reading(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_read: Tensor | None, of_weights: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_output: Tensor | None, d_weights: Tensor | None) -> tuple[Tensor | None, ...]:
         query, key, values, weights = ctx.saved_tensors
-        of_read = weights.new_zeros(*query.shape[:-1], values.shape[-2]) if of_read is None else of_read
-        d_weights = of_read @ values if of_weights is None else of_read @ values + of_weights
+        d_output = weights.new_zeros(*query.shape[:-1], values.shape[-2]) if d_output is None else d_output
+        d_weights = d_output @ values if d_weights is None else d_output @ values + d_weights
         d_logits = torch._softmax_backward_data(d_weights, weights, -1, weights.dtype)
         d_key = d_logits.transpose(-1, -2) @ query
-        d_value = weights.transpose(-1, -2) @ of_read
+        d_value = weights.transpose(-1, -2) @ d_output
         return d_logits @ key, d_key, d_value, None, None, None
 
 
 @dataclass(frozen=True)
-class Source:
-    """Keys and values that are read several times, and the same transposed: some products are three times as fast."""
+class KeyValueCache:
+    """Keys and values for repeated attention, with transposed copies that make some products three times as fast."""
 
     key: Float[Tensor, "V H L E"]
     value: Float[Tensor, "V H L E"]
@@ -214,13 +214,12 @@ class Source:
     @classmethod
     def of(
         cls, key: Float[Tensor, "V H L E"], value: Float[Tensor, "V H L E"], mask: Bool[Tensor, "V L"] | None
-    ) -> "Source":
-        """Rows that the mask leaves out are not read."""
+    ) -> "KeyValueCache":
+        """Cache keys and values; masked rows get no attention."""
         keys, values = (x.detach().transpose(-1, -2).contiguous() for x in (key, value))
         return cls(key, value, keys, values, None if mask is None else ~mask[:, None, None])
 
-    def read(self, query: Float[Tensor, "V H K E"]) -> tuple[Float[Tensor, "V H K E"], Float[Tensor, "V H K L"]]:
-        """What queries, scaled as they should be, read by attention, and the attention."""
+    def attend(self, query: Float[Tensor, "V H K E"]) -> tuple[Float[Tensor, "V H K E"], Float[Tensor, "V H K L"]]:
+        """Return the attention output and the attention weights. The caller scales the queries."""
         with torch.autocast(query.device.type, enabled=False):
-            read, weights = _Reading.apply(query, self.key, self.value, self.keys, self.values, self.excluded)
-        return read, weights
+            return _SharedKeyAttention.apply(query, self.key, self.value, self.keys, self.values, self.excluded)

@@ -1,4 +1,4 @@
-"""Transformer layers that run side by side, each with its own constraint window."""
+"""Parallel transformer layers, each with its own constraint window."""
 
 import math
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from untrimmed.nn.packing import packing_of
 from untrimmed.nn.window import Constraint, Formula, constraint_windows
 
 NormOrder = Literal["post", "pre"]
-SkipPadding = bool | Literal["training"]  # whether rows at masked positions are left out, always or in training
+SkipPadding = bool | Literal["training"]  # whether to skip rows at masked positions: always, never or in training
 
 
 def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
-    """Whether a module leaves padding out now."""
+    """Whether the module skips padding in its current mode."""
     return module.training if when == "training" else when
 
 
 class ParallelLayers(nn.Module):
-    """K transformer layers with separate weights, run as one batched computation; width inf means no window.
+    """K transformer layers with separate weights, computed as one batch; width inf means no window.
 
-    `output_map` adds a linear map after the heads, `ffn_ratio` a feed-forward part of that many times the width. MS-SL
-    and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released programs; the papers write
-    `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). `skip_padding`: rows at masked positions are not computed and come out
-    as anything; only for methods that never look at them (some released ones do), and in `training` only where golden
-    cases compare them.
+    `output_map` adds a linear map after the heads. `ffn_ratio` adds a feed-forward part with a hidden layer that many
+    times as wide. MS-SL and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released
+    programs; the papers write `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). With `skip_padding`, rows at masked positions
+    are not computed and their output is arbitrary. Set it only for methods that never use them (some released programs
+    do), and to `training` if golden cases compare them.
     """
 
     def __init__(
@@ -69,74 +69,74 @@ class ParallelLayers(nn.Module):
         self._windows: dict[tuple[int, torch.device], Tensor] = {}
 
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
-        """The windows for sequences of this length, None when no layer has one; made once for each length.
+        """Return the windows for sequences of this length, cached, or None if no layer has a window.
 
         With `window_length` they are cut from the windows of that length, so that padding cannot change them.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
-        if torch.compiler.is_compiling():  # which would take a kept window for that of any length
-            return self._made(length, device)
+        if torch.compiler.is_compiling():  # it would reuse a cached window for every length
+            return self._build_windows(length, device)
         key = (length, device)
         if key not in self._windows:
-            # Kept for later calls, which may train: a tensor made in inference mode could not take part in that.
+            # A later call may train, which is impossible with tensors made in inference mode.
             with torch.inference_mode(False):
-                self._windows[key] = self._made(length).to(device)
+                self._windows[key] = self._build_windows(length).to(device)
         return self._windows[key]
 
-    def _made(self, length: int, device: torch.device | None = None) -> Float[Tensor, "K T T"]:
+    def _build_windows(self, length: int, device: torch.device | None = None) -> Float[Tensor, "K T T"]:
         full = length if self.window_length is None else max(self.window_length, length)
-        made = constraint_windows(
+        windows = constraint_windows(
             full, self.widths, constraint=self.constraint, formula=self.window_formula, device=device
         )
-        return made[:, :length, :length]
+        return windows[:, :length, :length]
 
     def forward(
         self,
         x: Float[Tensor, "N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
-        beside: Float[Tensor, "N R D"] | None = None,
+        extra_rows: Float[Tensor, "N R D"] | None = None,
     ) -> Float[Tensor, "K N T D"]:
-        """The outputs of all layers on the same input; rows at masked positions mean nothing.
+        """Return the outputs of all layers on the same input; rows at masked positions are arbitrary.
 
-        Rows `beside` the sequence are read by every layer as if they belonged to it, and do not come out.
+        Every layer attends to `extra_rows` as if they belonged to the sequence; the output does not include them.
         """
         windows = self.windows(x.shape[1], x.device)
         if self.norm_order == "post" and lean.applies(x, self.dropout):
             attention = self.attention
-            skips = beside is None and skips_padding(self, self.skip_padding)
+            skips = extra_rows is None and skips_padding(self, self.skip_padding)
             if isinstance(attention, StackedSelfAttention) and skips:
                 packing = packing_of(len(x), x.shape[1], mask, x.device)
                 if packing is not None:
                     rows = packing.pack(x)
                     return packing.unpack(self._after_attention(rows, attention.packed(rows, windows, packing)))
-            read = self._attended(x, windows, mask, beside).flatten(1, 2)
-            return self._after_attention(x.flatten(0, 1), read).unflatten(1, x.shape[:2])
+            attended = self._attend(x, windows, mask, extra_rows).flatten(1, 2)
+            return self._after_attention(x.flatten(0, 1), attended).unflatten(1, x.shape[:2])
         if self.norm_order == "pre":
             x = x.expand(len(self.widths), *x.shape)
-            if beside is not None:
-                beside = self.norm1(beside.expand(len(x), *beside.shape))
-            x = x + self.dropout(self.output(self._attended(self.norm1(x), windows, mask, beside)))
+            if extra_rows is not None:
+                extra_rows = self.norm1(extra_rows.expand(len(x), *extra_rows.shape))
+            x = x + self.dropout(self.output(self._attend(self.norm1(x), windows, mask, extra_rows)))
             return x if self.ffn is None else x + self.ffn(self.norm2(x))  # type: ignore[misc]
-        x = self.norm1(x + self.dropout(self.output(self._attended(x, windows, mask, beside))))
+        x = self.norm1(x + self.dropout(self.output(self._attend(x, windows, mask, extra_rows))))
         return x if self.ffn is None else self.norm2(x + self.ffn(x))  # type: ignore[misc]
 
-    def _attended(self, x: Tensor, windows: Tensor | None, mask: Tensor | None, beside: Tensor | None) -> Tensor:
-        """What the heads of all layers read; attention of other kinds knows of no rows beside its own."""
-        read: Tensor = self.attention(x, windows, mask, *(() if beside is None else (beside,)))
-        return read
+    def _attend(self, x: Tensor, windows: Tensor | None, mask: Tensor | None, extra_rows: Tensor | None) -> Tensor:
+        """Return the attention output of all layers. Only `StackedSelfAttention` supports extra rows."""
+        attended: Tensor = self.attention(x, windows, mask, *(() if extra_rows is None else (extra_rows,)))
+        return attended
 
-    def _after_attention(self, x: Float[Tensor, "M D"], read: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """The rest of post-norm layers, row by row, from what the heads have read."""
-        dropped = rate(self.dropout)
+    def _after_attention(self, x: Float[Tensor, "M D"], attended: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
+        """Apply the rest of post-norm layers, row by row, to the attention output."""
+        probability = rate(self.dropout)
         if isinstance(self.output, StackedLinear):
-            read = self.output(read[:, None])[:, 0]
-        if self.ffn is not None and self.norm2 is not None and not dropped and x.ndim == 2 and narrow.applies(x):
-            return narrow.after_attention(x, read, self.norm1, self.ffn.layer1, self.ffn.layer2, self.norm2)
-        y = lean.add_norm(x, read, self.norm1.weight, self.norm1.bias, dropped)
+            attended = self.output(attended[:, None])[:, 0]
+        if self.ffn is not None and self.norm2 is not None and not probability and x.ndim == 2 and narrow.applies(x):
+            return narrow.after_attention(x, attended, self.norm1, self.ffn.layer1, self.ffn.layer2, self.norm2)
+        y = lean.add_norm(x, attended, self.norm1.weight, self.norm1.bias, probability)
         if self.ffn is None or self.norm2 is None:
             return y
-        return lean.add_norm(y, self.ffn.of_rows(y), self.norm2.weight, self.norm2.bias, dropped)
+        return lean.add_norm(y, self.ffn.of_rows(y), self.norm2.weight, self.norm2.bias, probability)
 
 
 class StackedFeedForward(nn.Module):
@@ -149,18 +149,17 @@ class StackedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
-        """What the layer adds to its input."""
+        """Return the residual update, to be added to the input."""
         return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
 
     def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """The same without the last dropout, which the residual applies."""
-        one = self.layer1
-        two = self.layer2
-        return lean.feed_forward(x, one.weight, one.bias, two.weight, two.bias, rate(self.dropout))
+        """Return the update before the last dropout, which `lean.add_norm` applies."""
+        parameters = (self.layer1.weight, self.layer1.bias, self.layer2.weight, self.layer2.bias)
+        return lean.feed_forward(x, *parameters, rate(self.dropout))
 
 
 class LayersOfTwoKinds(nn.Module):
-    """Layers that differ in their attention, on one input, one kind after the other."""
+    """Two groups of layers with different attention on the same input."""
 
     def __init__(self, first: ParallelLayers, second: ParallelLayers):
         super().__init__()
@@ -169,16 +168,16 @@ class LayersOfTwoKinds(nn.Module):
 
     @property
     def widths(self) -> tuple[float, ...]:
-        """Those of all layers."""
+        """The window widths of all layers."""
         return self.first.widths + self.second.widths
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
-        """The outputs of all layers on the same input."""
+        """Return the outputs of all layers, those of the first group first."""
         return torch.cat([self.first(x, mask), self.second(x, mask)])
 
 
 class GaussianBlock(nn.Module):
-    """Layers with different windows on one input, joined into one sequence: the GMMFormer block and its successor."""
+    """Layers with different windows on one input, combined into one sequence (GMMFormer and its successors)."""
 
     def __init__(self, layers: ParallelLayers | LayersOfTwoKinds, aggregation: nn.Module):
         super().__init__()
@@ -190,18 +189,18 @@ class GaussianBlock(nn.Module):
         x: Float[Tensor, "N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
         token: Float[Tensor, " D"] | None = None,
-        beside: Float[Tensor, "N R D"] | None = None,
+        extra_rows: Float[Tensor, "N R D"] | None = None,
     ) -> Float[Tensor, "N T D"]:
-        """A sequence of the same shape; masked positions are not read but are written.
+        """Return a sequence of the same shape. Masked rows get no attention, but have an output.
 
-        `token` is what the aggregation reads the layers with, where it does; the layers read rows `beside` too.
+        `token` is the query of aggregations that attend with one. The layers attend to `extra_rows` too.
         """
-        outputs = self.layers(x, mask) if beside is None else self.layers(x, mask, beside)
+        outputs = self.layers(x, mask) if extra_rows is None else self.layers(x, mask, extra_rows)
         return self.aggregation(outputs, x, mask, token)
 
 
 class TransformerLayer(nn.Module):
-    """One transformer layer without a window: `ParallelLayers` of one."""
+    """One transformer layer without a window."""
 
     def __init__(
         self,
@@ -226,5 +225,5 @@ class TransformerLayer(nn.Module):
         )
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
-        """A sequence of the same shape; masked positions are not read but are written."""
+        """Return a sequence of the same shape. Masked rows get no attention, but have an output."""
         return self.layers(x, mask)[0]

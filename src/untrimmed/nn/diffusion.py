@@ -1,4 +1,4 @@
-"""A short diffusion over a few vectors a video: its schedule, the network that guesses the noise, and the chain."""
+"""A short diffusion process over a few vectors per video: noise schedule, denoising network and reverse chain."""
 
 import math
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from untrimmed.nn.norm import LayerNorm
 
 @dataclass(frozen=True)
 class Schedule:
-    """The share of noise that each of T steps adds, step 0 being the least noisy (all numbers in double precision)."""
+    """A noise schedule: the variance that each of T steps adds, in double precision. Step 0 is the least noisy."""
 
-    added: tuple[float, ...]
+    betas: tuple[float, ...]
 
     @classmethod
     def cosine(cls, num_steps: int) -> "Schedule":
-        """The cosine schedule (Nichol and Dhariwal 2021), no share above 0.999."""
+        """Return the cosine schedule (Nichol and Dhariwal 2021), with betas of at most 0.999."""
 
         def level(step: int) -> float:
             return math.cos((step / num_steps + 0.008) / 1.008 * math.pi / 2) ** 2
@@ -28,29 +28,29 @@ class Schedule:
         return cls(tuple(min(max(1 - level(t + 1) / level(t), 0.0), 0.999) for t in range(num_steps)))
 
     @property
-    def kept(self) -> tuple[float, ...]:
-        """The share of the signal, as a variance, that is left after each step."""
-        shares = []
-        kept = 1.0
-        for added in self.added:
-            kept *= 1 - added
-            shares.append(kept)
-        return tuple(shares)
+    def alpha_bars(self) -> tuple[float, ...]:
+        """The share of the signal's variance that remains after each step: the cumulative products of 1 - beta."""
+        products = []
+        alpha_bar = 1.0
+        for beta in self.betas:
+            alpha_bar *= 1 - beta
+            products.append(alpha_bar)
+        return tuple(products)
 
     @property
     def posterior(self) -> tuple[tuple[float, float, float], ...]:
-        """Of each step back: what the clean guess and the present vector weigh, and the variance of what is added."""
+        """For each reverse step: the weights of the predicted clean and the current vector, and the noise variance."""
         weights = []
-        for added, before, after in zip(self.added, (1.0, *self.kept[:-1]), self.kept, strict=True):
-            noisy = 1 - after
-            of_clean = added * math.sqrt(before) / noisy
-            of_present = (1 - before) * math.sqrt(1 - added) / noisy
-            weights.append((of_clean, of_present, added * (1 - before) / noisy))
+        for beta, previous, current in zip(self.betas, (1.0, *self.alpha_bars[:-1]), self.alpha_bars, strict=True):
+            noisy = 1 - current
+            clean_weight = beta * math.sqrt(previous) / noisy
+            current_weight = (1 - previous) * math.sqrt(1 - beta) / noisy
+            weights.append((clean_weight, current_weight, beta * (1 - previous) / noisy))
         return tuple(weights)
 
 
 class DenoiserLayer(nn.Module):
-    """Two linear maps with norms before them, a hint added in between, and a linear shortcut."""
+    """Two linear maps with pre-norm, a hint (embedded step and condition) added in between, and a linear shortcut."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -63,19 +63,19 @@ class DenoiserLayer(nn.Module):
         self.shortcut = nn.Linear(dim, dim)
 
     def hint(self, time: Float[Tensor, "T D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """What is added inside the layer: the step and the condition, which no vector changes."""
+        """Return the sum of the embedded step and condition, which does not depend on the vectors."""
         return self.time(F.silu(time))[:, None, None] + self.condition(F.silu(condition))
 
     def forward(self, x: Float[Tensor, "*T V K D"], hint: Float[Tensor, "*T V K D"]) -> Float[Tensor, "*T V K D"]:
-        """The layer's output."""
+        """Return the layer's output."""
         y = self.layer1(F.silu(self.norm1(x))) + hint
         return self.layer2(F.silu(self.norm2(y))) + self.shortcut(x)
 
 
 class Denoiser(nn.Module):
-    """Guesses the noise in each vector by itself, given the step and a condition of its own.
+    """Predicts the noise in each vector independently, from the step and the vector's condition.
 
-    As released the table of steps is drawn like any other weight, from normal(0, `init_std`), and never trained.
+    As released, the step embeddings are drawn like weights, from normal(0, `init_std`), and never trained.
     """
 
     steps: Tensor
@@ -91,15 +91,15 @@ class Denoiser(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def hints(self, condition: Float[Tensor, "V K D"]) -> list[Float[Tensor, "T V K D"]]:
-        """What each layer is told at each step, made once for a whole chain."""
+        """Return the hint of each layer at each step, computed once per chain."""
         time = self.time2(F.silu(self.time1(self.steps)))
-        told = self.condition(self.norm(condition).relu())
-        return [layer.hint(time, told) for layer in self.layers]  # type: ignore[operator]
+        embedded = self.condition(self.norm(condition).relu())
+        return [layer.hint(time, embedded) for layer in self.layers]  # type: ignore[operator]
 
     def forward(
         self, x: Float[Tensor, "*T V K D"], hints: Sequence[Float[Tensor, "*T V K D"]]
     ) -> Float[Tensor, "*T V K D"]:
-        """The noise at one step, or at all steps, of which the hints are."""
+        """Return the predicted noise at the steps of the hints: one step or all."""
         y = x
         for layer, hint in zip(self.layers, hints, strict=True):
             y = layer(y, hint)
@@ -107,10 +107,10 @@ class Denoiser(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """The chain of DreamPRVR (arXiv 2604.03653): from one vector a video to K, each led by a condition.
+    """The reverse chain of DreamPRVR (arXiv 2604.03653): from one vector per video to K, each guided by a condition.
 
-    As released nothing is sampled: the start stands where noise would, at the beginning and in every step. All of it
-    runs in the format of the weights, also under autocast: the first step back multiplies by 200 what it reads.
+    As released, nothing is sampled: the start vector replaces the noise, at the beginning and in every step. The number
+    format is that of the weights, even under autocast, because the first reverse step multiplies its input by 200.
     """
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):
@@ -119,33 +119,35 @@ class Diffusion(nn.Module):
         self.denoiser = Denoiser(dim, num_steps, num_layers, init_std)
 
     def trajectory(self, start: Float[Tensor, "V D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """The K vectors after each step back, the noisiest first; the last are in [-1, 1]."""
+        """Return the K vectors after each reverse step, noisiest first; the last are in [-1, 1]."""
         with torch.autocast(start.device.type, enabled=False):
             start = start.to(self.denoiser.steps.dtype)
             condition = condition.to(self.denoiser.steps.dtype)
             hints = self.denoiser.hints(condition)
             noise = start[:, None].expand_as(condition)
-            kept = self.schedule.kept
+            alpha_bars = self.schedule.alpha_bars
             posterior = self.schedule.posterior
             x = noise
-            made = []
-            for t in reversed(range(len(kept))):
-                of_clean, of_present, variance = posterior[t]
-                guessed = self.denoiser(x, [hint[t] for hint in hints])
-                clean = (math.sqrt(1 / kept[t]) * x - math.sqrt(1 / kept[t] - 1) * guessed).clamp(-1, 1)
-                x = of_clean * clean + of_present * x
+            steps = []
+            for t in reversed(range(len(alpha_bars))):
+                clean_weight, current_weight, variance = posterior[t]
+                predicted = self.denoiser(x, [hint[t] for hint in hints])
+                clean = (math.sqrt(1 / alpha_bars[t]) * x - math.sqrt(1 / alpha_bars[t] - 1) * predicted).clamp(-1, 1)
+                x = clean_weight * clean + current_weight * x
                 if t:
                     x = x + math.sqrt(variance) * noise
-                made.append(x)
-            return torch.stack(made)
+                steps.append(x)
+            return torch.stack(steps)
 
     def noised(self, clean: Float[Tensor, "V K D"], noise: Float[Tensor, "V D"]) -> Float[Tensor, "T V K D"]:
-        """Clean vectors as each step would have left them, with that noise in all K."""
-        kept = torch.tensor(self.schedule.kept, dtype=torch.float64, device=clean.device)[:, None, None, None]
-        return kept.sqrt().to(clean.dtype) * clean + (1 - kept).sqrt().to(clean.dtype) * noise[:, None].to(clean.dtype)
+        """Return clean vectors after each forward step, with the same noise for all K."""
+        bars = torch.tensor(self.schedule.alpha_bars, dtype=torch.float64, device=clean.device)[:, None, None, None]
+        return bars.sqrt().to(clean.dtype) * clean + (1 - bars).sqrt().to(clean.dtype) * noise[:, None].to(clean.dtype)
 
-    def guessed(self, noised: Float[Tensor, "T V K D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """The noise that the network finds at every step."""
+    def predicted_noise(
+        self, noised: Float[Tensor, "T V K D"], condition: Float[Tensor, "V K D"]
+    ) -> Float[Tensor, "T V K D"]:
+        """Return the noise that the network predicts at every step."""
         with torch.autocast(noised.device.type, enabled=False):
-            own = self.denoiser.steps.dtype
-            return self.denoiser(noised.to(own), self.denoiser.hints(condition.to(own)))
+            dtype = self.denoiser.steps.dtype
+            return self.denoiser(noised.to(dtype), self.denoiser.hints(condition.to(dtype)))

@@ -1,4 +1,4 @@
-"""Fewer rows with a longer view: what JSG's glance reads instead of all frames."""
+"""Shorten a sequence of frames, as input of JSG's glance branch."""
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 
 class DownSampling(nn.Module):
-    """Rows of features to fewer rows with a long view: max-pooling over time, then one convolution (Eq. 2).
+    """Fewer rows that each cover more time: max-pooling over time, then one convolution (JSG Eq. 2).
 
-    As released the convolution has one channel: the same few numbers for every feature dimension. Its bias cannot
-    matter, the layer norm behind it removes it.
+    As released, the convolution has one channel: the same few weights for every feature dimension. Its bias has no
+    effect, because the following layer norm removes it.
     """
 
-    SHARE_REAL = 0.2  # of the rows below, from which on a row counts as real
+    SHARE_REAL = 0.2  # an output row is real if at least this share of its input rows is
 
     def __init__(self, pool_size: int, pool_stride: int, conv_size: int, conv_stride: int):
         super().__init__()
@@ -24,7 +24,7 @@ class DownSampling(nn.Module):
     def pooled(
         self, x: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
     ) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
-        """The maximum of every group of rows, padding taking part as it is; short sequences are padded with zeros."""
+        """Return the maximum of every group of rows, padding included. Short sequences are extended with zeros."""
         missing = max(0, self.min_rows - x.shape[1])
         x = F.pad(x, (0, 0, 0, missing))
         mask = F.pad(mask, (0, missing))
@@ -34,11 +34,11 @@ class DownSampling(nn.Module):
     def forward(
         self, x: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
     ) -> tuple[Float[Tensor, "V L C"], Bool[Tensor, "V L"]]:
-        """The short sequence and which of its rows are real."""
+        """Return the shortened sequence and the mask of its real rows."""
         pooled, mask = self.pooled(x, mask)
         size = self.conv.weight.shape[-1]
         stride = self.conv.stride[0]
-        windows = pooled.unfold(1, size, stride)  # one matrix-vector product, not a convolution a dimension
+        windows = pooled.unfold(1, size, stride)  # one matrix-vector product instead of a convolution per dimension
         return F.linear(windows, self.conv.weight[0], self.conv.bias)[..., 0], self._shortened(mask, size, stride)
 
     def _shortened(self, mask: Bool[Tensor, "V N"], size: int, stride: int) -> Bool[Tensor, "V M"]:

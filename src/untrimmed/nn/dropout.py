@@ -1,6 +1,6 @@
-"""Dropout whose mask is drawn fast and kept in one byte an element.
+"""Dropout with masks that are fast to draw and take one byte per element (two for bfloat16).
 
-Layers that are written by hand (`nn/lean.py`) drop with the same masks.
+The handwritten layers in `nn/lean.py` use the same masks.
 """
 
 import math
@@ -16,31 +16,31 @@ from torch.autograd.function import once_differentiable
 BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
-def runs_here(x: Tensor) -> bool:
-    """Whether work on x is done by hand: on the CPU, unless torch.compile is reading, which wants plain operations."""
+def is_eager_cpu(x: Tensor) -> bool:
+    """Whether x is on the CPU and not traced by torch.compile, which needs the plain operations."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def rate(dropout: nn.Module) -> float:
-    """The probability with which a module drops now: 0 in evaluation mode."""
+    """Return the current dropout probability of a module: 0 in evaluation mode."""
     return float(dropout.p) if dropout.training else 0.0  # type: ignore[arg-type]
 
 
 def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
-    """1 with 1 - probability (to within 1 / 65536), else 0; to multiply numbers of that format.
+    """Return a mask of 1 with probability 1 - `probability` (to within 1 / 65536) and 0 otherwise, for this format.
 
-    Bytes for wide formats (bools take twice as long), bfloat16 for itself. The bits come from NumPy's generator, twice
-    as fast as torch's, which gives it its seed: they follow `torch.manual_seed` and no number of threads.
+    It has bytes for wide formats (bools take twice as long) and bfloat16 for bfloat16. The bits come from NumPy's
+    generator, twice as fast as torch's and seeded by it: they depend on `torch.manual_seed`, not on the thread count.
     """
     count = math.prod(shape)
     generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
     bits = torch.from_numpy(generator.random_raw(-(-count // 4)).view(np.int16))[:count].view(shape)
-    kept = bits.ge_(round(probability * 65536) - 32768)  # in place: a result in bools takes four times as long
-    return kept.mul_(BFLOAT16_ONE).view(dtype) if dtype == torch.bfloat16 else kept.to(torch.uint8)
+    mask = bits.ge_(round(probability * 65536) - 32768)  # in place: a result in bools takes four times as long
+    return mask.mul_(BFLOAT16_ONE).view(dtype) if dtype == torch.bfloat16 else mask.to(torch.uint8)
 
 
 def _times(x: Tensor, mask: Tensor) -> Tensor:
-    """x * mask; a product of two formats takes several times as long as a conversion and a product."""
+    """Return x * mask; multiplying different formats takes several times as long as converting first."""
     return mask.to(x.dtype, copy=True).mul_(x)
 
 
@@ -59,10 +59,10 @@ class _Dropout(Function):
 
 
 class Dropout(nn.Dropout):
-    """Dropout that draws 16 bits an element and keeps one byte of it."""
+    """Dropout with the masks of `keep_mask` on the CPU and torch's own elsewhere."""
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The input with some elements 0 and the others scaled up; in evaluation mode the input."""
-        if not runs_here(x):
+        """Set random elements to 0 and scale up the rest; in evaluation mode, return the input."""
+        if not is_eager_cpu(x):
             return super().forward(x)
         return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x

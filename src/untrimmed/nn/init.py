@@ -1,4 +1,4 @@
-"""The initial distribution of every released program of the family."""
+"""The initial weight distribution of the released programs of this family."""
 
 from torch import nn
 
@@ -10,8 +10,8 @@ from untrimmed.nn.lorentz import LorentzLinear
 def initialise(model: nn.Module, std: float = 0.02) -> None:
     """Draw all linear and embedding weights from normal(0, std) and set linear biases to 0, in place.
 
-    A module with an `init_std` of its own is drawn with that. Layer norms keep 1 and 0; free parameters (tokens,
-    prototypes) keep what their module drew.
+    A module's attribute `init_std` takes precedence. Layer norms keep 1 and 0; free parameters (tokens, prototypes)
+    keep the values that their module drew.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear | nn.Embedding | StackedLinear | StackedSelfAttention | LorentzLinear):

@@ -1,12 +1,12 @@
-"""The costly parts of a layer as autograd functions that keep little for the backward pass.
+"""The expensive parts of a layer as autograd functions that save little for the backward pass.
 
-The mathematics is that of the plain operations, which stay in the modules as the reference and are used where these do
-not apply (CUDA, `torch.compile`). The work is done in pieces that fit the caches, so that what is element-wise costs
-little beside the matrix products. Under autocast the products, gradients of weights among them, and what is kept for
-them are rounded to its narrow format; norms, softmax and sums, gradients of biases among them, are float32.
+They compute the same as the plain operations, which remain in the modules as the reference and for CUDA and
+`torch.compile`. The work is split into pieces that fit the CPU caches, so that element-wise operations cost little
+compared with the matrix products. Under autocast, matrix products (including gradients of weights) and the tensors
+saved for them have its narrow format; norms, softmax and sums (including gradients of biases) are float32.
 
-What a layer keeps: its input, the hidden values of the feed-forward part after ReLU and dropout (where they are zero,
-either was), one byte an element for other dropouts, queries, keys and values. Attention weights are made again.
+A layer saves its input, the hidden values of the feed-forward part after ReLU and dropout (zero where either made them
+zero), a mask for each other dropout, and queries, keys and values. It recomputes the attention weights.
 """
 
 import math
@@ -18,29 +18,29 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from untrimmed.nn.dropout import keep_mask, runs_here
+from untrimmed.nn.dropout import is_eager_cpu, keep_mask
 
-PIECE = 2**20  # numbers in the widest array of a piece, 4 MB
+PIECE = 2**20  # numbers in the widest array of a piece: 4 MB in float32
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
-    """Whether the functions here stand for the plain operations."""
-    return runs_here(x) and isinstance(dropout, nn.Dropout)
+    """Whether the functions of this module replace the plain operations."""
+    return is_eager_cpu(x) and isinstance(dropout, nn.Dropout)
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """The number format of matrix products that read x: that of autocast where it is on."""
+    """Return the number format of matrix products with x: that of autocast if it is enabled."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """ReLU in place; of bfloat16 as of integers, where all up to -128, the bits of -inf, are below 0 and no NaN."""
+    """ReLU in place. bfloat16 is compared as int16: values up to -128 (-inf) are negative numbers, -127 to -1 NaN."""
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
 
 def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Rows added up in that format; converted a few at a time, since `sum(dtype=...)` takes four times as long."""
+    """Sum the rows in this format, converting them in pieces: `sum(dtype=...)` takes four times as long."""
     pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
     return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
@@ -51,11 +51,11 @@ def _pieces(num_rows: int, width: int) -> list[slice]:
 
 
 class _InputProjection(Function):
-    """ReLU(W dropout(LN(x)) + b) of some rows of features that need no gradient.
+    """ReLU(W dropout(LN(x)) + b) of selected rows of features that need no gradient.
 
-    With normalised rows n and the mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. All gradients
-    follow from two products, of the incoming gradient with m * n and with m. In a narrow format these two are kept and
-    meet W * gain and W * shift in the forward pass; in a wide one, where products are dear, m * n is made again.
+    With normalised rows n and dropout mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. Gradients
+    follow from two products of the incoming gradient: with m * n and with m. In a narrow format the forward pass saves
+    both and multiplies them by W * gain and W * shift. In a wide format products are expensive; m * n is recomputed.
     """
 
     @staticmethod
@@ -77,7 +77,7 @@ class _InputProjection(Function):
         narrow = dtype != x.dtype
         keep = keep_mask((count, width), p, dtype) if p else None
         out = x.new_empty(count, len(weight), dtype=dtype)
-        kept = x.new_empty(count if narrow and trains else 0, width, dtype=dtype)
+        saved = x.new_empty(count if narrow and trains else 0, width, dtype=dtype)
         if narrow:
             bias = bias if p else bias + weight @ shift
             shifted = (weight * shift).to(dtype)
@@ -95,34 +95,34 @@ class _InputProjection(Function):
             torch.addmm(bias, normal, weight_in.T, alpha=scale, out=out[piece])
             if narrow and keep is not None:
                 out[piece].addmm_(keep[piece], shifted.T, alpha=scale)
-            if len(kept):
-                kept[piece] = normal
-        ctx.save_for_backward(x, rows, gain, shift, weight, keep, kept, _relu_(out))
+            if len(saved):
+                saved[piece] = normal
+        ctx.save_for_backward(x, rows, gain, shift, weight, keep, saved, _relu_(out))
         ctx.scale = scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, rows, gain, shift, weight, keep, kept, out = ctx.saved_tensors
+        x, rows, gain, shift, weight, keep, saved, out = ctx.saved_tensors
         gradient = torch.ops.aten.threshold_backward(gradient, out, 0)
         d_bias = _sum_of_rows(gradient, x.dtype)
-        if len(kept):
-            of_rows = (gradient.T @ kept).to(x.dtype)
-            of_mask = d_bias[:, None] if keep is None else (gradient.T @ keep).to(x.dtype)
+        if len(saved):
+            row_product = (gradient.T @ saved).to(x.dtype)
+            mask_product = d_bias[:, None] if keep is None else (gradient.T @ keep).to(x.dtype)
         else:
-            of_rows = torch.zeros_like(weight)
-            of_mask = d_bias[:, None] if keep is None else torch.zeros_like(weight)
+            row_product = torch.zeros_like(weight)
+            mask_product = d_bias[:, None] if keep is None else torch.zeros_like(weight)
             for piece in _pieces(len(out), x.shape[1]):
                 features = _rows(x, rows, piece)
                 normal = torch.native_layer_norm(features, x.shape[1:], torch.ones_like(gain), None, 1e-5)[0]
                 if keep is not None:
                     mask = keep[piece].to(x.dtype)
-                    of_mask.addmm_(gradient[piece].T, mask)
+                    mask_product.addmm_(gradient[piece].T, mask)
                     normal.mul_(mask)
-                of_rows.addmm_(gradient[piece].T, normal)
-        d_weight = (of_rows * gain).addcmul_(of_mask, shift).mul_(ctx.scale)
-        d_gain, d_shift = (ctx.scale * (weight * part).sum(dim=0) for part in (of_rows, of_mask))
+                row_product.addmm_(gradient[piece].T, normal)
+        d_weight = (row_product * gain).addcmul_(mask_product, shift).mul_(ctx.scale)
+        d_gain, d_shift = (ctx.scale * (weight * product).sum(dim=0) for product in (row_product, mask_product))
         return None, None, d_gain, d_shift, d_weight, d_bias, None, None, None
 
 
@@ -137,7 +137,7 @@ def input_projection(
     linear: nn.Linear,
     probability: float,
 ) -> Float[Tensor, "R D"]:
-    """ReLU(linear(dropout(norm(x)))) of the given rows; the features themselves get no gradient."""
+    """Return ReLU(linear(dropout(norm(x)))) of the selected rows. The features get no gradient."""
     trains = torch.is_grad_enabled()
     dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):
@@ -163,19 +163,19 @@ class _FeedForward(Function):
         count = len(x)
         num_rows = x.shape[1]
         hidden_dim = weight1.shape[1]
-        rows, one, two, shift1, shift2 = (same.to(dtype) for same in (x, weight1, weight2, bias1, bias2))
+        rows, weight1, weight2, bias1, bias2 = (tensor.to(dtype) for tensor in (x, weight1, weight2, bias1, bias2))
         pieces = _pieces(num_rows, hidden_dim)
-        kept_rows = num_rows if trains else max((piece.stop - piece.start for piece in pieces), default=0)
-        kept = x.new_empty(count, kept_rows, hidden_dim, dtype=dtype)
+        hidden_rows = num_rows if trains else max((piece.stop - piece.start for piece in pieces), default=0)
+        hidden = x.new_empty(count, hidden_rows, hidden_dim, dtype=dtype)
         out = torch.empty_like(x, dtype=dtype)
         for k in range(count):
             for piece in pieces:
-                part = kept[k, piece] if trains else kept[k, : piece.stop - piece.start]
-                _relu_(torch.addmm(shift1[k], rows[k, piece], one[k].T, out=part))
+                part = hidden[k, piece] if trains else hidden[k, : piece.stop - piece.start]
+                _relu_(torch.addmm(bias1[k], rows[k, piece], weight1[k].T, out=part))
                 if p:
                     part.mul_(keep_mask(tuple(part.shape), p, dtype))
-                torch.addmm(shift2[k], part, two[k].T, alpha=1 / (1 - p), out=out[k, piece])
-        ctx.save_for_backward(rows, one, two, kept)
+                torch.addmm(bias2[k], part, weight2[k].T, alpha=1 / (1 - p), out=out[k, piece])
+        ctx.save_for_backward(rows, weight1, weight2, hidden)
         ctx.p = p
         ctx.dtype = x.dtype
         return out
@@ -183,23 +183,23 @@ class _FeedForward(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        x, one, two, hidden = ctx.saved_tensors
+        x, weight1, weight2, hidden = ctx.saved_tensors
         scale = 1 / (1 - ctx.p)
         dtype = ctx.dtype
-        nothing = hidden.new_zeros(())
+        ignored = hidden.new_zeros(())  # `beta=0` in the products
         d_x = torch.empty_like(x, dtype=dtype)
         d_hidden = torch.empty_like(hidden[0])
-        d_weight1 = torch.empty_like(one, dtype=dtype)
-        d_weight2 = torch.empty_like(two, dtype=dtype)
+        d_weight1 = torch.empty_like(weight1, dtype=dtype)
+        d_weight2 = torch.empty_like(weight2, dtype=dtype)
         d_bias1 = d_x.new_empty(len(hidden), hidden.shape[2])
         for k in range(len(x)):
             for piece in _pieces(*d_hidden.shape):
                 part = d_hidden[piece]
-                torch.addmm(nothing, gradient[k, piece], two[k], beta=0, alpha=scale, out=part)
+                torch.addmm(ignored, gradient[k, piece], weight2[k], beta=0, alpha=scale, out=part)
                 torch.ops.aten.threshold_backward.grad_input(part, hidden[k, piece], 0, grad_input=part)
-                d_x[k, piece] = part @ one[k]
+                d_x[k, piece] = part @ weight1[k]
             d_weight1[k] = d_hidden.T @ x[k]
-            d_weight2[k] = torch.addmm(nothing, gradient[k].T, hidden[k], beta=0, alpha=scale)
+            d_weight2[k] = torch.addmm(ignored, gradient[k].T, hidden[k], beta=0, alpha=scale)
             d_bias1[k] = _sum_of_rows(d_hidden, dtype)
         return d_x, d_weight1, d_bias1, d_weight2, _sum_of_rows(gradient, dtype), None, None, None
 
@@ -212,7 +212,7 @@ def feed_forward(
     bias2: Float[Tensor, "K D"],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Two linear maps with ReLU and dropout between them; under autocast the result is in its format."""
+    """Apply two linear maps with ReLU and dropout between them. Under autocast, the result is in its format."""
     trains = torch.is_grad_enabled()
     dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):
@@ -220,14 +220,14 @@ def feed_forward(
 
 
 class _AddNorm(Function):
-    """LN(x + dropout(y)) for K stacks of rows, in the format of x, which may be one stack for all."""
+    """LN(x + dropout(y)) for K stacks of rows, in the format of x. All stacks may share one x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
         keep = keep_mask(tuple(y.shape), p, y.dtype) if p else None
         summed = torch.add(x, (y if keep is None else y * keep).to(x.dtype), alpha=1 / (1 - p))
         parts = [torch.native_layer_norm(summed[k], y.shape[-1:], gain[k], bias[k], 1e-5) for k in range(len(y))]
-        out, mean, deviation = (_stacked(same) for same in zip(*parts, strict=True))
+        out, mean, deviation = (_stacked(tensors) for tensors in zip(*parts, strict=True))
         ctx.save_for_backward(summed, mean, deviation, gain, bias, keep)
         ctx.p = p
         ctx.shared = x.ndim < y.ndim
@@ -243,7 +243,7 @@ class _AddNorm(Function):
             backward(gradient[k], summed[k], summed.shape[-1:], mean[k], deviation[k], gain[k], bias[k], [True] * 3)
             for k in range(len(summed))
         ]
-        d_summed, d_gain, d_bias = (_stacked(same) for same in zip(*parts, strict=True))
+        d_summed, d_gain, d_bias = (_stacked(tensors) for tensors in zip(*parts, strict=True))
         d_y = d_summed.to(ctx.dtype)
         if keep is not None:
             d_y = (d_y * keep).mul_(1 / (1 - ctx.p))
@@ -251,7 +251,6 @@ class _AddNorm(Function):
 
 
 def _stacked(parts: tuple[Tensor, ...]) -> Tensor:
-    """`torch.stack` without a copy of a single one."""
     return parts[0][None] if len(parts) == 1 else torch.stack(parts)
 
 
@@ -262,13 +261,13 @@ def add_norm(
     bias: Float[Tensor, "K D"],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """The residual x plus y after dropout, normalised by each stack's layer norm."""
+    """Return x plus y after dropout, normalised by each stack's layer norm."""
     with torch.autocast("cpu", enabled=False):
         return _AddNorm.apply(x, y, gain, bias, probability)
 
 
 class _SelfAttention(Function):
-    """K multi-head self-attentions of packed sequences; logits and weights are made anew in the backward pass."""
+    """K multi-head self-attentions of packed sequences. The backward pass recomputes logits and weights."""
 
     @staticmethod
     def forward(ctx: Any, joint: Tensor, windows: Tensor | None, groups: tuple[Tensor, ...], p: float) -> Tensor:
@@ -276,14 +275,14 @@ class _SelfAttention(Function):
         out = joint.new_empty(count, num_rows, num_heads * head_dim)
         scales = _logit_scales(windows, head_dim)
         keeps = []
-        for rows in _attended_together(groups, count * num_heads):
+        for rows in _attention_batches(groups, count * num_heads):
             query, key, value = _heads(joint, rows)
             weights = _attention_weights(query, key, scales).to(value.dtype)
             if p:
                 keeps.append(keep_mask(tuple(weights.shape), p, weights.dtype))
                 weights.mul_(keeps[-1])
-            read = _products(weights, value, 1 / (1 - p)).view(*query.shape)
-            out[:, _index(rows)] = read.permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
+            attended = _products(weights, value, 1 / (1 - p)).view(*query.shape)
+            out[:, _index(rows)] = attended.permute(1, 0, 3, 2, 4).reshape(count, -1, num_heads * head_dim)
         ctx.save_for_backward(joint, windows, *keeps)
         ctx.groups = groups
         ctx.p = p
@@ -297,65 +296,64 @@ class _SelfAttention(Function):
         scales = _logit_scales(windows, head_dim)
         scale = 1 / (1 - ctx.p)
         d_joint = torch.empty_like(joint)
-        for place, rows in enumerate(_attended_together(ctx.groups, count * num_heads)):
+        for i, rows in enumerate(_attention_batches(ctx.groups, count * num_heads)):
             query, key, value = _heads(joint, rows)
             weights = _attention_weights(query, key, scales)
             shape = (count, *rows.shape, num_heads, head_dim)
             incoming = gradient[:, _index(rows)].reshape(shape).permute(1, 0, 3, 2, 4).contiguous()
             d_weights = _products(incoming, value.transpose(-1, -2), scale)
-            kept = weights.to(value.dtype)
+            dropped = weights.to(value.dtype)
             if ctx.p:
-                d_weights.mul_(keeps[place])
-                kept = kept * keeps[place]
-            d_value = _products(kept.transpose(-1, -2), incoming, scale)
+                d_weights.mul_(keeps[i])
+                dropped = dropped * keeps[i]
+            d_value = _products(dropped.transpose(-1, -2), incoming, scale)
             d_logits = torch._softmax_backward_data(d_weights.to(weights.dtype), weights, -1, weights.dtype)
-            d_logits = d_logits.mul_(_fitting(scales, rows)).to(key.dtype)
+            d_logits = d_logits.mul_(_scales_for(scales, rows.shape[1])).to(key.dtype)
             parts = (d_logits @ key, d_logits.transpose(-1, -2) @ query, d_value)
-            for i, part in enumerate(parts):
-                d_joint[_index(rows), i] = part.permute(0, 3, 1, 2, 4).reshape(-1, count, num_heads, head_dim)
+            for k, part in enumerate(parts):
+                d_joint[_index(rows), k] = part.permute(0, 3, 1, 2, 4).reshape(-1, count, num_heads, head_dim)
         return d_joint, None, None, None
 
 
 def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
-    """scale * a @ b for many small matrices, the scale at no cost."""
+    """Return scale * a @ b for many small matrices. Scaling inside the product costs nothing."""
     left = a.flatten(0, -3)
     right = b.flatten(0, -3)
     out = left.new_empty(len(left), left.shape[1], right.shape[2])
     return torch.baddbmm(out, left, right, beta=0, alpha=scale, out=out).view(*a.shape[:-1], b.shape[-1])
 
 
-def _attended_together(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
-    """Sequences of one length, as many as make a piece of attention weights."""
+def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
+    """Split the groups into batches whose attention weights fill at most one piece, but at least one sequence."""
     return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 
 def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values [N, K, H, T, D / H] of some sequences."""
+    """Return queries, keys and values [N, K, H, T, D / H] of the sequences with these rows."""
     sequences = joint[_index(rows)].unflatten(0, tuple(rows.shape))
     query, key, value = sequences.permute(2, 0, 3, 4, 1, 5).contiguous()
     return query, key, value
 
 
 def _index(rows: Tensor) -> Tensor | slice:
-    """All rows in order; a slice where they are consecutive, as those of a batch sorted by length are."""
+    """Return all rows in order, as a slice if they are consecutive (as in a batch sorted by length)."""
     first = int(rows[0, 0])
     last = int(rows[-1, -1])
     return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
 
 
 def _logit_scales(windows: Tensor | None, head_dim: int) -> Tensor | float:
-    """What logits are multiplied with: the windows over the root of the width."""
+    """Return the factors of the logits: the windows divided by the square root of the head's width."""
     return head_dim**-0.5 if windows is None else (windows / math.sqrt(head_dim))[:, None]
 
 
-def _fitting(scales: Tensor | float, rows: Tensor) -> Tensor | float:
-    return scales if isinstance(scales, float) else scales[..., : rows.shape[1], : rows.shape[1]]
+def _scales_for(scales: Tensor | float, length: int) -> Tensor | float:
+    return scales if isinstance(scales, float) else scales[..., :length, :length]
 
 
 def _attention_weights(query: Tensor, key: Tensor, scales: Tensor | float) -> Tensor:
     logits = (query @ key.transpose(-1, -2)).to(torch.promote_types(query.dtype, torch.float32))
-    length = query.shape[-2]
-    return logits.mul_(scales if isinstance(scales, float) else scales[..., :length, :length]).softmax(dim=-1)
+    return logits.mul_(_scales_for(scales, query.shape[-2])).softmax(dim=-1)
 
 
 def self_attention(
@@ -364,6 +362,6 @@ def self_attention(
     groups: tuple[Int[Tensor, "_ _"], ...],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """What each block's heads read, joined, for packed queries, keys and values (`packing.Packing.groups`)."""
+    """Return each block's concatenated head outputs for packed queries, keys and values (`packing.Packing.groups`)."""
     with torch.autocast("cpu", enabled=False):
         return _SelfAttention.apply(joint, windows, groups, probability)

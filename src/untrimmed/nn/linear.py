@@ -1,4 +1,4 @@
-"""Linear maps of several blocks that run side by side, as one batched matrix product."""
+"""Linear maps of several parallel blocks as one batched matrix product."""
 
 from typing import ClassVar
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class StackedLinear(nn.Module):
-    """K linear maps with separate weights, one for each of K inputs."""
+    """K linear maps with separate weights for K inputs."""
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 1, "bias": 1}
 
@@ -18,6 +18,6 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(count, out_dim))
 
     def forward(self, x: Float[Tensor, "K N T I"]) -> Float[Tensor, "K N T O"]:
-        """x[k] through map k."""
+        """Apply map k to x[k]."""
         rows = x.flatten(1, 2)
         return torch.baddbmm(self.bias[:, None], rows, self.weight.transpose(1, 2)).unflatten(1, x.shape[1:3])

@@ -1,9 +1,10 @@
-"""Attention in Lorentz space (HLFormer, arXiv 2507.17402): heads compare points of a hyperboloid by their distance.
+"""Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on the distance of points on a hyperboloid.
 
-A point is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; curvature is fixed at -1. Tangent
-vectors at the origin (1, 0, ..., 0) have no time. Heads hold points of their own. Joined they are no point any more: as
-released, the way back takes the first head's time for that of all, and the other heads' times for ordinary coordinates.
-Between the two linear maps everything is float32 under autocast, because squares of times are subtracted.
+A point is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
+Tangent vectors at the origin (1, 0, ..., 0) are stored without their time, which is 0. Each head has its own points.
+Their concatenation is not a point: as released, the logarithmic map uses the first head's time as the time of all
+heads, and the times of the other heads as ordinary coordinates. Between the two linear maps everything is float32 under
+autocast, because squared times are subtracted.
 """
 
 import math
@@ -17,57 +18,57 @@ from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-SHORTEST = 1e-9**0.5  # the exponential map clamps lengths of tangent vectors to SHORTEST and LONGEST
-LONGEST = 10.0
-LEAST_TIME = 1.1  # of what a Lorentz linear map gives
-LEAST_SQUARE = 1e-8  # of the Minkowski norm that a sum of points is divided by
-CLOSEST = 1e-9  # time^2 - 1 below which a point counts as the origin
+MIN_LENGTH = 1e-9**0.5  # the exponential map clamps lengths of tangent vectors to MIN_LENGTH and MAX_LENGTH
+MAX_LENGTH = 10.0
+MIN_TIME = 1.1  # smallest time that a Lorentz linear map returns
+MIN_SQUARED_NORM = 1e-8  # smallest squared Minkowski norm by which `centroid` divides
+ORIGIN_TOLERANCE = 1e-9  # points with a smaller time^2 - 1 count as the origin
 MASKED_LOGIT = -1e18  # as released: below the logit of any distance
 
 
 def negated_time(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    """What has Minkowski products with others as its dot products."""
+    """Negate the time, so that dot products with the result are Minkowski products."""
     return torch.cat([-x[..., :1], x[..., 1:]], dim=-1)
 
 
 def exponential_map(tangent: Float[Tensor, "*B E"]) -> Float[Tensor, "*B P"]:
-    """The points that tangent vectors at the origin lead to, with P = E + 1 numbers; a length above 10 counts as 10."""
-    length = torch.linalg.vector_norm(tangent, dim=-1, keepdim=True).clamp_min(SHORTEST)
-    space = tangent * (length.clamp_max(LONGEST).sinh() / length)
+    """Map tangent vectors at the origin to points (P = E + 1 numbers); lengths above 10 count as 10."""
+    length = torch.linalg.vector_norm(tangent, dim=-1, keepdim=True).clamp_min(MIN_LENGTH)
+    space = tangent * (length.clamp_max(MAX_LENGTH).sinh() / length)
     return torch.cat([(1 + space.square().sum(dim=-1, keepdim=True)).sqrt(), space], dim=-1)
 
 
 def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
-    """The tangent vectors at the origin that lead to points; the origin itself, and what rounding takes for it, to 0.
+    """Map points to tangent vectors at the origin, the inverse of `exponential_map`.
 
-    Vectors off the hyperboloid are taken for points with their time: the space part gets arcosh(t) / sqrt(t^2 - 1).
+    It multiplies the space part by arcosh(t) / sqrt(t^2 - 1), or 1 at the origin, even for vectors off the hyperboloid.
     """
     time = points[..., :1]
     space = points[..., 1:]
     square = time.square() - 1
-    is_origin = square < CLOSEST
-    root = square.masked_fill(is_origin, 1).sqrt()  # a root of 0 has no gradient
+    is_origin = square < ORIGIN_TOLERANCE
+    root = square.masked_fill(is_origin, 1).sqrt()  # the gradient of sqrt is infinite at 0
     return space * ((time + root).log() / root).masked_fill(is_origin, 1)
 
 
 def points_of(rows: Float[Tensor, "*B E"], scale: Float[Tensor, "*#B 1"]) -> Float[Tensor, "*B E"]:
-    """The points with the time 1.1 + scale * sigmoid(first number) and the others as direction; 0 has no direction."""
-    time = LEAST_TIME + scale * rows[..., :1].sigmoid()
+    """Return points with time 1.1 + scale * sigmoid(first number), in the direction of the other numbers."""
+    time = MIN_TIME + scale * rows[..., :1].sigmoid()
     length = torch.linalg.vector_norm(rows[..., 1:], dim=-1, keepdim=True)
     radius = (time.square() - 1).sqrt()
     return torch.cat([time, rows[..., 1:] * (radius / length.masked_fill(length == 0, 1))], dim=-1)
 
 
 def centroid(sums: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    """Weighted sums of points, brought back to the hyperboloid."""
+    """Project weighted sums of points onto the hyperboloid."""
     square = (negated_time(sums) * sums).sum(dim=-1, keepdim=True)
-    return sums / square.abs().clamp_min(LEAST_SQUARE).sqrt()
+    return sums / square.abs().clamp_min(MIN_SQUARED_NORM).sqrt()
 
 
 def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> Tensor:
-    """The values of a parameter, those out of range at its bound; gradients pass as if there were none.
+    """Return the parameter clamped to [low, high]; gradients pass as if it were not clamped.
 
-    As released, training overwrites what is stored, so that an update starts at the bound.
+    With `overwrite` the stored values are clamped too: as released, a training step starts from the bound.
     """
     if overwrite:
         with torch.no_grad():
@@ -76,7 +77,7 @@ def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> T
 
 
 class LorentzLinear(nn.Module):
-    """K times three maps (queries, keys, values) of points to one point a head, with a learned range of their times."""
+    """K times three maps (queries, keys, values) from points to one point per head, with a learned range of times."""
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "log_scale": 2}
 
@@ -88,20 +89,20 @@ class LorentzLinear(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, points: Float[Tensor, "K N T P"]) -> tuple[Float[Tensor, "K N H T E"], ...]:
-        """Queries, keys and values; dropout, drawn for each of the three, may take the time of a point too."""
-        made = []
+        """Return queries, keys and values. Each has its own dropout, which may also set the time of a point to 0."""
+        projected = []
         for i in range(3):
             rows = torch.bmm(self.dropout(points).flatten(1, 2), self.weight[:, i].mT)
             heads = rows.view(*points.shape[:3], self.num_heads, -1)
-            made.append(points_of(heads, self.log_scale[:, i, None, None, None, None].exp()).transpose(2, 3))
-        return tuple(made)
+            projected.append(points_of(heads, self.log_scale[:, i, None, None, None, None].exp()).transpose(2, 3))
+        return tuple(projected)
 
 
 class LorentzAttention(nn.Module):
-    """K Lorentz attentions over one input: what `ParallelLayers` may have in place of self-attention.
+    """K Lorentz attentions over one input, which `ParallelLayers` can use instead of self-attention.
 
-    `lorentz_dim` is the width of the tangent space. Attention is by the negative squared distance over a learned
-    temperature, plus a learned constant; there is no dropout on it.
+    `lorentz_dim` is the width of the tangent space. Logits are the negative squared distance divided by a learned
+    temperature, plus a learned bias. Attention weights have no dropout.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"log_scale": 1, "temperature": 1, "bias": 1}
@@ -124,7 +125,7 @@ class LorentzAttention(nn.Module):
         windows: Float[Tensor, "B T T"] | None = None,
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
-        """What each attention adds to its input; `x`, `windows` and `mask` as in `StackedSelfAttention`."""
+        """Return the output of every attention; `x`, `windows` and `mask` as in `StackedSelfAttention`."""
         tangent = self.tangent(x)
         with torch.autocast(x.device.type, enabled=False):
             scale = self.scale()
@@ -134,11 +135,11 @@ class LorentzAttention(nn.Module):
         return self.output(self.dropout(self.output_norm(tangent))).relu()
 
     def tangent(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T E"]:
-        """Tangent vectors at the origin, before they are scaled."""
+        """Return tangent vectors at the origin, before scaling."""
         return self.input(self.dropout(self.input_norm(x))).relu()
 
     def scale(self) -> Float[Tensor, "B 1 1 1"]:
-        """What tangent vectors are multiplied with on the way in and divided by on the way out: at most 1."""
+        """Return the factor, at most 1, that multiplies tangent vectors before attention and divides them after it."""
         return bounded(self.log_scale, -math.inf, 0.0, overwrite=self.training).exp()[:, None, None, None]
 
     def logits(
@@ -148,9 +149,9 @@ class LorentzAttention(nn.Module):
         windows: Float[Tensor, "K T T"] | None,
         mask: Bool[Tensor, "N T"] | None,
     ) -> Float[Tensor, "K N H T T"]:
-        """(2 + 2 <q, k>) / temperature + bias, multiplied by the windows.
+        """Return (2 + 2 <q, k>) / temperature + bias, multiplied by the windows.
 
-        As released the window multiplies what is negative: far keys move up towards 0, and gain weight.
+        As released, windows multiply negative logits, which moves distant keys towards 0 and increases their weight.
         """
         factor = (2 / self.temperature)[:, None, None, None, None]
         logits = (factor * negated_time(query)) @ key.mT
@@ -160,5 +161,5 @@ class LorentzAttention(nn.Module):
         return logits if mask is None else logits.masked_fill_(~mask[:, None, None], MASKED_LOGIT)
 
     def read(self, weights: Float[Tensor, "K N H T T"], value: Float[Tensor, "K N H T E"]) -> Float[Tensor, "K N T P"]:
-        """The centroids of the values under the weights, heads side by side."""
+        """Return the weighted centroids of the values, with concatenated heads."""
         return centroid(weights @ value).transpose(-2, -3).flatten(-2)

@@ -1,7 +1,7 @@
-"""Layers in bfloat16 where nothing is trained, on the CPU.
+"""Layers in bfloat16 for inference on the CPU.
 
-They are the plain operations, row by row in pieces that fit the caches: what stands between the products, and stays in
-float32, is then never read from memory. Bias and ReLU come with the product where oneDNN multiplies bfloat16.
+They apply the plain operations to pieces of rows that fit the caches, so that the float32 tensors between the matrix
+products never leave the caches. If oneDNN supports bfloat16, bias and ReLU are fused into the product.
 """
 
 import torch
@@ -13,52 +13,52 @@ from untrimmed.nn import lean
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-ROWS = 1024  # of a piece
+ROWS = 1024  # per piece
 
 
 def applies(x: Tensor) -> bool:
-    """Whether products of x are in bfloat16 and nothing is trained, on the CPU."""
+    """Whether x is on the CPU, its products are in bfloat16 and gradients are disabled."""
     return x.device.type == "cpu" and lean.product_dtype(x) == torch.bfloat16 and not torch.is_grad_enabled()
 
 
 def linear(
     x: Float[Tensor, "M I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"], *, relu: bool = False
 ) -> Float[Tensor, "M O"]:
-    """A linear map in bfloat16, with ReLU behind it or not."""
+    """Apply a linear map in bfloat16, optionally followed by ReLU."""
     x = x.bfloat16()
     weight = weight.bfloat16()
     bias = bias.bfloat16()
     if _has_fused_linear():
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu" if relu else "none", [], "")
-    made = F.linear(x, weight, bias)
-    return made.relu_() if relu else made
+    out = F.linear(x, weight, bias)
+    return out.relu_() if relu else out
 
 
 def _has_fused_linear() -> bool:
     operations = torch.ops.mkldnn
-    known = hasattr(operations, "_linear_pointwise") and hasattr(operations, "_is_mkldnn_bf16_supported")
-    return known and torch.backends.mkldnn.is_available() and bool(operations._is_mkldnn_bf16_supported())
+    has_operations = hasattr(operations, "_linear_pointwise") and hasattr(operations, "_is_mkldnn_bf16_supported")
+    return has_operations and torch.backends.mkldnn.is_available() and bool(operations._is_mkldnn_bf16_supported())
 
 
 def after_attention(
     x: Float[Tensor, "M D"],
-    read: Float[Tensor, "K M D"],
+    attended: Float[Tensor, "K M D"],
     norm1: StackedLayerNorm,
     layer1: StackedLinear,
     layer2: StackedLinear,
     norm2: StackedLayerNorm,
 ) -> Float[Tensor, "K M D"]:
-    """The rest of K post-norm layers of one input, from what their heads have read: norms, perceptron, residuals."""
-    out = x.new_empty(read.shape)
+    """Apply the rest of K post-norm layers to the attention output of one input: residuals, norms and perceptron."""
+    out = x.new_empty(attended.shape)
     shape = x.shape[-1:]
     with torch.autocast("cpu", enabled=False):
-        for k in range(len(read)):
-            one = layer1.weight[k].bfloat16()
-            two = layer2.weight[k].bfloat16()
+        for k in range(len(attended)):
+            weight1 = layer1.weight[k].bfloat16()
+            weight2 = layer2.weight[k].bfloat16()
             for start in range(0, len(x), ROWS):
                 piece = slice(start, start + ROWS)
-                y = torch.add(x[piece], read[k, piece])
+                y = torch.add(x[piece], attended[k, piece])
                 y = F.layer_norm(y, shape, norm1.weight[k], norm1.bias[k])
-                y.add_(linear(linear(y, one, layer1.bias[k], relu=True), two, layer2.bias[k]))
+                y.add_(linear(linear(y, weight1, layer1.bias[k], relu=True), weight2, layer2.bias[k]))
                 out[k, piece] = F.layer_norm(y, shape, norm2.weight[k], norm2.bias[k])
     return out

@@ -1,4 +1,4 @@
-"""Layer normalisation, alone and for several blocks that run side by side."""
+"""Layer normalisation for one block and for several parallel blocks."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (eps 1e-5) that knows whether weight decay applies to its gain.
+    """Layer normalisation (eps 1e-5); `decay_gain` states whether weight decay applies to its gain.
 
     The released optimizers exclude a gain only if its name contains `LayerNorm`; the layers with a feed-forward part
     call theirs `norm1` and `norm2`, so those gains are decayed.
@@ -32,6 +32,6 @@ class StackedLayerNorm(nn.Module):
         self.decay_gain = decay_gain
 
     def forward(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T D"]:
-        """Each x[k], or one input for all, normalised over its last axis, with the gain and bias of each block."""
+        """Normalise each x[k], or one shared input, over the last axis and apply the gain and bias of each block."""
         normalised = F.layer_norm(x, x.shape[-1:])
         return torch.addcmul(self.bias[:, None, None], normalised, self.weight[:, None, None])

@@ -1,4 +1,4 @@
-"""Sequences of different length as rows without padding, so that no work is done on padding."""
+"""Sequences of different lengths as rows without padding, which saves computing padding."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the rows of sequences are when only real ones are kept, in order.
+    """Maps padded sequences to packed rows (the real rows, in order) and back.
 
-    `rows` are their positions in the flattened padded array, None when nothing is padded. `groups` lists, for each
-    length, the packed rows of all sequences of that length, so that they can be attended together without a mask.
+    `rows` are the positions of packed rows in the flattened padded array, or None without padding. `groups` has one
+    array per sequence length: the packed rows of all sequences of that length. Each group needs no attention mask.
     """
 
     num_sequences: int
@@ -36,10 +36,10 @@ class Packing:
 def packing_of(
     num_sequences: int, length: int, mask: Bool[Tensor, "N T"] | None, device: torch.device
 ) -> Packing | None:
-    """How to pack sequences whose padding stands at the end; None for other masks and for empty sequences."""
+    """Return the packing of sequences with padding at the end, or None for other masks and for empty sequences."""
     if mask is None or bool(mask.all()):
-        every = torch.arange(num_sequences * length, device=device).view(num_sequences, length)
-        return Packing(num_sequences, length, None, (every,))
+        all_rows = torch.arange(num_sequences * length, device=device).view(num_sequences, length)
+        return Packing(num_sequences, length, None, (all_rows,))
     lengths = mask.sum(dim=1)
     at_end = torch.equal(mask, torch.arange(length, device=device) < lengths[:, None])
     if not at_end or int(lengths.min()) == 0:

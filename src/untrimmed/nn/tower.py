@@ -1,4 +1,4 @@
-"""From features to contextual vectors: input layer, positions, encoder; and the query tower that pools its words."""
+"""Towers that encode features as contextual vectors, and the query tower, which pools them into a sentence vector."""
 
 import copy
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from untrimmed.nn.norm import LayerNorm
 
 
 class InputLayer(nn.Module):
-    """Features brought to the model's width: layer norm, dropout, linear map, ReLU."""
+    """Maps features to the model's width: layer norm, dropout, linear map, ReLU."""
 
     def __init__(self, in_dim: int, dim: int, dropout: float):
         super().__init__()
@@ -26,18 +26,18 @@ class InputLayer(nn.Module):
         self.linear = nn.Linear(in_dim, dim)
 
     def forward(self, x: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
-        """Non-negative rows of the model's width; those at masked positions mean nothing."""
+        """Return non-negative rows of the model's width; rows at masked positions are arbitrary."""
         if lean.applies(x, self.dropout) and not x.requires_grad:
             rows = None if mask is None else mask.flatten().nonzero()[:, 0]
-            made = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, rate(self.dropout))
+            out = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, rate(self.dropout))
             if rows is not None:
-                made = made.new_zeros(mask.numel(), made.shape[1]).index_copy(0, rows, made)  # type: ignore[union-attr]
-            return made.unflatten(0, x.shape[:2])
+                out = out.new_zeros(mask.numel(), out.shape[1]).index_copy(0, rows, out)  # type: ignore[union-attr]
+            return out.unflatten(0, x.shape[:2])
         return self.linear(self.dropout(self.norm(x))).relu()
 
 
 class Positions(nn.Module):
-    """A learned vector per position added to each row, then layer norm and dropout."""
+    """Adds a learned vector per position to each row, then applies layer norm and dropout."""
 
     def __init__(self, max_length: int, dim: int, dropout: float):
         super().__init__()
@@ -46,33 +46,33 @@ class Positions(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "N T D"]) -> Float[Tensor, "N T D"]:
-        """Rows that know where they stand."""
+        """Return the rows with position information."""
         return self.dropout(self.norm(x + self.table.weight[: x.shape[1]]))
 
 
 def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) -> None:
-    """Raise a FeatureError when the features have another width or are longer than the position table."""
+    """Raise FeatureError if the features have another width or are longer than the position table."""
     length, width = features.shape[1:]
     if width != in_dim or length > max_length:
         raise FeatureError(
-            f"features have {length} rows of width {width}, this model wants at most {max_length} of width {in_dim}; "
-            "resample them, or set the model's sizes to the features'"
+            f"features have {length} rows of width {width}, the model expects at most {max_length} of width {in_dim}; "
+            "resample them, or set the model's sizes to those of the features"
         )
 
 
 def lengthened(
     features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"], length: int
 ) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
-    """Features with zero rows at padding, and as many more as make `length`; longer ones keep theirs.
+    """Set padding to zero and extend shorter features with padding to `length`; longer ones keep their length.
 
-    For methods that look at what becomes of padding, so that it depends neither on batch mates nor on what stood there.
+    For methods that use the encoded padding: it then depends neither on the rest of the batch nor on old values.
     """
     missing = max(length - features.shape[1], 0)
     return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
 
 
 class Tower(nn.Module):
-    """Input layer, positions and encoder blocks. `skip_padding` (for methods that ignore padding) does not read it."""
+    """Input layer, positions and encoder blocks. `skip_padding` saves computing padding that the method ignores."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class Tower(nn.Module):
     def forward(
         self, features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "N T D"]:
-        """Contextual rows; those at masked positions mean nothing.
+        """Return contextual rows; rows at masked positions are arbitrary.
 
-        Raises: FeatureError when the features have another width or are longer than the position table.
+        Raises: FeatureError if the features have another width or are longer than the position table.
         """
         require_fit(features, self.input.linear.in_features, self.max_length)
         x = self.positions(self.input(features, mask if skips_padding(self, self.skip_padding) else None))
@@ -105,7 +105,7 @@ class Tower(nn.Module):
 
 
 class SiblingTower(nn.Module):
-    """Input layer and encoder blocks of the form of another tower; positions are borrowed from that tower."""
+    """Copies of another tower's input layer and encoder blocks; the caller passes that tower's positions."""
 
     def __init__(self, tower: Tower):
         super().__init__()
@@ -113,7 +113,7 @@ class SiblingTower(nn.Module):
         self.blocks = copy.deepcopy(tower.blocks)
         for module in self.blocks.modules():
             if isinstance(module, ParallelLayers):
-                module.skip_padding = False  # RAL reads what the encoder makes of padding
+                module.skip_padding = False  # RAL uses the encoded padding
 
     def forward(
         self,
@@ -121,7 +121,7 @@ class SiblingTower(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         positions: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "N T D"]:
-        """Contextual rows; those at masked positions mean nothing."""
+        """Return contextual rows, including those at padding."""
         x = positions(self.input(features))
         for block in self.blocks:
             x = block(x, mask)
@@ -129,7 +129,7 @@ class SiblingTower(nn.Module):
 
 
 class QueryTower(nn.Module):
-    """Word features -> contextual words -> one sentence vector by attention pooling."""
+    """Encodes word features as contextual words and pools them into one sentence vector by attention."""
 
     def __init__(self, tower: Tower, dim: int):
         super().__init__()
@@ -137,10 +137,10 @@ class QueryTower(nn.Module):
         self.pooling = AttentionPooling(dim)
 
     def forward(self, words: Float[Tensor, "Q W E"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
-        """Sentence vectors, not normalised."""
+        """Return sentence vectors, not normalised."""
         return self.pooling(self.tower(words, mask), mask)
 
 
 def new_token(dim: int) -> nn.Parameter:
-    """A learned vector drawn from normal(0, 1), which `initialise` leaves alone."""
+    """Return a learned vector drawn from normal(0, 1), which `initialise` does not change."""
     return nn.Parameter(torch.randn(dim))

@@ -1,4 +1,4 @@
-"""Constraint windows: how much the attention of one time point to another is scaled."""
+"""Constraint windows: factors for the attention logits between time points."""
 
 import math
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ def constraint_windows(
     formula: Formula = "released",
     device: torch.device | None = None,
 ) -> Float[Tensor, "K T T"]:
-    """One matrix a width that multiplies attention logits (rows attend); an infinite width gives all ones.
+    """Return a matrix per width that multiplies attention logits, one row per query; infinite widths give ones.
 
     `released`: row i is centred at i / n on a grid j / (n - 1), with standard deviation max(width, 0.01) / 9 and row
     maximum 1. `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, `width` being sigma^2.
-    Bartlett and boxcar (GMMFormer Table 7, v2 Table 8) have no formula in print; here they have the variance of the
-    Gaussian they replace. Computed in float64 and returned in float32.
+    The papers print no formula for Bartlett and boxcar (GMMFormer Table 7, v2 Table 8); here they have the variance of
+    the Gaussian that they replace. Computed in float64 and returned in float32.
 
     >>> constraint_windows(3, [1.0]).shape
     torch.Size([1, 3, 3])
@@ -50,7 +50,7 @@ def constraint_windows(
 
 
 def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
-    """The window with row maximum 1: measured from the nearest key, so that a narrow row never underflows to 0 / 0."""
+    """Return the window with row maximum 1, relative to the nearest key: dividing by a tiny maximum could be 0 / 0."""
     nearest = distance.min(dim=-1, keepdim=True).values
     if constraint == "gaussian":
         return torch.exp((nearest.square() - distance.square()) / (2 * deviation**2))

@@ -183,7 +183,7 @@ def _diffusion_arrays(
     """Captions and noise, by recorded name."""
     captions = part.captions(queries, draws)
     noised = part.diffusion.noised(captions, mean)
-    guessed = part.diffusion.guessed(noised, condition)
+    guessed = part.diffusion.predicted_noise(noised, condition)
     missed = F.mse_loss(guessed, mean[:, None].expand_as(guessed), reduction="none").mean(dim=(1, 2, 3))
     return {
         "perturbed_queries": captions,
@@ -197,10 +197,10 @@ def _diffusion_arrays(
 def schedule_arrays(num_steps: int) -> Arrays:
     """The numbers of a schedule, by recorded name; of the variance's logarithm the first, which is 0's, is left out."""
     schedule = Schedule.cosine(num_steps)
-    kept = np.array(schedule.kept)
+    kept = np.array(schedule.alpha_bars)
     of_clean, of_present, variance = np.array(schedule.posterior).T
     return {
-        "betas": np.array(schedule.added),
+        "betas": np.array(schedule.betas),
         "alphas_cumprod": kept,
         "sqrt_recip_alphas_cumprod": np.sqrt(1 / kept),
         "sqrt_recipm1_alphas_cumprod": np.sqrt(1 / kept - 1),

@@ -175,7 +175,7 @@ def evidence_arrays(
 ) -> dict[str, Tensor]:
     """Evidence, errors, groups and labels, by recorded name, of the cosines of frames and of clips."""
     found = dict(zip(BRANCHES, (evidence.evidence(cosine, temperature=temperature) for cosine in cosines), strict=True))
-    found["combined"] = evidence.joined(*found.values())
+    found["combined"] = evidence.combine(*found.values())
     parts = _divisions(cosines, index, temperature=temperature, bound=bound)
     is_ambiguous = evidence.ambiguous(parts) & is_switched
     target = evidence.smoothed_labels(cosines, index, is_ambiguous, smoothing=smoothing)

@@ -1,4 +1,4 @@
-"""Frames pooled under the guidance of the clip that fits a query best (MS-SL, also a branch of JSG)."""
+"""Frame pooling guided by the clip that matches a query best (MS-SL, also a branch of JSG)."""
 
 import torch
 import torch.nn.functional as F
@@ -11,9 +11,9 @@ MASKED_LOGIT = -1e9
 
 
 class GuidedAttention(nn.Module):
-    """One vector for a video seen from one of its clips: frames weighted by how well they go with that clip.
+    """Pools the frames of a video by attention whose query is one of its clips, the guide.
 
-    Logits are plain dot products of mapped frames with the raw clip, without 1 / sqrt(D), as released.
+    As released, logits are dot products of mapped frames with the unmapped clip, without 1 / sqrt(D).
     """
 
     def __init__(self, dim: int):
@@ -27,9 +27,9 @@ class GuidedAttention(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         guides: Float[Tensor, "N G D"],
     ) -> Float[Tensor, "N G D"]:
-        """For each sequence of frames, one vector per guide.
+        """Return one vector per guide for each sequence of frames.
 
-        Both maps are linear, so fewer guides than frames are mapped in the frames' stead: g . (K f) = (g K) . f.
+        Both maps are linear. With fewer guides than frames, guides are mapped instead of frames: g . (K f) = (g K) . f.
         """
         if guides.shape[1] < frames.shape[1]:
             weights = _attention((guides @ self.key.weight) @ frames.transpose(1, 2), mask)
@@ -45,9 +45,9 @@ class GuidedAttention(nn.Module):
         key_clip: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Each query's own video seen from the query's key clip; only the positive pairs are computed."""
-        own_mask = None if mask is None else mask[video_index]
-        return self(frames[video_index], own_mask, clips[video_index, key_clip][:, None])[:, 0]
+        """Pool each query's own video, guided by the query's key clip. Only positive pairs are computed."""
+        query_mask = None if mask is None else mask[video_index]
+        return self(frames[video_index], query_mask, clips[video_index, key_clip][:, None])[:, 0]
 
     def of_all_pairs(
         self,
@@ -56,9 +56,9 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Float[Tensor, "V Q D"]:
-        """Every video seen from each query's key clip in it.
+        """Pool every video, guided by each query's key clip in that video.
 
-        The vector depends on the clip alone, so with more queries than clips all clips are computed once instead.
+        The vector depends only on the clip, so with more queries than clips every clip is computed once instead.
         """
         if key_clip.shape[0] > clips.shape[1]:
             return _rows(self(frames, mask, clips), key_clip.T)
@@ -72,12 +72,12 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Score:
-        """Cosine of each query with each video seen from the key clip of that pair; `best` is that clip."""
+        """Return the cosine of each query with each video, pooled with the pair's key clip; `best` is that clip."""
         if key_clip.shape[0] > clips.shape[1]:
-            # The cosine with every clip's vector, then one look-up: no [V, Q, D] array.
+            # Cosines with the vectors of all clips, then a look-up: this avoids an array [V, Q, D].
             vectors = F.normalize(self(frames, mask, clips), dim=-1)
-            every = torch.einsum("qd,vpd->qvp", F.normalize(query, dim=-1), vectors)
-            return Score(every.gather(2, key_clip[..., None])[..., 0], key_clip)
+            cosines = torch.einsum("qd,vpd->qvp", F.normalize(query, dim=-1), vectors)
+            return Score(cosines.gather(2, key_clip[..., None])[..., 0], key_clip)
         vectors = F.normalize(self.of_all_pairs(frames, mask, clips, key_clip), dim=-1)
         return Score(torch.einsum("qd,vqd->qv", F.normalize(query, dim=-1), vectors), key_clip)
 

@@ -1,4 +1,4 @@
-"""A video is as good as its best clip or frame."""
+"""Score a video by its best clip or frame."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,25 +14,25 @@ from untrimmed.scores.score import Score
 
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
-Branches = dict[str, Tensor]  # vectors `N M D` by the branch of a score that compares them
-TensorNames = Mapping[str, tuple[str, ...]]  # names of tensors that have the same rows, by branch
-SIMILARITIES_AT_A_TIME = 2**25  # queries times rows held at once: 128 MB
-TILE_QUERIES = 512  # with TILE_VIDEOS: a tile of similarities in bfloat16 stays in the cache
+Branches = dict[str, Tensor]  # vectors `N M D` by branch of a score
+TensorNames = Mapping[str, tuple[str, ...]]  # names of tensors with the same rows, by branch
+SIMILARITIES_AT_A_TIME = 2**25  # queries times rows per chunk: 128 MB
+TILE_QUERIES = 512  # with TILE_VIDEOS: similarities in bfloat16 that fit the cache
 TILE_VIDEOS = 16
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 
 @contextmanager
-def best_rows_in_bfloat16(wanted: bool) -> Iterator[None]:
-    """Whether best rows are looked for by products in bfloat16 meanwhile: on the CPU, and where none needs a gradient.
+def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
+    """Within the context, find best rows by bfloat16 products if `enabled`, on the CPU and without gradients.
 
-    Everything else of a score stays in its own format.
+    All other parts of a score keep their number format.
     """
-    before = _in_bfloat16.set(wanted)
+    token = _in_bfloat16.set(enabled)
     try:
         yield
     finally:
-        _in_bfloat16.reset(before)
+        _in_bfloat16.reset(token)
 
 
 def max_sim(
@@ -45,8 +45,8 @@ def max_sim(
 ) -> Score:
     """Score a video by its best clip (GMMFormer Eq. 4, v2 Eq. 9-10); padding never wins.
 
-    `zero_floor` marks videos that score at least 0: in the released GMMFormer v2 and RAL the zeroed padding of a video
-    shorter than the maximum takes part in the maximum. `best` is the best real clip even then.
+    `zero_floor` marks videos that score at least 0: in the released GMMFormer v2 and RAL, the zeroed padding of videos
+    shorter than the maximum length takes part in the maximum. `best` is always the best real clip.
 
     >>> clips = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     >>> max_sim(torch.tensor([[0.0, 3.0]]), clips)
@@ -59,15 +59,15 @@ def max_sim(
 
 
 def products(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
-    """The dot product of each query with each row."""
+    """Return the dot product of each query with each row."""
     return (query @ rows.flatten(0, 1).T).unflatten(1, rows.shape[:2])
 
 
 def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
-    """The cosine of each query with each row; 0 with a row that is 0.
+    """Return the cosine of each query with each row; 0 for rows that are 0.
 
-    Few queries divide their products by the rows' lengths: that reads the rows twice and writes nothing of their size,
-    which for one query takes a quarter of the time of unit rows.
+    For few queries the products are divided by the lengths of the rows, which is up to four times as fast as writing
+    normalised rows.
     """
     unit_query = F.normalize(query, dim=-1)
     needs_gradient = torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad)
@@ -77,7 +77,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """For each video the sum of what each vector of a query finds best in it, by dot product: what an index can search.
+    """Return for each video the sum, over the vectors of a query, of the best dot product: an index can search by it.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -91,9 +91,9 @@ def units(
     mask: Bool[Tensor, "V N"] | None = None,
     zero_floor: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "V M D"]:
-    """Rows of length 1 to compare by dot products without a mask: padding repeats its video's first real row.
+    """Return unit rows for dot products without a mask: padding repeats the video's first real row.
 
-    With `zero_floor` (see `max_sim`) a row stands before them, which is 0 in the videos that it marks.
+    With `zero_floor` (see `max_sim`) one more row comes first, which is 0 in the marked videos.
     """
     if mask is not None:
         first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)][:, None]
@@ -104,7 +104,7 @@ def units(
 
 
 def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, similarity: Similarity = "cosine") -> Score:
-    """Score a video by its one vector (GMMFormer Eq. 3); there is no best clip."""
+    """Score a video by its only vector (GMMFormer Eq. 3), without a best clip."""
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)
         video = F.normalize(video, dim=-1)
@@ -112,7 +112,7 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
 
 
 def zero_floor(num_frames: Int[Tensor, " V"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
-    """Which videos have padding that competes with similarity 0: those with fewer than `max_frames` real frames."""
+    """Return which videos have padding that competes with similarity 0: those shorter than `max_frames`."""
     return num_frames < max_frames if padding == "zero" else None
 
 
@@ -123,7 +123,7 @@ def best_rows(
     *,
     similarity: Similarity = "cosine",
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """The similarity of each query (or word) with its best row of each video, and which that is; padding never wins."""
+    """Return the similarity of each query (or word) with its best row in each video, and that row, never padding."""
     if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
         if similarity == "cosine":
             query = F.normalize(query, dim=-1)
@@ -138,16 +138,16 @@ def best_rows(
 def _best_rows(
     query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None, similarity: Similarity
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """`best_rows` without a gradient, some videos at a time."""
+    """Compute `best_rows` without a gradient, in chunks of videos."""
     similarities = cosines if similarity == "cosine" else products
-    at_once = max(1, SIMILARITIES_AT_A_TIME // max(1, len(query) * rows.shape[1]))
+    chunk = max(1, SIMILARITIES_AT_A_TIME // max(1, len(query) * rows.shape[1]))
     maxima = []
-    for start in range(0, max(len(rows), 1), at_once):
-        part = slice(start, start + at_once)
-        found = similarities(query, rows[part])
+    for start in range(0, max(len(rows), 1), chunk):
+        part = slice(start, start + chunk)
+        values = similarities(query, rows[part])
         if mask is not None:
-            found = found.masked_fill_(~mask[part], -torch.inf)
-        maxima.append(found.max(dim=-1))
+            values = values.masked_fill_(~mask[part], -torch.inf)
+        maxima.append(values.max(dim=-1))
     value, best = (torch.cat(parts, dim=1) for parts in zip(*maxima, strict=True))
     return value, best
 
@@ -158,11 +158,11 @@ def _best_rows_in_tiles(
     mask: Bool[Tensor, "V L"] | None,
     similarity: Similarity,
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """`best_rows` without a gradient by products in bfloat16, tiles of which stay in the cache.
+    """Compute `best_rows` without a gradient, by products in bfloat16 in tiles that fit the cache.
 
-    Rows are compared by how they differ from their video's mean, whose product is in float32: what rounding loses is
-    then a share of these differences. Padding repeats the first real row. A product's 16 bits become the upper half of
-    a float32 and its row's place the lower, so that one maximum finds both.
+    Rows are replaced by their differences from the video's mean, whose product is in float32; rounding errors are then
+    relative to the differences. Padding repeats the first real row. The 16 bits of a product become the upper half of a
+    float32 and the row's index the lower half, so that one maximum returns both.
     """
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)
@@ -185,9 +185,9 @@ def _best_rows_in_tiles(
         places = place[videos, :length, None]
         for start in range(0, len(query), TILE_QUERIES):
             part = slice(start, start + TILE_QUERIES)
-            found = (tile @ narrow_query[part].T).float().view(len(videos), length, -1)
-            found.view(torch.int32).bitwise_or_(places)
-            top = found.amax(dim=1).view(torch.int32)
+            packed = (tile @ narrow_query[part].T).float().view(len(videos), length, -1)
+            packed.view(torch.int32).bitwise_or_(places)
+            top = packed.amax(dim=1).view(torch.int32)
             value[videos, part] += (top & -65536).view(torch.float32)
             best[videos, part] = (top & 65535).long()
     return value.masked_fill_(lengths[:, None] == 0, -torch.inf).T, best.T
@@ -196,8 +196,8 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """Maxima of dot products.
 
-    Only one row in L gets a gradient from a query, so the backward pass sums the rows that won: L times less work than
-    through the dense similarities, which are never kept.
+    A query gives a gradient to one row in L, so the backward pass sums only the best rows. This is L times less work
+    than with dense similarities, which are not stored.
     """
 
     @staticmethod
@@ -213,15 +213,15 @@ class _BestRows(torch.autograd.Function):
         weight = gradients[0].to(query.dtype).flatten()
         num_videos, length = rows.shape[:2]
         row = (best + torch.arange(num_videos, device=best.device) * length).flatten()  # for each query and video
-        asking = torch.arange(len(query), device=best.device).repeat_interleave(num_videos)
-        of_query = of_rows = None
+        query_index = torch.arange(len(query), device=best.device).repeat_interleave(num_videos)
+        d_query = d_rows = None
         if ctx.needs_input_grad[0]:
-            of_query = _weighted_sums(rows.flatten(0, 1), row, weight, asking, len(query))
+            d_query = _weighted_sums(rows.flatten(0, 1), row, weight, query_index, len(query))
         if ctx.needs_input_grad[1]:
             order = row.argsort()
-            of_rows = _weighted_sums(query, asking[order], weight[order], row[order], num_videos * length)
-            of_rows = of_rows.view_as(rows)
-        return of_query, of_rows, None
+            d_rows = _weighted_sums(query, query_index[order], weight[order], row[order], num_videos * length)
+            d_rows = d_rows.view_as(rows)
+        return d_query, d_rows, None
 
 
 def _weighted_sums(
@@ -231,6 +231,6 @@ def _weighted_sums(
     target: Int[Tensor, " P"],
     num_targets: int,
 ) -> Float[Tensor, "S D"]:
-    """For each target the weighted sum of the rows that go to it; `target` must ascend."""
+    """Return the weighted sum of the rows of each target; `target` must be in ascending order."""
     count = torch.bincount(target, minlength=num_targets)
     return F.embedding_bag(row, rows, count.cumsum(0) - count, mode="sum", per_sample_weights=weight)

@@ -1,4 +1,4 @@
-"""One number per query-video pair and where it came from; several of them weighed into one."""
+"""The score of each query-video pair with its origin, and the weighted sum of several scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Score:
-    """Higher is better; `best` is the clip or frame that gave the value, where localisation starts."""
+    """Values, higher is better; `best` is the clip or frame with this value, from which localisation starts."""
 
     value: Float[Tensor, "Q V"]
     best: Int[Tensor, "Q V"] | None = None
@@ -24,20 +24,20 @@ class Scores:
 
     @property
     def fused(self) -> Float[Tensor, "Q V"]:
-        """The weighted sum by which videos are ranked; branches without a weight do not take part."""
+        """The weighted sum that ranks videos; branches without a weight are ignored."""
         terms = [weight * self.branches[name].value for name, weight in self.weights.items()]
         return sum(terms[1:], start=terms[0])
 
-    def joined(self, other: "Scores") -> "Scores":
-        """The branches of both; no name may stand in both."""
-        assert not self.branches.keys() & other.branches.keys()
-        return Scores({**self.branches, **other.branches}, {**self.weights, **other.weights})
+    def joined(self, scores: "Scores") -> "Scores":
+        """Return the branches of both; no branch may be in both."""
+        assert not self.branches.keys() & scores.branches.keys()
+        return Scores({**self.branches, **scores.branches}, {**self.weights, **scores.weights})
 
     def __getitem__(self, branch: str) -> Score:
         return self.branches[branch]
 
 
 def required_best(score: Score) -> Int[Tensor, "Q V"]:
-    """The winning clips of a score that has them, which every maximum over clips or frames does."""
+    """Return the best clips of a score that is a maximum over clips or frames."""
     assert score.best is not None
     return score.best

@@ -1,4 +1,4 @@
-"""A video by its best frame for each word, the words weighed by learned confidences (RAL, section 3.3)."""
+"""Score a video by its best frame for each word, weighted by learned word confidences (RAL, section 3.3)."""
 
 from typing import Literal
 
@@ -17,9 +17,9 @@ MASKED_LOGIT = -1e10
 class WordMaxSim(nn.Module):
     """Confidence-aware set-to-set alignment (RAL Eq. 11-12).
 
-    `released`: confidences are a softmax over the words, read from normalised words for cosines and from raw words for
-    dot products. `paper` (Eq. 12): what the perceptron says, read from raw words; nothing keeps it positive or makes it
-    sum to 1. `even`: the mean over words, whatever was learned (Fig. 8c).
+    `released`: confidences are a softmax over the words, computed from normalised words for cosines and from raw words
+    for dot products. `paper` (Eq. 12): the perceptron's output for raw words, which can be negative and need not sum
+    to 1. `even`: equal weights, independent of learned parameters (Fig. 8c).
     """
 
     def __init__(self, dim: int, confidences: Confidences = "released"):
@@ -31,7 +31,7 @@ class WordMaxSim(nn.Module):
     def weights(
         self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"], similarity: Similarity = "cosine"
     ) -> Float[Tensor, "Q W"]:
-        """How much each word counts; sums to 1 over real words except for `paper`, 0 at padding."""
+        """Return the confidence of each word; it sums to 1 over real words except for `paper`, and is 0 at padding."""
         if self.confidences == "even":
             return mask / mask.sum(dim=1, keepdim=True).clamp_min(1).to(words.dtype)
         if self.confidences == "released" and similarity == "cosine":
@@ -51,7 +51,7 @@ class WordMaxSim(nn.Module):
         similarity: Similarity = "cosine",
         zero_floor: Bool[Tensor, " V"] | None = None,
     ) -> Score:
-        """The weighted sum of each word's best similarity; `best` is the best frame of the most confident word.
+        """Return the weighted sum of each word's best similarity; `best` is the most confident word's best frame.
 
         `zero_floor` marks videos in which no word scores below 0 (see `max_sim`).
         """
@@ -66,6 +66,6 @@ class WordMaxSim(nn.Module):
 
 
 def _row_of_top_word(confidence: Float[Tensor, "Q W"], mask: Bool[Tensor, "Q W"]) -> Int[Tensor, " Q"]:
-    """Where the most confident word of each query stands among all real words of the batch."""
+    """Return the index of each query's most confident word among all real words of the batch."""
     row = mask.flatten().cumsum(0).view_as(mask) - 1
     return row.gather(1, confidence.argmax(dim=1, keepdim=True))[:, 0]
