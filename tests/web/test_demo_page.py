@@ -34,7 +34,7 @@ def test_the_picture_of_the_readme(demo, shot):
     ask(demo, "a cup of espresso on a wooden table")
     demo.locator(TILE).first.click()
     demo.wait_for_selector("canvas[aria-label*='relevance']")
-    demo.get_by_role("button", name="Add to basket").click()
+    demo.get_by_role("button", name="Add to bin").click()
     demo.evaluate("document.activeElement.blur()")
     until(demo, "parseFloat(document.querySelector('.now').textContent.slice(2)) > 31")
     shot(demo, "page")

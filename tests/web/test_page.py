@@ -263,10 +263,10 @@ def test_a_session_by_keyboard_alone(visit):
     page.keyboard.press("}")
     assert page.text_content("output[aria-label=End]") != end
     page.keyboard.press("b")
-    page.wait_for_selector("section[aria-label=Basket] li")
+    page.wait_for_selector("section[aria-label=Bin] li")
     page.keyboard.press("ArrowRight")  # to a moment that does not play
     page.keyboard.press("b")
-    until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
+    until(page, "document.querySelectorAll('section[aria-label=Bin] li').length === 2")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("+")
     page.keyboard.press("?")
@@ -305,8 +305,8 @@ def playing_first(visit):
 def test_enter_presses_what_has_the_focus(visit):
     page = playing_first(visit)
     playing = page.url
-    page.get_by_role("button", name="Add to basket").press("Enter")
-    page.wait_for_selector("section[aria-label=Basket] li")
+    page.get_by_role("button", name="Add to bin").press("Enter")
+    page.wait_for_selector("section[aria-label=Bin] li")
     page.get_by_role("button", name="Help: keys").press("Enter")
     page.wait_for_selector("dialog[open] dl")
     page.keyboard.press("Escape")
@@ -336,9 +336,9 @@ def test_the_focus_stays_where_something_is(visit):
     page.keyboard.press("b")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("b")
-    until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
-    page.get_by_label("from the basket").first.press("Enter")
-    until(page, "document.activeElement.matches('section[aria-label=Basket] li button')")
+    until(page, "document.querySelectorAll('section[aria-label=Bin] li').length === 2")
+    page.get_by_label("from the bin").first.press("Enter")
+    until(page, "document.activeElement.matches('section[aria-label=Bin] li button')")
     page.keyboard.press("Enter")
     until(page, "document.activeElement.dataset.chosen === 'true'")
     page.keyboard.press("ArrowDown")
@@ -436,13 +436,13 @@ SAVED = {  # what files of the formats begin with
 }  # fmt: skip
 
 
-def test_the_basket_is_kept_and_saved(visit, tmp_path):
+def test_the_bin_is_kept_and_saved(visit, tmp_path):
     page = visit("?q=white")
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # one that plays: of others a line is said above
-    page.get_by_role("button", name="Add to basket").click()
+    page.get_by_role("button", name="Add to bin").click()
     page.get_by_label("Note for").fill('a, "note"')
     page.reload()
-    page.wait_for_selector("section[aria-label=Basket] li")
+    page.wait_for_selector("section[aria-label=Bin] li")
     for form, start in SAVED.items():
         with page.expect_download() as download:
             page.get_by_role("button", name=form).click()
@@ -482,8 +482,8 @@ def test_hostile_names_are_text(visit):
     assert page.locator("h2[title*='onerror']").text_content() == shown
     assert page.locator("h2[title*='onerror']").get_attribute("title").endswith("/" + shown)
     page.locator(f"{TILE}[aria-label*='onerror']").first.click()
-    page.get_by_role("button", name="Add to basket").click()
-    page.wait_for_selector("section[aria-label=Basket] li")
+    page.get_by_role("button", name="Add to bin").click()
+    page.wait_for_selector("section[aria-label=Bin] li")
     assert page.title() == "untrimmed"
 
 
@@ -646,7 +646,7 @@ def test_axe_finds_nothing_serious(visit, dark, shot):
 
     page = visit("?q=white", dark=dark)
     page.locator(TILE).first.click()
-    page.get_by_role("button", name="Add to basket").click()
+    page.get_by_role("button", name="Add to bin").click()
     page.wait_for_selector("canvas[aria-label*='relevance']")
     shot(page, "dark" if dark else "light")
     found = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]

@@ -137,7 +137,7 @@ def test_a_file_that_is_gone_is_named_and_played_once_it_is_back(visit, world, s
         page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
         page.locator(".screen").get_by_text("cannot be opened").wait_for()
         shot(page, "gone")
-        assert page.get_by_role("button", name="Add to basket").is_enabled()
+        assert page.get_by_role("button", name="Add to bin").is_enabled()
     finally:
         away.rename(file)
     page.get_by_role("button", name="Try again").click()

@@ -190,6 +190,6 @@ describe('selection', () => {
     session.collect('a', ID, 0, 2)
     expect(JSON.parse(localStorage.getItem('untrimmed-basket')!)).toEqual([{ video: 'a', video_id: ID, start_s: 0, end_s: 2, note: 'x' }])
     session.discard(0)
-    expect(session.basket).toEqual([])
+    expect(session.bin).toEqual([])
   })
 })
