@@ -36,7 +36,7 @@ SEARCH = (
     Step(
         "index",
         "find, hash, skip known files",
-        ("search/indexing/video_files.py", "search/indexing/pipeline.py"),
+        ("search/indexing/pipeline.py",),
         ("one file at a time", ""),
         note=("in a thread",),
     ),
@@ -154,11 +154,12 @@ def _bands(steps: tuple[Step, ...]) -> list[str]:
 def _box(step: Step, top: int) -> list[str]:
     middle, radius = BOX_X + BOX_WIDTH / 2, 30 if step.ends else 6
     modules = ", ".join(step.modules)
+    small = min(12.5, 1.6 * BOX_WIDTH / max(1, len(modules)))  # so that long paths fit into the box
     return [
         f'<rect x="{BOX_X}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{radius}" fill="#ffffff" '
         f'stroke="{INK}" stroke-width="1.5"/>',
         _text(middle, top + (27 if modules else 37), step.title, size=17, anchor="middle", weight=600),
-        _text(middle, top + 47, modules, size=12.5, anchor="middle", fill=PALE, family=MONO),
+        _text(middle, top + 47, modules, size=small, anchor="middle", fill=PALE, family=MONO),
     ]
 
 
