@@ -380,40 +380,40 @@ class Session {
     if (change === 'submitted') history.replaceState(null, '')
   }
   #address(): string {
-    const words = new URLSearchParams()
+    const parameters = new URLSearchParams()
     const { open } = this
-    for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
-    for (const [name, value] of this.#set) words.set(name, String(value))
-    for (const [part, weight] of this.#setWeights) words.set(`w${part}`, String(weight))
-    if (this.minConfidence > 0) words.set('sure', String(this.minConfidence))
-    if (this.flat) words.set('flat', '1')
-    if (this.fold) words.set('fold', '1')
+    for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) parameters.set(name, this[field].trim())
+    for (const [name, value] of this.#set) parameters.set(name, String(value))
+    for (const [part, weight] of this.#setWeights) parameters.set(`w${part}`, String(weight))
+    if (this.minConfidence > 0) parameters.set('sure', String(this.minConfidence))
+    if (this.flat) parameters.set('flat', '1')
+    if (this.fold) parameters.set('fold', '1')
     for (const kind of ['like', 'unlike'] as const) {
       for (const { video_id, start_s, end_s } of this[kind]) {
-        words.append(kind, `${video_id}@${start_s}${end_s === null ? '' : `-${end_s}`}`)
+        parameters.append(kind, `${video_id}@${start_s}${end_s === null ? '' : `-${end_s}`}`)
       }
     }
     if (open) {
-      words.set('v', open.video_id)
-      words.set('s', open.start_s.toFixed(3))
-      words.set('e', open.end_s.toFixed(3))
+      parameters.set('v', open.video_id)
+      parameters.set('s', open.start_s.toFixed(3))
+      parameters.set('e', open.end_s.toFixed(3))
     }
-    return `/${words.size ? `?${words}` : ''}`
+    return `/${parameters.size ? `?${parameters}` : ''}`
   }
 
   /** Restore the state from the address. */
   async read(): Promise<void> {
-    const words = new URLSearchParams(location.search)
-    for (const [name, field] of Object.entries(WORDS)) this[field] = words.get(name) ?? ''
-    this.fields = readFields(words)
-    this.weights = readWeights(words)
-    this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
-    this.flat = words.has('flat')
-    this.fold = words.has('fold')
+    const parameters = new URLSearchParams(location.search)
+    for (const [name, field] of Object.entries(WORDS)) this[field] = parameters.get(name) ?? ''
+    this.fields = readFields(parameters)
+    this.weights = readWeights(parameters)
+    this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(parameters.get('sure')) || 0)))
+    this.flat = parameters.has('flat')
+    this.fold = parameters.has('fold')
     this.picture = null
-    this.like = words.getAll('like').flatMap(example)
-    this.unlike = words.getAll('unlike').flatMap(example)
-    const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
+    this.like = parameters.getAll('like').flatMap(example)
+    this.unlike = parameters.getAll('unlike').flatMap(example)
+    const [id, start_s, end_s] = [parameters.get('v'), Number(parameters.get('s')), Number(parameters.get('e'))]
     this.open = null
     this.#nameExamples()
     await Promise.all([this.#reopen(id, start_s, end_s), this.search(null)])

@@ -52,7 +52,7 @@ beforeEach(async () => {
 })
 
 describe('query', () => {
-  it('is sent with trimmed words and the usual bounds', async () => {
+  it('is sent with trimmed words and the default bounds', async () => {
     session.text = ' a dog '
     session.without = 'rain; ;snow '
     await session.search('new')
