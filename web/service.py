@@ -1,6 +1,6 @@
-"""Writes web/src/service.ts: the types of the service, and the fields of a query with their bounds and defaults.
+"""Write web/src/service.ts from the OpenAPI document: the service's types, and the fields of a query with their bounds.
 
-All of it is read from the OpenAPI document, so that the page spells out nothing of it. `make page` runs this file.
+`make page` runs this file.
 """
 
 import json
@@ -11,12 +11,12 @@ import untrimmed
 from untrimmed.server.app import create_app
 
 FILE = Path(__file__).with_name("src") / "service.ts"
-SMALLEST = 0.01  # of a number that has to be above 0: HTML knows no open bounds
+SMALLEST = 0.01  # for numbers that must be above 0, because HTML has no open bounds
 FIELDS = {"QUERY": "SearchRequest", "FILTERS": "FiltersJson", "WEIGHTS": "WeightsJson"}
 
 
 def type_of(schema: dict[str, Any]) -> str:
-    """A schema as TypeScript writes it."""
+    """The TypeScript type of a schema."""
     if "anyOf" in schema:
         return " | ".join(map(type_of, schema["anyOf"]))
     if "$ref" in schema:
@@ -30,44 +30,46 @@ def type_of(schema: dict[str, Any]) -> str:
 
 
 def interface(name: str, schema: dict[str, Any]) -> str:
-    """An object as an interface on one line."""
+    """The interface of an object, on one line."""
     required = schema.get("required", ())
     fields = (
-        f"{field}{'' if field in required else '?'}: {type_of(one)}" for field, one in schema["properties"].items()
+        f"{field}{'' if field in required else '?'}: {type_of(kind)}" for field, kind in schema["properties"].items()
     )
     return f"export interface {name} {{ {'; '.join(fields)} }}"
 
 
 def field(schema: dict[str, Any]) -> dict[str, Any]:
-    """What an input says of a field."""
-    own = {**schema, **schema.get("anyOf", [{}])[0]}
-    bounds = {"min": own.get("minimum", SMALLEST if "exclusiveMinimum" in own else None), "max": own.get("maximum")}
-    step = {"step": "any"} if own["type"] == "number" else {}
-    longest = {"longest": own["maxLength"]} if "maxLength" in own else {}
+    """Type, help, default and bounds of a field, for inputs."""
+    merged = {**schema, **schema.get("anyOf", [{}])[0]}
+    minimum = merged.get("minimum", SMALLEST if "exclusiveMinimum" in merged else None)
+    bounds = {"min": minimum, "max": merged.get("maximum")}
+    step = {"step": "any"} if merged["type"] == "number" else {}
+    max_length = {"maxLength": merged["maxLength"]} if "maxLength" in merged else {}
     numbers = {name: bound for name, bound in bounds.items() if bound is not None} | step
     return {
-        "type": own["type"],
-        "help": own["description"].rstrip("."),
-        "usual": own.get("default"),
+        "type": merged["type"],
+        "help": merged["description"].rstrip("."),
+        "default": merged.get("default"),
         "bounds": numbers,
-    } | longest
+    } | max_length
 
 
 def service() -> str:
-    """The whole file."""
+    """The content of the file."""
     schemas = create_app(untrimmed.open("nowhere")).openapi()["components"]["schemas"]
     objects = {name: schema for name, schema in schemas.items() if "properties" in schema}
     lines = ["// Written by web/service.py from the OpenAPI document: run `make page` after a change.", ""]
     lines += [interface(name, schema) for name, schema in objects.items()]
     lines += ["", "export interface Bounds { min?: number; max?: number; step?: 'any' }"]
     lines += [
-        "export interface Field { type: string; help: string; usual?: unknown; longest?: number; bounds: Bounds }"
+        "export interface Field { type: string; help: string; default?: unknown; maxLength?: number; bounds: Bounds }"
     ]
     for constant, name in FIELDS.items():
-        fields = {one: field(own) for one, own in objects[name]["properties"].items() if "$ref" not in own}
-        names = " | ".join(f"'{one}'" for one in fields)
-        made = ",\n".join(f"  {one}: {json.dumps(own)}" for one, own in fields.items())
-        lines += ["", f"export const {constant}: Record<{names}, Field> = {{", made, "}"]
+        properties = objects[name]["properties"].items()
+        fields = {key: field(schema) for key, schema in properties if "$ref" not in schema}
+        keys = " | ".join(f"'{key}'" for key in fields)
+        rows = ",\n".join(f"  {key}: {json.dumps(row)}" for key, row in fields.items())
+        lines += ["", f"export const {constant}: Record<{keys}, Field> = {{", rows, "}"]
     return "\n".join(lines) + "\n"
 
 

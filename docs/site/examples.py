@@ -1,4 +1,4 @@
-"""Doctests of docstrings as code blocks: left bare, Markdown takes `>>>` for a quotation of a quotation."""
+"""Turn doctests into code blocks, because Markdown renders `>>>` as nested quotations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _EXAMPLE = re.compile(r"(?m)^>>> .*(?:\n(?!\s*$).*)*")
 
 
 class Examples(Extension):
-    """Fences every example; griffe calls it for each thing that has a docstring."""
+    """Griffe calls this extension for each object with a docstring."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Rewrite the docstring in place."""
+        """Put a fence around each example."""
         if obj.docstring is not None:
-            obj.docstring.value = _EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", obj.docstring.value)
+            obj.docstring.value = _EXAMPLE.sub(lambda example: f"```pycon\n{example[0]}\n```", obj.docstring.value)

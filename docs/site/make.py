@@ -1,9 +1,8 @@
 """Build the documentation into one static site: `make docs`, or `python docs/site/make.py [FOLDER]`.
 
-What is published is put together in FOLDER/docs (default: build/): the pages of docs/, README, CONTRIBUTING and
-CHANGELOG, the two pictures of the map, and one page for every module, made from its docstrings. Links are written for
-readers of the repository; here those to files of the code become links to their pages. The cells of notebook.md are
-run. A link that leads nowhere, a cell that ends with an error and every warning of the generator end the build.
+FOLDER/docs (default: build/) gets the pages of docs/, README, CONTRIBUTING and CHANGELOG, the two pictures of the
+architecture, and a page for every module with its docstrings. Links to source files become links to their pages. The
+cells of notebook.md are run. A broken link, an error in a cell or a warning of the generator ends the build.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ LINK = re.compile(r'(?<=\]\()(?P<path>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?: "(?P<na
 
 
 def build(folder: Path) -> Path:
-    """Write everything below a folder and give the folder of the finished site.
+    """Build in a folder and return the folder of the finished site.
 
-    Raises: ValueError naming page and link if a link leads nowhere.
+    Raises: ValueError naming page and link of a broken link.
     """
     tree = folder / "docs"
     shutil.rmtree(tree, ignore_errors=True)
@@ -54,65 +53,65 @@ def build(folder: Path) -> Path:
 
 
 def modules() -> list[str]:
-    """All modules that have pages, by path below the package: `models/base`."""
+    """Paths of all modules that have pages, such as `models/base`."""
     paths = sorted(PACKAGE.rglob("*.py"), key=lambda path: (path.parent != PACKAGE, path))
     names = [path.relative_to(PACKAGE).with_suffix("").as_posix() for path in paths]
     return [name for name in names if not name.rpartition("/")[2].startswith("__") or _is_documented(name)]
 
 
 def _is_documented(module: str) -> bool:
-    """Whether an `__init__` says anything; `__main__` is for launchers."""
+    """Whether a module is an `__init__` with a docstring."""
     return module.endswith("__init__") and (PACKAGE / f"{module}.py").read_text(encoding="utf-8").startswith('"""')
 
 
 def _write_api(tree: Path) -> list[dict[str, object]]:
-    """A page for every module; gives them for the navigation, room by room."""
-    rooms: dict[str, list[str]] = {}
+    """Write a page for every module and return the navigation, grouped by package."""
+    packages: dict[str, list[str]] = {}
     for module in modules():
         page = tree / "code" / f"{module}.md"
         page.parent.mkdir(parents=True, exist_ok=True)
         name = ".".join(["untrimmed", *module.split("/")]).removesuffix(".__init__")
         page.write_text(f"::: {name}\n", encoding="utf-8")
-        rooms.setdefault(module.partition("/")[0] if "/" in module else "", []).append(module)
+        packages.setdefault(module.partition("/")[0] if "/" in module else "", []).append(module)
     nav: list[dict[str, object]] = []
-    for room, inside in rooms.items():
-        pages = [{_label(module, room): f"code/{module}.md"} for module in inside]
-        nav += [{room: pages}] if room else pages
+    for package, members in packages.items():
+        pages = [{_label(module, package): f"code/{module}.md"} for module in members]
+        nav += [{package: pages}] if package else pages
     return nav
 
 
-def _label(module: str, room: str) -> str:
-    name = module.removeprefix(f"{room}/")
-    return (room or "untrimmed") if name == "__init__" else name
+def _label(module: str, package: str) -> str:
+    name = module.removeprefix(f"{package}/")
+    return (package or "untrimmed") if name == "__init__" else name
 
 
 def _place(source: str) -> str:
-    """Where a page of the repository lies on the site."""
+    """The path of a repository's page on the site."""
     return FRONT.get(source, source.removeprefix("docs/"))
 
 
 def _relinked(text: str, source: str, tree: Path) -> str:
-    """The text of a page with links as they lead on the site; other files of the repository come along."""
+    """The text of a page with the links of the site. Other linked files of the repository are copied."""
 
-    def lead(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), found["path"]))
+    def site_link(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), link["path"]))
         if not (ROOT / target).exists():
-            raise ValueError(f"{source}: links to {target}, which is not there; correct the link")
-        anchor = found["anchor"] or ""
+            raise ValueError(f"{source}: {target} does not exist; correct the link")
+        anchor = link["anchor"] or ""
         if target.endswith(".md"):
             return _place(target) + anchor
         if target.startswith("docs/"):
             return target.removeprefix("docs/")
         if target.startswith("src/untrimmed/") and target.endswith(".py"):
             page = "code/" + target.removeprefix("src/untrimmed/").replace(".py", ".md")
-            return f"{page}#{found['name']}" if found["name"] else page
+            return f"{page}#{link['name']}" if link["name"] else page
         (tree / "files" / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / target, tree / "files" / target)
         return f"files/{target}"
 
-    return LINK.sub(lead, text)
+    return LINK.sub(site_link, text)
 
 
 if __name__ == "__main__":
     site = build(Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve())
-    print(f"{site}/index.html; search in it needs a server: python -m http.server -d {site}")
+    print(f"{site}/index.html; the site's search needs a server: python -m http.server -d {site}")

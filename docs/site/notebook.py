@@ -1,7 +1,7 @@
-"""Run docs/notebook.md as a notebook: each cell of Python, in order, and what it prints in the block `text` below it.
+"""Run the Python cells of docs/notebook.md in order and put their output into the `text` blocks below them.
 
-`python docs/site/notebook.py` writes what came out into the page; the site is built with outputs of its own
-(`make.py`). Cells run in an empty folder and in one namespace; the value of a last expression is shown, as in one.
+`python docs/site/notebook.py` updates the page; `make.py` runs the cells again for the site. Cells run in an empty
+folder and share one namespace. As in a notebook, the value of a last expression is shown.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CELL = re.compile(r"(?ms)^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<printe
 
 
 def run_page(text: str) -> str:
-    """The page with what its cells print now, from a process and a folder of their own.
+    """The page with the current output of its cells, which run in a new process and folder.
 
-    Raises: ValueError with the error of the cell that ended with one.
+    Raises: ValueError with the error of a cell.
     """
     with tempfile.TemporaryDirectory() as folder:
-        made = subprocess.run(
+        process = subprocess.run(
             [sys.executable, __file__, "-"],
             input=text,
             capture_output=True,
@@ -35,20 +35,20 @@ def run_page(text: str) -> str:
             cwd=folder,
             env={**os.environ, "XDG_DATA_HOME": folder, "COLUMNS": "110"},
         )
-    if made.returncode:
-        raise ValueError(f"{PAGE.name}: a cell ended with an error\n{made.stderr}")
-    return made.stdout
+    if process.returncode:
+        raise ValueError(f"{PAGE.name}: a cell raised an error\n{process.stderr}")
+    return process.stdout
 
 
-def _run_here(text: str) -> str:
+def _run_cells(text: str) -> str:
     names: dict[str, Any] = {"__name__": "__main__"}
 
-    def shown(cell: re.Match[str]) -> str:
+    def with_output(cell: re.Match[str]) -> str:
         printed = _run_cell(cell["code"], names)
         block = f"\n```text\n{printed}```\n" if printed else ""
         return f"```python\n{cell['code']}```\n{block}"
 
-    return CELL.sub(shown, text)
+    return CELL.sub(with_output, text)
 
 
 def _run_cell(code: str, names: dict[str, Any]) -> str:
@@ -65,7 +65,7 @@ def _run_cell(code: str, names: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["-"]:
-        page = _run_here(sys.stdin.read())
+        page = _run_cells(sys.stdin.read())
         sys.stdout.write(page)
     else:
         PAGE.write_text(run_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

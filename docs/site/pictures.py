@@ -1,7 +1,7 @@
-"""The two pictures of docs/architecture.md, drawn as SVG: boxes for what is done, arrows for what flows.
+"""The two pictures of docs/architecture.md as SVG: boxes are steps, arrows are data.
 
-`python docs/site/pictures.py` writes them to docs/figures/; `make docs` does so too, and a test holds them to the code:
-every module that a box names must exist.
+`python docs/site/pictures.py` and `make docs` write them to docs/figures/. A test checks that every module in a box
+exists.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ BANDS = {"index": "#e3f0fb", "search": "#fdf0dc", "once": "#e3f0fb", "step": "#f
 
 @dataclass(frozen=True)
 class Step:
-    """One box: what is done and where; `gives` stands at the arrow below it, `beside` comes in from the side."""
+    """A box with a step and its modules. `gives` labels the arrow below, `beside` is a second input at the side."""
 
     band: str
     title: str
     modules: tuple[str, ...]
-    gives: tuple[str, str] | None = None  # what flows on, and its shape
+    gives: tuple[str, str] | None = None  # the data of the arrow, and their shape
     beside: tuple[str, str] | None = None
-    note: tuple[str, ...] = ()  # lines beside the box: where it runs
-    ends: bool = False  # a rounded box: where the flow begins or ends
+    note: tuple[str, ...] = ()  # lines beside the box: the process or thread
+    ends: bool = False  # a rounded box: the start or end
 
 
 SEARCH = (
     Step("index", "video files", (), ("paths", ""), ends=True),
     Step(
         "index",
-        "find, hash, skip what is known",
-        ("search/indexing/video_files.py", "search/indexing/pipeline.py"),
-        ("one file after the other", ""),
+        "find, hash, skip known files",
+        ("search/indexing/pipeline.py",),
+        ("one file at a time", ""),
         note=("in a thread",),
     ),
     Step(
@@ -50,10 +50,10 @@ SEARCH = (
     Step("index", "encode frames", ("encoders/encoder.py",), ("FrameFeatures.vectors", "T D, unit rows")),
     Step(
         "index",
-        "commit one row a video",
+        "commit one row per video",
         ("search/store/table.py",),
         ("StoredVideo", "T D, float16, on disk"),
-        note=("under the lock of", "the one writer"),
+        note=("under the lock of", "the single writer"),
     ),
     Step("search", "map all videos into memory", ("search/corpora/engine.py",), ("Corpus", "")),
     Step(
@@ -65,7 +65,7 @@ SEARCH = (
     ),
     Step(
         "search",
-        "find moments in the best",
+        "find moments in the best videos",
         ("moments/clearest.py", "moments/localise.py"),
         ("Moment", "start_s, end_s, score"),
     ),
@@ -87,11 +87,11 @@ TRAINING = (
         "encode queries and videos",
         ("models/base.py",),
         ("EncodedQueries, EncodedVideos", "Q D and V T D, V L D"),
-        note=("shared out among", "torchrun's processes"),
+        note=("split among", "torchrun's processes"),
     ),
     Step("step", "score and compare", ("models/", "scores/", "losses/"), ("terms by name", "numbers")),
-    Step("step", "weigh and sum", ("losses/total.py",), ("the loss", "one number"), beside=("preset", "weights")),
-    Step("step", "step down the gradient", ("training/loop.py", "training/optim.py"), ("new weights", "")),
+    Step("step", "add weighted terms", ("losses/total.py",), ("the loss", "one number"), beside=("preset", "weights")),
+    Step("step", "update the weights", ("training/loop.py", "training/optim.py"), ("new weights", "")),
     Step(
         "epoch",
         "score the validation split",
@@ -139,7 +139,7 @@ def _top(number: int) -> int:
 
 
 def _bands(steps: tuple[Step, ...]) -> list[str]:
-    """A coloured ground behind the steps that happen equally often."""
+    """Coloured backgrounds for groups of steps that run equally often."""
     parts = []
     for band in dict.fromkeys(step.band for step in steps):
         rows = [number for number, step in enumerate(steps) if step.band == band]
@@ -153,17 +153,18 @@ def _bands(steps: tuple[Step, ...]) -> list[str]:
 
 def _box(step: Step, top: int) -> list[str]:
     middle, radius = BOX_X + BOX_WIDTH / 2, 30 if step.ends else 6
-    where = ", ".join(step.modules)
+    modules = ", ".join(step.modules)
+    small = min(12.5, 1.6 * BOX_WIDTH / max(1, len(modules)))  # so that long paths fit into the box
     return [
         f'<rect x="{BOX_X}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="{radius}" fill="#ffffff" '
         f'stroke="{INK}" stroke-width="1.5"/>',
-        _text(middle, top + (27 if where else 37), step.title, size=17, anchor="middle", weight=600),
-        _text(middle, top + 47, where, size=12.5, anchor="middle", fill=PALE, family=MONO),
+        _text(middle, top + (27 if modules else 37), step.title, size=17, anchor="middle", weight=600),
+        _text(middle, top + 47, modules, size=small, anchor="middle", fill=PALE, family=MONO),
     ]
 
 
 def _arrow(gives: tuple[str, str], top: int, *, leaves: bool) -> list[str]:
-    """What flows down stands in two lines; in one where the arrow `leaves` a band: in the white strip between two."""
+    """An arrow with a label of two lines, or of one line between two groups (`leaves`)."""
     x = BOX_X + 40
     name, shape = gives
     name_at, shape_at = (x + 16, 21 if shape else 28), (x + 16, 39)
@@ -178,7 +179,7 @@ def _arrow(gives: tuple[str, str], top: int, *, leaves: bool) -> list[str]:
 
 
 def _beside(beside: tuple[str, str], top: int) -> list[str]:
-    name, what = beside
+    name, source = beside
     middle, level = SIDE_X + SIDE_WIDTH / 2, top + BOX_HEIGHT / 2
     return [
         f'<line x1="{SIDE_X}" y1="{level:g}" x2="{BOX_X + BOX_WIDTH + 2}" y2="{level:g}" stroke="{PALE}" '
@@ -186,7 +187,7 @@ def _beside(beside: tuple[str, str], top: int) -> list[str]:
         f'<rect x="{SIDE_X}" y="{top}" width="{SIDE_WIDTH}" height="{BOX_HEIGHT}" rx="30" fill="#ffffff" '
         f'stroke="{INK}" stroke-width="1.5"/>',
         _text(middle, top + 28, name, size=17, anchor="middle", weight=600),
-        _text(middle, top + 48, what, size=13, anchor="middle", fill=PALE, family=MONO),
+        _text(middle, top + 48, source, size=13, anchor="middle", fill=PALE, family=MONO),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Every `untrimmed` command that a page shows exists, with the options that it is given there."""
+"""Commands and options on the pages of the documentation exist."""
 
 import re
 
@@ -12,13 +12,13 @@ COMMANDS = typer.main.get_command(build_app()).commands
 
 
 def commands_on(text):
-    """What follows `untrimmed` wherever a line of a block, or what stands in backticks, begins with it."""
+    """Pairs of a command and its arguments, from code blocks and backticks that begin with `untrimmed`."""
     text = text.replace("\\\n", " ")
     blocks = re.findall(r"(?ms)^```[^\n]*\n(.*?)^```", text)
     pieces = [line for block in blocks for line in block.splitlines()] + re.findall(r"`([^`\n]+)`", text)
     for piece in pieces:
-        if found := re.match(r"(?:\$ )?untrimmed ([a-z][\w-]*)(.*)", piece.strip()):
-            yield found[1], found[2].partition("#")[0]
+        if match := re.match(r"(?:\$ )?untrimmed ([a-z][\w-]*)(.*)", piece.strip()):
+            yield match[1], match[2].partition("#")[0]
 
 
 def problems(name, rest):
@@ -32,18 +32,18 @@ def problems(name, rest):
 
 
 def problems_of(command, rest):
-    known = {"--help"} | {
+    valid = {"--help"} | {
         option for parameter in command.params for option in parameter.opts + parameter.secondary_opts
     }
-    return [f"{command.name} {option}" for option in re.findall(r"(?<!\S)--?[a-z][\w-]*", rest) if option not in known]
+    return [f"{command.name} {option}" for option in re.findall(r"(?<!\S)--?[a-z][\w-]*", rest) if option not in valid]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_and_options_on_a_page_exist(page):
-    shown = list(commands_on(page.read_text(encoding="utf-8")))
-    assert [problem for name, rest in shown for problem in problems(name, rest)] == []
+    commands = commands_on(page.read_text(encoding="utf-8"))
+    assert [problem for name, rest in commands for problem in problems(name, rest)] == []
 
 
-def test_wrong_commands_and_options_are_seen():
+def test_unknown_commands_and_options_are_reported():
     text = "`untrimmed serch x`\n```\n$ untrimmed index --modell RUN \\\n    --library L\n```\n`untrimmed data chek`"
     assert [p for name, rest in commands_on(text) for p in problems(name, rest)] == ["index --modell", "serch", "chek"]

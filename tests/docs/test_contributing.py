@@ -1,4 +1,4 @@
-"""The example in CONTRIBUTING, file by file: its program and its commands, from the source tree and from a wheel."""
+"""The files of the example in CONTRIBUTING run, with the package from the source tree and from a wheel."""
 
 import json
 import os
@@ -28,7 +28,7 @@ CLIPS = {
     "snow": ["white"],
     "dusk": ["red", "blue"],
 }
-# The example runs with a toy encoder that is as wide as the encoder it is written for.
+# A toy encoder with the widths of `builtin`, for which the example is written.
 TOY = """
 import runpy
 import sys
@@ -66,7 +66,7 @@ def write_files(folder):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """A folder with the package as its wheel installs it."""
+    """A folder in which the package is installed from a wheel."""
     pytest.importorskip("setuptools", minversion="77", reason="the wheel is built with setuptools 77 or later")
     source, installed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -78,14 +78,14 @@ def wheel(tmp_path_factory):
 
 
 def run_program(command, folder=None, **environment):
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | environment)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module", params=["source", pytest.param("wheel", marks=pytest.mark.slow)])
 def python(request):
-    """Run Python code in a fresh process that has the package from the source tree (editable), or from a wheel."""
+    """A function that runs Python code in a new process with the package from the source tree or from a wheel."""
     package = request.getfixturevalue("wheel") if request.param == "wheel" else ROOT / "src"
 
     def run(code, *arguments, folder):
@@ -98,7 +98,7 @@ def python(request):
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory, python):
-    """A folder with the example's files, six clips and their captions, and the output of the example's program."""
+    """A folder with the example's files, six clips and captions; and the output of the example's program."""
     folder = tmp_path_factory.mktemp("example")
     write_files(folder)
     (folder / "videos").mkdir()
@@ -115,7 +115,7 @@ def example(tmp_path_factory, python):
     return folder, python(program, folder=folder)
 
 
-def test_it_trains_with_the_attachment_s_term(example):
+def test_training_includes_the_term_of_the_attachment(example):
     folder, _ = example
     epochs = [json.loads(line) for line in (folder / "runs/mine/metrics.jsonl").read_text("utf-8").splitlines()]
     assert len(epochs) == 5
@@ -123,7 +123,7 @@ def test_it_trains_with_the_attachment_s_term(example):
     assert all(epoch["spread"] > 0 for epoch in epochs)
 
 
-def test_it_evaluates_and_searches(example):
+def test_the_program_evaluates_and_searches(example):
     folder, printed = example
     assert "best_frame+spread" in printed
     hits = re.findall(r"(?m)^(\w+)\.mp4 ([\d.]+) ([\d.]+) (-?[\d.]+)$", printed)
@@ -134,7 +134,7 @@ def test_it_evaluates_and_searches(example):
     assert json.loads((folder / "library/library.json").read_text("utf-8"))["model"].startswith("best_frame+spread:")
 
 
-def test_later_commands_import_the_example_s_files_again(example, python):
+def test_later_commands_import_the_files_again(example, python):
     def untrimmed(*words):
         return python(TOY + "start()\n", *words, folder=example[0])
 
@@ -149,7 +149,7 @@ def test_later_commands_import_the_example_s_files_again(example, python):
     assert "flag.mp4" in untrimmed("search", "--library", "library", "a dog jumps into a lake")
 
 
-def test_the_layout_of_somebody_s_own_is_trained_and_checked_on(tmp_path, monkeypatch):
+def test_a_layout_from_outside_is_checked_and_trained_on(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     write_files(tmp_path)
     import_module(tmp_path / "my_layout.py")
@@ -165,7 +165,7 @@ def test_the_layout_of_somebody_s_own_is_trained_and_checked_on(tmp_path, monkey
     (folder / "talks.json").write_text(json.dumps(lines))
     draw = np.random.default_rng(0).normal
     with h5py.File(folder / "frames.h5", "w") as frames, h5py.File(folder / "words.h5", "w") as words:
-        for line in (line for own in lines.values() for line in own):
+        for line in (line for split in lines.values() for line in split):
             frames[line["talk"]], words[line["id"]] = draw(size=(7, 10)), draw(size=(3, 12))
     assert check_dataset("talks", tmp_path) == []
     run = train("ms_sl", data="talks", root=tmp_path, out=tmp_path / "run", **{"train.epochs": 1, "model.dim": 8})

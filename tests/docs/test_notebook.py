@@ -1,6 +1,6 @@
-"""The cells of the notebook page run, and those that print on the page print again; the site prints its own.
+"""The cells of the notebook page run and print the same kind of output as on the page.
 
-Sums of recalls stand as close as rounding of another processor may bring them: a query of 86 counts 1.2 at each K.
+Sums of recalls may differ by the rounding of another processor: one of 86 queries counts 1.2 at each K.
 """
 
 import re
@@ -19,13 +19,14 @@ def sums_of_recalls(text):
 
 
 @pytest.mark.check
-def test_the_cells_print_where_the_page_shows_it_and_the_same_sums():
+def test_the_cells_print_as_on_the_page():
     page = notebook.PAGE.read_text(encoding="utf-8")
-    now, advice = notebook.run_page(page), "run the page again: python docs/site/notebook.py"
-    printed = [[bool(cell["printed"]) for cell in notebook.CELL.finditer(text)] for text in (now, page)]
+    advice = "run the page again: python docs/site/notebook.py"
+    output = notebook.run_page(page)
+    printed = [[bool(cell["printed"]) for cell in notebook.CELL.finditer(text)] for text in (output, page)]
     assert printed[0] == printed[1], advice
     assert len(sums_of_recalls(page)) == 12
-    assert sums_of_recalls(now) == pytest.approx(sums_of_recalls(page), abs=5), advice
+    assert sums_of_recalls(output) == pytest.approx(sums_of_recalls(page), abs=5), advice
 
 
 def test_an_error_in_a_cell_ends_the_build():

@@ -1,4 +1,4 @@
-"""What the pages say is there: files, modules, names of the code, axis letters, and the steps of the pictures."""
+"""Pages mention only existing files, modules, names, axis letters and steps of pictures."""
 
 import ast
 import re
@@ -21,12 +21,12 @@ import pictures  # noqa: E402
 
 
 def code_spans(text):
-    """What stands in backticks, outside blocks of code."""
+    """Texts in backticks outside code blocks."""
     return re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^```.*?^```", "", text))
 
 
-def is_there(name):
-    """Whether a dotted name is a module, or a class, function or value in one, or a member of a class."""
+def exists(name):
+    """Whether a dotted name is a module, or a class, function, value or member in one."""
     parts = name.split(".")
     if name.removeprefix("untrimmed.") in untrimmed.__all__:
         return True
@@ -34,16 +34,16 @@ def is_there(name):
         path = PACKAGE.joinpath(*parts[1:size])
         module = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
         if module is not None:
-            return holds(ast.parse(module.read_text(encoding="utf-8")).body, parts[size:])
+            return defines(ast.parse(module.read_text(encoding="utf-8")).body, parts[size:])
     return False
 
 
-def holds(body, names):
+def defines(body, names):
     if not names:
         return True
     for node in body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == names[0]:
-            return holds(node.body, names[1:])
+            return defines(node.body, names[1:])
         targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
         if any(isinstance(target, ast.Name) and target.id == names[0] for target in targets):
             return len(names) == 1
@@ -51,14 +51,14 @@ def holds(body, names):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_that_are_there(page):
+def test_links_lead_to_existing_files(page):
     targets = re.findall(r'(?:\]\(|src=")([^)\s#"]+)', page.read_text(encoding="utf-8"))
     files = [target for target in targets if not target.startswith("https:")]
     assert [file for file in files if not (page.parent / file).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_and_names_of_the_code_that_a_page_mentions_are_there(page):
+def test_files_and_names_on_a_page_exist(page):
     text = page.read_text(encoding="utf-8")
     words = [word.rstrip("/") for word in code_spans(text) if re.fullmatch(r"[\w./-]+", word)]
     paths = [word for word in words if re.search(r"\w/\w.*\.(py|yaml|npy)$", word) and not MADE_BY_USERS.search(word)]
@@ -66,12 +66,12 @@ def test_files_and_names_of_the_code_that_a_page_mentions_are_there(page):
     assert [path for path in paths if not any((place / path).exists() for place in places)] == []
     names = [word for word in words if word.startswith("untrimmed.") and "/" not in word]
     names += re.findall(r'"(untrimmed\.[\w.]+)"', text)
-    assert [name for name in names if not is_there(name)] == []
+    assert [name for name in names if not exists(name)] == []
 
 
-def test_axis_letters_are_all_in_the_glossary():
+def test_the_glossary_lists_all_axis_letters():
     legend = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## The letters of axes")[2]
-    known = {name for row in re.findall(r"(?m)^\| (`.+?) \|", legend) for name in re.findall(r"`([^`]+)`", row)}
+    listed = {name for row in re.findall(r"(?m)^\| (`.+?) \|", legend) for name in re.findall(r"`([^`]+)`", row)}
     used = set()
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -79,14 +79,14 @@ def test_axis_letters_are_all_in_the_glossary():
                 axes = getattr(getattr(node.slice, "elts", [None])[-1], "value", None)
                 used |= set(axes.split()) if isinstance(axes, str) else set()
     assert {letter for axis in used for letter in re.findall(r"[A-Z]\w*", axis)} == {
-        name for name in known if name[0].isupper()
+        name for name in listed if name[0].isupper()
     }
 
 
 @pytest.mark.parametrize("name", pictures.FLOWS)
-def test_a_picture_shows_each_step_and_files_that_are_there(name):
+def test_a_picture_shows_each_step_with_existing_files(name):
     steps, _ = pictures.FLOWS[name]
     places = [place for step in steps for place in step.modules]
     assert [place for place in places if not (PACKAGE / place).exists()] == []
-    drawn = (ROOT / "docs" / "figures" / name).read_text(encoding="utf-8")
-    assert [place for place in places if place not in drawn] == [], "draw them again: make figures"
+    picture = (ROOT / "docs" / "figures" / name).read_text(encoding="utf-8")
+    assert [place for place in places if place not in picture] == [], "draw them again: make figures"

@@ -1,4 +1,4 @@
-"""The documentation builds without a warning, fetches nothing when it is read, and leads to the code in two clicks."""
+"""The documentation builds without warnings, fetches nothing from other sites, and leads to the code in two clicks."""
 
 import os
 import re
@@ -18,19 +18,19 @@ pytest.importorskip("zensical", reason="the docs group is not installed")
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, ROOT / "docs" / "site" / "make.py", folder],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
-    assert made.returncode == 0, made.stdout + made.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     return folder / "site"
 
 
 def links(page):
-    found = re.findall(r'href="([^"#:]+\.html(?:#[^"]+)?)"', page.read_text(encoding="utf-8"))
-    return [link.removeprefix("./") for link in found]
+    targets = re.findall(r'href="([^"#:]+\.html(?:#[^"]+)?)"', page.read_text(encoding="utf-8"))
+    return [link.removeprefix("./") for link in targets]
 
 
 def test_every_page_of_the_repository_is_in_the_navigation_and_every_module_has_a_page(site):
@@ -51,15 +51,15 @@ def test_every_page_of_the_repository_is_in_the_navigation_and_every_module_has_
         "code/search/library.html#untrimmed.search.library.Library.search",
     ],
 )
-def test_two_clicks_lead_from_the_first_page_to_where_losses_and_moments_are_made(site, place):
+def test_two_clicks_lead_from_the_first_page_to_the_code_of_losses_and_moments(site, place):
     assert "architecture.html" in links(site / "index.html")
     assert place in links(site / "architecture.html")
     file, _, anchor = place.partition("#")
     assert f'id="{anchor}"' in (site / file).read_text(encoding="utf-8")
 
 
-def test_reading_fetches_nothing_from_elsewhere(site):
-    fetched = (
+def test_reading_fetches_nothing_from_other_sites(site):
+    pattern = (
         r'<(?:script|img|iframe)[^>]+src="https?:[^"]*|<link[^>]+rel="(?:stylesheet|preload)"[^>]+href="https?:[^"]*'
     )
-    assert [found for page in site.rglob("*.html") for found in re.findall(fetched, page.read_text("utf-8"))] == []
+    assert [match for page in site.rglob("*.html") for match in re.findall(pattern, page.read_text("utf-8"))] == []

@@ -1,4 +1,4 @@
-"""What tests of the page do in it again and again."""
+"""Helpers for tests of the page."""
 
 import time
 
@@ -6,7 +6,7 @@ TILE = "button.tile"
 
 
 def until(page, expression, arg=None, patience_s=20):
-    """Wait for something to be true in the page; the browser's own way would need a policy that allows `eval`."""
+    """Wait until an expression is true in the page. Playwright's own function needs a policy that allows `eval`."""
     deadline = time.monotonic() + patience_s
     while not page.evaluate(expression, arg):
         assert time.monotonic() < deadline, expression
@@ -43,5 +43,5 @@ _PAINTED = """text => new Promise(done => {
 
 
 def painted_ms(page, text):
-    """From Enter until the first hits of a sentence are painted, the pictures aside."""
+    """Milliseconds from Enter until the first hits of a sentence are painted, without pictures."""
     return page.evaluate(_PAINTED, text)

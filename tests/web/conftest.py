@@ -31,7 +31,7 @@ CLIPS = {
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory):
-    """A folder of clips; `old.avi` no browser decodes."""
+    """A folder of clips. Browsers cannot decode `old.avi`."""
     folder = tmp_path_factory.mktemp("page")
     videos = folder / "videos"
     videos.mkdir()
@@ -47,9 +47,9 @@ def load_toy(*_, **__):
 
 @pytest.fixture(scope="session")
 def library(world):
-    """The library of the clips; it keeps the encoder that it indexed with."""
+    """The library of the clips, which keeps its toy encoder."""
     library = untrimmed.open(world / "library")
-    with pytest.MonkeyPatch.context() as patch:  # until then only: other tests of this process load theirs
+    with pytest.MonkeyPatch.context() as patch:  # only while indexing: other tests load their own encoder
         patch.setattr(library_module, "load_encoder", load_toy)
         library.index(world / "videos")
     return library
@@ -57,14 +57,14 @@ def library(world):
 
 @contextmanager
 def served(library, folders=()):
-    """The address of a service of a library, on a socket of this machine."""
+    """Serve a library on this machine and yield the address."""
     with on_a_socket(create_app(library, folders=folders, warm=True)) as at:
         yield f"{at}/"
 
 
 @pytest.fixture(scope="session")
 def address(library):
-    """Where the service answers."""
+    """The address of a service of the library."""
     with served(library) as address:
         yield address
 
@@ -84,10 +84,10 @@ def browser():
 
 @pytest.fixture
 def visit(browser, address, monkeypatch):
-    """Open the page; what a page logs as an error, a refused script or style among them, fails the test.
+    """Open the page. An error in the browser's log, such as a refused script, fails the test.
 
-    With `trouble`, files or the service are to be missed: the browser logs each of them. What a test has patched of the
-    service is put back after its pages are closed, for a page may still be asking: hence `monkeypatch`, set up before.
+    With `trouble`, logged errors are ignored, because tests make files or the service unavailable. `monkeypatch` is
+    requested first, so that patches of the service are undone only after the pages are closed.
     """
     contexts, errors = [], []
 
@@ -113,16 +113,16 @@ def visit(browser, address, monkeypatch):
 
 
 @pytest.fixture
-def chances(monkeypatch):
-    """The toy encoder has been calibrated, so that hits have chances."""
-    chance = Confidence(Calibration(10.0, 0.0), background_score=0.8)
-    background = SimpleNamespace(corpus=FrameCorpus(), durations_s={}, confidence=lambda _: chance)
+def calibrated(monkeypatch):
+    """Give the toy encoder a calibration, so that hits have a confidence."""
+    confidence = Confidence(Calibration(10.0, 0.0), background_score=0.8)
+    background = SimpleNamespace(corpus=FrameCorpus(), durations_s={}, confidence=lambda _: confidence)
     monkeypatch.setattr(asking, "background_of", lambda _: background)
 
 
 @pytest.fixture
 def shot():
-    """Keep a picture of the page where `UNTRIMMED_SCREENSHOTS` says, to be looked at."""
+    """Save a screenshot in the folder `UNTRIMMED_SCREENSHOTS`, if that is set."""
 
     def run(page, name):
         if folder := os.environ.get("UNTRIMMED_SCREENSHOTS"):

@@ -1,4 +1,4 @@
-"""The built page in the package is built from the present sources, stays small, and fetches nothing from elsewhere."""
+"""The built page in the package is up to date, small, and fetches nothing from other sites."""
 
 import gzip
 import hashlib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "src" / "untrimmed" / "server" / "page"
-MOST_BYTES = 150_000  # compressed
+MAX_BYTES = 150_000  # compressed
 
 
 def source_hash(web):
@@ -20,20 +20,20 @@ def source_hash(web):
     return digest.hexdigest()[:16]
 
 
-def test_the_page_is_small_and_fetches_nothing_from_elsewhere():
+def test_the_page_is_small_and_fetches_nothing_from_other_sites():
     built = {path.name: path.read_bytes() for path in PAGE.iterdir()}
     assert {"index.html", "page.js", "page.css", "icon.svg"} == set(built)
-    assert sum(len(gzip.compress(content)) for content in built.values()) < MOST_BYTES
+    assert sum(len(gzip.compress(content)) for content in built.values()) < MAX_BYTES
     assert b"//" not in built["index.html"].replace(b"<!doctype html>", b"")
 
 
-def test_the_page_is_built_from_its_present_source():
+def test_the_page_is_built_from_its_current_source():
     built = (PAGE / "index.html").read_text(encoding="utf-8")
-    found = re.search(r'name="source" content="(\w+)"', built)
-    assert found, "run `make page`"
-    assert found[1] == source_hash(ROOT / "web"), "run `make page`"
+    match = re.search(r'name="source" content="(\w+)"', built)
+    assert match, "run `make page`"
+    assert match[1] == source_hash(ROOT / "web"), "run `make page`"
 
 
-def test_the_page_has_the_present_types_and_bounds_of_the_service():
+def test_the_page_has_the_current_types_and_bounds_of_the_service():
     module = runpy.run_path(str(ROOT / "web" / "service.py"))
     assert module["FILE"].read_text(encoding="utf-8") == module["service"](), "run `make page`"

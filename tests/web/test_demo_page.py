@@ -1,4 +1,4 @@
-"""The page over the demo's library, by its own encoder: the picture of the README, and figures of docs/service.md.
+"""The page with the demo's library and `builtin`: the picture of the README, and figures of docs/service.md.
 
 untrimmed demo && untrimmed serve --library demo/library
 UNTRIMMED_DEMO_PAGE=http://127.0.0.1:8765/ UNTRIMMED_SCREENSHOTS=docs pytest -s tests/web/test_demo_page.py
@@ -25,7 +25,7 @@ def demo(browser):
     page = browser.new_context(viewport={"width": 1280, "height": 800}).new_page()
     page.goto(os.environ["UNTRIMMED_DEMO_PAGE"])
     page.wait_for_selector(TILE)
-    ask(page, "a first search loads what later ones have")
+    ask(page, "the first search loads the encoder")
     yield page
     page.context.close()
 
@@ -34,7 +34,7 @@ def test_the_picture_of_the_readme(demo, shot):
     ask(demo, "a cup of espresso on a wooden table")
     demo.locator(TILE).first.click()
     demo.wait_for_selector("canvas[aria-label*='relevance']")
-    demo.get_by_role("button", name="Add to basket").click()
+    demo.get_by_role("button", name="Add to bin").click()
     demo.evaluate("document.activeElement.blur()")
     until(demo, "parseFloat(document.querySelector('.now').textContent.slice(2)) > 31")
     shot(demo, "page")

@@ -1,4 +1,4 @@
-"""Back and Forward in the browser: between what was asked and opened, not between letters."""
+"""Back and Forward in the browser: steps are searches and opened moments, not letters."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.web.browsing import TILE, until
 
 pytestmark = pytest.mark.check
 
-PAUSE_MS = 500  # of who types: what stands there is asked meanwhile
+PAUSE_MS = 500  # while typing; the page searches meanwhile
 
 
 def length(page):
@@ -19,8 +19,8 @@ def type_slowly(page, text):
     page.wait_for_timeout(PAUSE_MS)
 
 
-def is_shown(page, text):
-    """Wait until a sentence, or with none the library, is what the page shows and what its address says."""
+def wait_until_shown(page, text):
+    """Wait until page and address show a sentence, or the library if the sentence is empty."""
     until(
         page,
         "text => document.getElementById('q').value === text && location.search === (text && `?q=${text}`)"
@@ -29,62 +29,62 @@ def is_shown(page, text):
     )
 
 
-def test_back_from_a_sentence_that_was_typed_shows_what_was_there_before(visit):
+def test_back_from_a_typed_sentence_shows_the_previous_view(visit):
     page = visit()
-    is_shown(page, "")
+    wait_until_shown(page, "")
     before = length(page)
     type_slowly(page, "wh")
     type_slowly(page, "ite")
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
     assert length(page) == before + 1, "typing makes one entry"
     page.keyboard.press("Enter")
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
     assert length(page) == before + 1
     page.go_back()
-    is_shown(page, "")
+    wait_until_shown(page, "")
     page.go_forward()
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
 
 
-def test_back_and_forward_lead_between_sentences_that_were_asked(visit):
+def test_back_and_forward_move_between_searches(visit):
     page = visit()
-    is_shown(page, "")
+    wait_until_shown(page, "")
     for text in ("white", "blue", "red"):
         page.fill("#q", "")
         type_slowly(page, text)
         page.keyboard.press("Enter")
-        is_shown(page, text)
+        wait_until_shown(page, text)
         page.reload()
-        is_shown(page, text)
+        wait_until_shown(page, text)
     page.go_back()
-    is_shown(page, "blue")
+    wait_until_shown(page, "blue")
     page.reload()
-    is_shown(page, "blue")
+    wait_until_shown(page, "blue")
     page.go_back()
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
     page.go_forward()
-    is_shown(page, "blue")
+    wait_until_shown(page, "blue")
     page.fill("#q", "")
     type_slowly(page, "green")
     page.go_back()
-    is_shown(page, "blue")
+    wait_until_shown(page, "blue")
 
 
-def test_what_was_typed_stays_to_go_back_to_once_a_moment_was_opened(visit):
+def test_back_from_a_moment_returns_to_the_typed_sentence(visit):
     page = visit()
-    is_shown(page, "")
+    wait_until_shown(page, "")
     type_slowly(page, "white")
     page.reload()
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
     page.locator(TILE).first.click()
     page.wait_for_selector("video")
     page.go_back()
     until(page, "!document.querySelector('video')")
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
     page.focus("#q")
     page.keyboard.press("End")
     type_slowly(page, " red")
     page.go_back()
-    is_shown(page, "white")
+    wait_until_shown(page, "white")
     page.go_back()
-    is_shown(page, "")
+    wait_until_shown(page, "")

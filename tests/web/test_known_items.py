@@ -1,4 +1,4 @@
-"""Known items, looked for on the page as a person would: type, look at what is on the screen, type something else."""
+"""Known-item search on the page as a person would do it: type, look at the screen, type another sentence."""
 
 import re
 from pathlib import Path
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.check
 
 
 def read_known_items():
-    """The sentences for each source of the demo, in order; each with what is typed into the box for what follows."""
+    """For each source of the demo, pairs of a sentence and its `then` sentence (may be empty), in order."""
     lines = (Path(__file__).parent / "known_items.txt").read_text(encoding="utf-8").splitlines()
     items = (line.split(": ") for line in lines if not line.startswith("#"))
     return {source: [typed.partition(" -> ")[::2] for typed in queries.split(" | ")] for source, queries in items}
 
 
-LEAST_IOU = 0.5  # of the moment that is shown, with the true one
+LEAST_IOU = 0.5  # of the shown and the true moment
 LEAST_ON_SCREEN = 16  # of 20, with the encoder `builtin`
 ON_SCREEN = f"""
 [...document.querySelectorAll('{TILE}')].map(tile => tile.getBoundingClientRect().bottom <= innerHeight)
@@ -53,13 +53,13 @@ def seconds(clock):
 
 
 def place_of(truth, page):
-    """Where the true moment is among those that the page shows, from 1, and whether nobody has to scroll to see it."""
-    for number, (name, is_seen) in enumerate(zip(tile_names(page), page.evaluate(ON_SCREEN), strict=True), start=1):
+    """Position of the true moment on the page, from 1, and whether it is visible without scrolling."""
+    for number, (name, is_visible) in enumerate(zip(tile_names(page), page.evaluate(ON_SCREEN), strict=True), start=1):
         label = LABEL.fullmatch(name)
         shown = Moment(seconds(label["start"]), seconds(label["end"]))
         overlap = float(np.squeeze(iou(spans_of([shown]), spans_of([truth.moment]))))
         if label["video"] == truth.video and overlap >= LEAST_IOU:
-            return number, is_seen
+            return number, is_visible
     return None, False
 
 
@@ -76,28 +76,28 @@ def look_for(page, address, text, then):
         ask(page, text)
 
 
-@pytest.mark.slow  # rendering, indexing and looking take a minute and a half of processor time
+@pytest.mark.slow  # rendering, indexing and searching take a minute and a half of processor time
 def test_known_items_are_listed_within_three_queries_and_most_are_on_the_screen(browser, demo):
     address, truths = demo
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page, listed, on_screen, lines = context.new_page(), {}, {}, []  # by which sentence, from 1
+    page, listed, on_screen, lines = context.new_page(), {}, {}, []  # number of the sentence by source, from 1
     known_items = read_known_items()
     for source, queries in known_items.items():
         places = []
         for number, (text, then) in enumerate(queries, start=1):
             look_for(page, address, text, then)
-            place, is_seen = place_of(truths[source], page)
-            places.append(f"{place or 'none'}{' (below)' if place and not is_seen else ''}")
+            place, is_visible = place_of(truths[source], page)
+            places.append(f"{place or 'none'}{' (below)' if place and not is_visible else ''}")
             if place:
                 listed.setdefault(source, number)
-            if is_seen:
+            if is_visible:
                 on_screen[source] = number
                 break
         lines.append(f"{source:<12} {places}")
     context.close()
-    for where, found in (("in the list", listed), ("on the screen without scrolling", on_screen)):
-        by_first = sum(number == 1 for number in found.values())
-        lines.append(f"{len(found)} of {len(known_items)} {where}, {by_first} by the first sentence")
+    for where, numbers in (("in the list", listed), ("on the screen without scrolling", on_screen)):
+        by_first = sum(number == 1 for number in numbers.values())
+        lines.append(f"{len(numbers)} of {len(known_items)} {where}, {by_first} by the first sentence")
     print("", *lines, sep="\n")
     assert truths.keys() == known_items.keys()
     assert listed.keys() == known_items.keys(), lines

@@ -1,4 +1,4 @@
-"""What a person does on the page, in Debian's Chromium."""
+"""The page in Debian's Chromium, used as a person would."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ PAINT = """new Promise(done => {
 
 
 @pytest.mark.parametrize("most_ms", [math.inf, pytest.param(1000, marks=pytest.mark.slow)])
-def test_the_page_is_there_at_once_with_the_box_to_write_in(visit, most_ms):
+def test_the_page_opens_at_once_with_the_search_box_focused(visit, most_ms):
     page, paints_ms = visit(), []
     for _ in range(3):  # a busy machine may be late once
         paints_ms.append(page.evaluate(PAINT))
@@ -39,7 +39,7 @@ def test_the_page_is_there_at_once_with_the_box_to_write_in(visit, most_ms):
 
 
 def processor_s(browser):
-    """What page, service and this test have spent so far; by the clock a busy machine would fail the test."""
+    """Processor time of page, service and test so far. Wall time would fail the test on a busy machine."""
     metrics = {metric["name"]: metric["value"] for metric in browser.send("Performance.getMetrics")["metrics"]}
     return metrics["ProcessTime"] + time.process_time()
 
@@ -76,14 +76,15 @@ def test_first_hits_are_painted_at_once(visit, most_ms):
 
 
 def test_the_first_video_is_shown_before_the_others_are_known(visit, library, monkeypatch):
-    go_on, own = threading.Event(), library.search
+    go_on = threading.Event()
+    search_all = library.search
 
     def search(*values, on_hit=None, **options):
-        def tell(hit):
+        def report(hit):
             on_hit(hit)
             assert go_on.wait(20)
 
-        return own(*values, on_hit=on_hit and tell, **options)
+        return search_all(*values, on_hit=on_hit and report, **options)
 
     page = visit()
     page.wait_for_selector(TILE)
@@ -100,8 +101,8 @@ def test_the_first_video_is_shown_before_the_others_are_known(visit, library, mo
     assert page.locator("video").count() == 1
 
 
-def test_a_warning_that_comes_twice_is_shown_twice(visit):
-    """As where the same word is unknown in two sentences that must not be seen."""
+def test_a_repeated_warning_is_shown_twice(visit):
+    """For example, the same word is unknown in two `without` sentences."""
     answer = {"hits": [], "partial": False, "took_s": 0.1, "warnings": ["without: no word is known"] * 2}
     page = visit()
     page.route("**/api/search/lines", lambda route: route.fulfill(body=json.dumps({"answer": answer}) + "\n"))
@@ -110,14 +111,14 @@ def test_a_warning_that_comes_twice_is_shown_twice(visit):
     page.locator("p.warning").nth(1).wait_for()
 
 
-def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
+def test_the_confidence_slider_hides_hits_and_may_hide_all(visit, calibrated, shot):
     page = visit("?q=yellow")
     slider = page.get_by_label("Minimum confidence")
     slider.wait_for()
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    num_found = page.locator("li h2").count()
+    num_hits = page.locator("li h2").count()
     slider.fill("60")
-    until(page, "n => document.querySelectorAll('li h2').length < n", arg=num_found)
+    until(page, "n => document.querySelectorAll('li h2').length < n", arg=num_hits)
     assert "sure=60" in page.url
     assert page.locator("li h2").count() > 0
     shot(page, "sure")
@@ -127,7 +128,7 @@ def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     nothing = page.get_by_text("no video has a confidence of 95 % or more")
     nothing.wait_for()
     shot(page, "nothing")
-    slider.evaluate("slider => { slider.value = 5; slider.dispatchEvent(new Event('input')) }")  # not let go yet
+    slider.evaluate("slider => { slider.value = 5; slider.dispatchEvent(new Event('input')) }")  # not released yet
     until(page, "document.querySelector('.confidence output').textContent === '5 %'")
     nothing.wait_for()
     slider.focus()
@@ -137,13 +138,13 @@ def test_who_wants_to_be_sure_may_find_nothing(visit, chances, shot):
     slider.fill("95")
     nothing.wait_for()
     slider.focus()
-    page.keyboard.press("Home")  # nothing is asked of the chance any more, and still it is there to be moved
-    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_found)
+    page.keyboard.press("Home")  # at 0 % the slider stays visible
+    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_hits)
     slider.fill("0")
-    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_found)
+    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_hits)
 
 
-def test_earlier_sentences_are_there_to_be_asked_again(visit):
+def test_recent_searches_can_be_repeated_and_cleared(visit):
     page = visit()
     for text in ("white", "blue", "white"):
         ask(page, text)
@@ -176,7 +177,7 @@ def test_a_hit_plays_its_span_in_a_loop_and_seeks_to_a_tenth_of_a_second(visit, 
         start_s + 0.5,
     )
     assert abs(shown - start_s - 0.5) < 0.1
-    print(f"the frame shown is {1000 * abs(shown - start_s - 0.5):.0f} ms from the one asked for")
+    print(f"the frame shown is {1000 * abs(shown - start_s - 0.5):.0f} ms from the requested time")
     page.evaluate("end => { const v = document.querySelector('video'); v.currentTime = end - 0.3; v.play() }", end_s)
     until(page, "start => { const t = document.querySelector('video').currentTime; return t < start + 1 }", arg=start_s)
     assert play_time(page) >= start_s - 0.1
@@ -192,21 +193,21 @@ def test_a_span_at_the_end_of_its_video_loops_too(visit):
     assert play_time(page) > 3.5
 
 
-def test_pictures_that_are_on_their_way_look_like_no_black_ones(visit):
-    page, asked = visit(), []
-    page.route("**/frame?*", lambda route: asked.append(route.request.url))  # answered by nobody
+def test_loading_pictures_are_transparent_and_from_the_middle_of_a_moment(visit):
+    page, requests = visit(), []
+    page.route("**/frame?*", lambda route: requests.append(route.request.url))  # never answered
     page.reload(wait_until="commit")
     page.wait_for_selector(f"{TILE} img")
     assert (
         page.locator(f"{TILE} img").first.evaluate("img => getComputedStyle(img).backgroundColor") == "rgba(0, 0, 0, 0)"
     )
-    while not asked:
+    while not requests:
         page.wait_for_timeout(30)
-    times_s = [float(re.search(r"time_s=([\d.]+)", url).group(1)) for url in asked]
-    assert min(times_s) > 1.5, "somewhere in the middle: the first frame of many a video is black"
+    times_s = [float(re.search(r"time_s=([\d.]+)", url).group(1)) for url in requests]
+    assert min(times_s) > 1.5, "not the start: the first frame of many videos is black"
 
 
-def test_pictures_are_asked_for_a_few_at_a_time_so_that_a_film_need_not_wait(visit):
+def test_three_pictures_load_at_a_time_so_that_a_video_can_start(visit):
     page, held = visit("?q=white"), []
     page.wait_for_load_state("networkidle")
     page.route("**/frame?*", lambda route: held.append(route))
@@ -214,7 +215,7 @@ def test_pictures_are_asked_for_a_few_at_a_time_so_that_a_film_need_not_wait(vis
     page.locator(TILE).nth(5).wait_for()
     while len(held) < 3:
         page.wait_for_timeout(30)
-    page.locator(f"{TILE}[aria-label^='sea.webm']").first.evaluate("tile => tile.click()")  # with no pointer over it
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.evaluate("tile => tile.click()")  # without hovering
     until(page, "document.querySelector('video')?.currentTime > 0")
     assert len(held) == 3, "a browser has six connections"
 
@@ -243,7 +244,7 @@ def test_a_session_by_keyboard_alone(visit):
     page.keyboard.press("ArrowDown")
     until(page, "document.activeElement.dataset.chosen === 'true'")
     first = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert first.startswith("sea.webm"), "one that the browser plays"
+    assert first.startswith("sea.webm"), "the browser can play it"
     page.keyboard.press("ArrowRight")
     until(
         page,
@@ -263,10 +264,10 @@ def test_a_session_by_keyboard_alone(visit):
     page.keyboard.press("}")
     assert page.text_content("output[aria-label=End]") != end
     page.keyboard.press("b")
-    page.wait_for_selector("section[aria-label=Basket] li")
-    page.keyboard.press("ArrowRight")  # to a moment that does not play
+    page.wait_for_selector("section[aria-label=Bin] li")
+    page.keyboard.press("ArrowRight")  # to a moment that is not playing
     page.keyboard.press("b")
-    until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
+    until(page, "document.querySelectorAll('section[aria-label=Bin] li').length === 2")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("+")
     page.keyboard.press("?")
@@ -283,8 +284,8 @@ def test_a_session_by_keyboard_alone(visit):
     assert page.evaluate("document.activeElement.id") == "q"
 
 
-def choosing_first(visit):
-    """By keys alone: the page with a sentence's first moment chosen."""
+def with_first_selected(visit):
+    """A page on which keys have selected a sentence's first moment."""
     page = visit()
     page.keyboard.type("blue")
     page.keyboard.press("Enter")
@@ -294,19 +295,19 @@ def choosing_first(visit):
     return page
 
 
-def playing_first(visit):
-    """The same with that moment opened."""
-    page = choosing_first(visit)
+def with_first_playing(visit):
+    """A page on which keys have opened a sentence's first moment."""
+    page = with_first_selected(visit)
     page.keyboard.press("Enter")
     page.wait_for_selector("video")
     return page
 
 
-def test_enter_presses_what_has_the_focus(visit):
-    page = playing_first(visit)
+def test_enter_presses_the_focused_button(visit):
+    page = with_first_playing(visit)
     playing = page.url
-    page.get_by_role("button", name="Add to basket").press("Enter")
-    page.wait_for_selector("section[aria-label=Basket] li")
+    page.get_by_role("button", name="Add to bin").press("Enter")
+    page.wait_for_selector("section[aria-label=Bin] li")
     page.get_by_role("button", name="Help: keys").press("Enter")
     page.wait_for_selector("dialog[open] dl")
     page.keyboard.press("Escape")
@@ -324,21 +325,21 @@ def test_enter_presses_what_has_the_focus(visit):
 
 
 def test_space_pauses_while_a_tile_has_the_focus(visit):
-    page = playing_first(visit)
+    page = with_first_playing(visit)
     assert page.evaluate("document.activeElement.matches('.tile')")
     until(page, "!document.querySelector('video').paused")
     page.keyboard.press("Space")
     until(page, "document.querySelector('video').paused")
 
 
-def test_the_focus_stays_where_something_is(visit):
-    page = playing_first(visit)
+def test_the_focus_moves_from_removed_elements_to_the_selected_moment(visit):
+    page = with_first_playing(visit)
     page.keyboard.press("b")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("b")
-    until(page, "document.querySelectorAll('section[aria-label=Basket] li').length === 2")
-    page.get_by_label("from the basket").first.press("Enter")
-    until(page, "document.activeElement.matches('section[aria-label=Basket] li button')")
+    until(page, "document.querySelectorAll('section[aria-label=Bin] li').length === 2")
+    page.get_by_label("from the bin").first.press("Enter")
+    until(page, "document.activeElement.matches('section[aria-label=Bin] li button')")
     page.keyboard.press("Enter")
     until(page, "document.activeElement.dataset.chosen === 'true'")
     page.keyboard.press("ArrowDown")
@@ -352,7 +353,7 @@ def test_the_focus_stays_where_something_is(visit):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
+def test_colours_follow_the_system_until_a_theme_is_chosen(visit, dark, shot):
     def paper():
         return page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
 
@@ -374,7 +375,7 @@ def test_colours_follow_the_system_until_they_are_chosen(visit, dark, shot):
     shot(page, f"chosen_{'light' if dark else 'dark'}")
 
 
-def test_the_curve_is_drawn_and_leads_to_a_time(visit):
+def test_a_click_in_the_curve_goes_to_its_time(visit):
     page = visit("?q=green")
     page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
     page.wait_for_selector("canvas[aria-label*='relevance']")
@@ -389,12 +390,12 @@ def test_the_curve_is_drawn_and_leads_to_a_time(visit):
     assert inked > 500
     page.keyboard.press("i")
     until(page, "document.querySelector('#q').value === ''")
-    page.wait_for_selector("canvas[aria-label*='relevance']")  # of the frame that is searched for
+    page.wait_for_selector("canvas[aria-label*='relevance']")  # of the search for the frame
     page.locator("canvas").press("ArrowRight")
     until(page, "Number(document.querySelector('canvas').getAttribute('aria-valuenow')) > 9")
 
 
-def test_frames_stand_in_where_the_browser_cannot_decode(visit):
+def test_single_frames_are_shown_if_the_browser_cannot_decode(visit):
     page = visit("?q=yellow")
     page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
     picture = page.locator(".screen img")
@@ -420,7 +421,7 @@ def test_a_shared_address_shows_the_same_after_a_reload(visit, browser):
     assert page.input_value("#q") == "white"
 
 
-def test_an_empty_library_says_how_it_is_filled(visit, tmp_path):
+def test_an_empty_library_explains_how_to_index(visit, tmp_path):
     folder = tmp_path / "my library"
     with served(untrimmed.open(folder)) as at:
         page = visit(at=at)
@@ -430,20 +431,20 @@ def test_an_empty_library_says_how_it_is_filled(visit, tmp_path):
         page.get_by_text(f"To add a folder, run {command}").wait_for()
 
 
-SAVED = {  # what files of the formats begin with
+FILE_STARTS = {  # by export format
     "Clips": b"PK", "CSV": b"video,", "JSON": b'{\n  "moments"', "SRT": b"1\n00:00:",
     "Chapters": b";FFMETADATA1", "EDL": b"TITLE:", "OTIO": b'{\n    "OTIO_SCHEMA"',
 }  # fmt: skip
 
 
-def test_the_basket_is_kept_and_saved(visit, tmp_path):
+def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
     page = visit("?q=white")
-    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # one that plays: of others a line is said above
-    page.get_by_role("button", name="Add to basket").click()
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # the browser can play it
+    page.get_by_role("button", name="Add to bin").click()
     page.get_by_label("Note for").fill('a, "note"')
     page.reload()
-    page.wait_for_selector("section[aria-label=Basket] li")
-    for form, start in SAVED.items():
+    page.wait_for_selector("section[aria-label=Bin] li")
+    for form, start in FILE_STARTS.items():
         with page.expect_download() as download:
             page.get_by_role("button", name=form).click()
         download.value.save_as(tmp_path / form)
@@ -453,18 +454,18 @@ def test_the_basket_is_kept_and_saved(visit, tmp_path):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_words_are_shaded_by_weight_and_an_ambiguous_sentence_is_named(visit, dark, shot):
+def test_words_are_shaded_by_weight_and_an_ambiguous_sentence_is_reported(visit, dark, shot):
     def weigh(route):
         *hits, last = route.fetch().text().splitlines()
         words = [{"word": word, "weight": weight} for word, weight in (("a", 0.0), ("<b>", 0.2), ("sea", 0.8))]
-        said = {"words": words, "warnings": ["the model finds the sentence ambiguous: 0.6"]}
-        route.fulfill(body="\n".join([*hits, json.dumps({"answer": {**json.loads(last)["answer"], **said}}), ""]))
+        extra = {"words": words, "warnings": ["the model finds the sentence ambiguous: 0.6"]}
+        route.fulfill(body="\n".join([*hits, json.dumps({"answer": {**json.loads(last)["answer"], **extra}}), ""]))
 
     page = visit(dark=dark)
     page.route("**/api/search/lines", weigh)
     ask(page, "a <b> sea")
     assert page.locator(".word").all_text_contents() == ["a", "<b>", "sea"]
-    colours = page.locator(".word").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
+    colours = page.locator(".word").evaluate_all("all => all.map(word => getComputedStyle(word).backgroundColor)")
     shades = [float(re.search(r"([\d.]+)\)$", colour).group(1)) for colour in colours]
     assert shades == pytest.approx([0, 0.1125, 0.45], abs=0.01)
     assert page.locator(".word").last.get_attribute("title") == "80 %"
@@ -482,8 +483,8 @@ def test_hostile_names_are_text(visit):
     assert page.locator("h2[title*='onerror']").text_content() == shown
     assert page.locator("h2[title*='onerror']").get_attribute("title").endswith("/" + shown)
     page.locator(f"{TILE}[aria-label*='onerror']").first.click()
-    page.get_by_role("button", name="Add to basket").click()
-    page.wait_for_selector("section[aria-label=Basket] li")
+    page.get_by_role("button", name="Add to bin").click()
+    page.wait_for_selector("section[aria-label=Bin] li")
     assert page.title() == "untrimmed"
 
 
@@ -507,7 +508,7 @@ def test_a_dropped_picture_is_searched_for(visit):
     until(page, "document.querySelector('[role=status]').textContent.includes('No results')")
 
 
-def test_a_picture_may_be_chosen_where_nothing_can_be_dropped(visit, tmp_path):
+def test_a_picture_can_be_chosen_on_a_phone(visit, tmp_path):
     Image.new("RGB", (64, 48), (0, 0, 255)).save(tmp_path / "sea.png")
     page = visit(width=390, height=844)
     page.get_by_text("Then, without, filters").click()
@@ -561,7 +562,7 @@ def seconds_in(address, name):
     return float(re.search(rf"[?&]{name}=([\d.]+)", address).group(1))
 
 
-def test_first_this_then_that(visit):
+def test_a_follow_up_is_searched_within_some_seconds(visit):
     page = visit("?q=white")
     page.get_by_text("Then, without, filters").click()
     page.get_by_label("Then, later in the video").fill("green")
@@ -569,17 +570,17 @@ def test_first_this_then_that(visit):
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
     assert tile_names(page)[0].startswith("flag.webm, ")
     assert "then=green" in page.url
-    gap = page.get_by_label("Seconds until then")
+    gap = page.get_by_label("Maximum gap in seconds")
     assert gap.get_attribute("placeholder") == "60"
     gap.fill("1.5")
     page.get_by_label("Without (separate").fill("white; red")
-    with page.expect_request("**/api/search/lines") as asked:
+    with page.expect_request("**/api/search/lines") as request:
         gap.press("Enter")
-    found = asked.value.post_data_json
-    assert (found["within_s"], found["without"]) == (1.5, ["white", "red"])
+    query = request.value.post_data_json
+    assert (query["within_s"], query["without"]) == (1.5, ["white", "red"])
 
 
-def test_what_follows_is_shown_beside_the_moment_and_played(visit, shot):
+def test_a_follow_up_is_shown_beside_the_moment_and_played(visit, shot):
     page = visit("?q=white&then=green")
     tile = page.locator(f"{TILE}[aria-label^='flag.webm']").first
     tile.locator("img").nth(1).wait_for()
@@ -599,7 +600,7 @@ def test_what_follows_is_shown_beside_the_moment_and_played(visit, shot):
     assert seconds_in(page.url, "s") == start_s
 
 
-def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant_is_told_at_its_field(visit):
+def test_the_number_of_hits_is_in_the_address_and_invalid_numbers_are_marked(visit):
     page = visit("?q=white&limit=2&moments=1")
     until(page, "document.querySelectorAll('li h2').length === 2")
     assert page.locator(TILE).count() == 2
@@ -611,7 +612,7 @@ def test_how_many_hits_are_wanted_stands_in_the_address_and_what_cannot_be_meant
     page.locator("summary").first.click()
     page.evaluate("document.getElementById('q').value = 'red'")
     page.evaluate("document.getElementById('q').dispatchEvent(new Event('input'))")
-    page.get_by_role("button", name="Search").click()  # what no field may hold is left out
+    page.get_by_role("button", name="Search").click()  # without the invalid number
     until(page, "document.querySelectorAll('li h2').length > 2")
     assert "hits=" not in page.url
 
@@ -646,21 +647,21 @@ def test_axe_finds_nothing_serious(visit, dark, shot):
 
     page = visit("?q=white", dark=dark)
     page.locator(TILE).first.click()
-    page.get_by_role("button", name="Add to basket").click()
+    page.get_by_role("button", name="Add to bin").click()
     page.wait_for_selector("canvas[aria-label*='relevance']")
     shot(page, "dark" if dark else "light")
-    found = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    violations = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
     page.get_by_role("button", name="Index").click()
     page.get_by_role("button", name="Find new videos").wait_for()
-    found += [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    violations += [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     page.wait_for_selector("dialog[open] dl")
-    found += [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
-    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in found] == []
+    violations += [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in violations] == []
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(visit, chances, shot):
+def test_the_page_fits_a_phone_without_scrolling_sideways(visit, calibrated, shot):
     page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
     page.wait_for_selector(TILE)
     shot(page, "phone_results")

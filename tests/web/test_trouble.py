@@ -1,4 +1,4 @@
-"""The page where something goes wrong: what it says, and that it goes on afterwards."""
+"""Errors on the page: their messages, and recovery afterwards."""
 
 import contextlib
 
@@ -14,7 +14,7 @@ from untrimmed.search import library as library_module
 pytestmark = pytest.mark.check
 
 
-def test_an_answer_that_comes_after_going_back_is_dropped(visit):
+def test_an_answer_that_arrives_after_going_back_is_ignored(visit):
     page, held = visit(), []
     page.wait_for_selector(TILE)
     page.route("**/api/search/lines", lambda route: held.append(route))
@@ -25,13 +25,13 @@ def test_an_answer_that_comes_after_going_back_is_dropped(visit):
         page.wait_for_timeout(30)
     page.evaluate("history.back()")
     until(page, "location.search === ''")
-    with contextlib.suppress(Exception):  # what is given up cannot go on
+    with contextlib.suppress(Exception):  # a cancelled request cannot continue
         held[0].continue_()
     page.wait_for_timeout(500)
     assert " ms" not in page.text_content("[role=status]")
 
 
-def test_a_service_that_has_stopped_is_named_and_found_again(visit, shot):
+def test_a_stopped_service_is_reported_and_searched_again_later(visit, shot):
     page = visit("?q=white", trouble=True)
     page.wait_for_selector(TILE)
     page.context.set_offline(True)
@@ -47,7 +47,7 @@ def test_a_service_that_has_stopped_is_named_and_found_again(visit, shot):
     assert page.locator(TILE).first.get_attribute("aria-label").startswith("sea.webm")
 
 
-def test_a_service_whose_process_ends_is_named_and_found_again_once_another_has_begun(visit, world, library):
+def test_a_search_is_repeated_once_a_killed_service_has_restarted(visit, world, library):
     page = visit(trouble=True)
     with serving(library.folder, world / "videos") as (process, address):
         page.goto(f"{address}/?q=white")
@@ -57,13 +57,13 @@ def test_a_service_whose_process_ends_is_named_and_found_again_once_another_has_
         page.fill("#q", "blue")
         page.press("#q", "Enter")
         until(page, "document.querySelector('[role=status]').textContent.includes('service does not respond')")
-        assert page.locator("ol.stale").locator(TILE).count() > 0, "what was found before stays"
+        assert page.locator("ol.stale").locator(TILE).count() > 0, "earlier hits stay"
     with serving(library.folder, world / "videos", address.rpartition(":")[2]):
         until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
         assert tile_names(page)[0].startswith("sea.webm")
 
 
-def test_a_library_that_is_filled_is_asked_once_more(visit, tmp_path, monkeypatch):
+def test_a_search_is_repeated_once_the_library_has_videos(visit, tmp_path, monkeypatch):
     monkeypatch.setattr(library_module, "load_encoder", load_toy)
     (tmp_path / "videos").mkdir()
     write_clip(tmp_path / "videos" / "sea.webm", ["blue"], **VP9)
@@ -80,44 +80,44 @@ def test_a_library_that_is_filled_is_asked_once_more(visit, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("video_id", ["0123456789abcdef", "zzz"])
-def test_an_address_of_no_video_is_told_beside_the_hits(visit, video_id):
+def test_an_unknown_video_in_the_address_is_reported_beside_the_hits(visit, video_id):
     page = visit(f"?q=white&sure=900&v={video_id}&s=1&e=3", trouble=True)
     page.get_by_text("is not in the library").wait_for()
     page.get_by_label("Minimum confidence").fill("0")
     ask(page, "blue")
-    assert page.get_by_text("is not in the library").count() == 0, "the address is another"
+    assert page.get_by_text("is not in the library").count() == 0, "the address has changed"
 
 
-def test_a_question_that_cannot_be_sent_is_not_sent_for_ever(visit):
-    page, tried = visit("?q=white", trouble=True), []
+def test_a_search_that_the_browser_cannot_send_is_not_retried(visit):
+    page, attempts = visit("?q=white", trouble=True), []
     page.wait_for_selector(TILE)
-    page.route("**/api/search/lines", lambda route: tried.append(route.abort()))
+    page.route("**/api/search/lines", lambda route: attempts.append(route.abort()))
     page.fill("#q", "blue")
     page.press("#q", "Enter")
     page.get_by_text("could not send this search").wait_for()
-    before = len(tried)
-    page.wait_for_timeout(2500)  # a service that was silent is asked again after two seconds
-    assert len(tried) == before
+    before = len(attempts)
+    page.wait_for_timeout(2500)  # an unreachable service is tried again after two seconds
+    assert len(attempts) == before
 
 
-def test_pictures_of_a_player_that_was_left_are_given_up(visit):
-    page, asked = visit("?q=white"), []
+def test_pictures_of_a_closed_player_are_cancelled(visit):
+    page, requests = visit("?q=white"), []
     page.wait_for_selector(TILE)
     page.wait_for_load_state("networkidle")
-    page.route("**/frame?*short_side=90", lambda route: asked.append(route.request.url))  # answered by nobody
+    page.route("**/frame?*short_side=90", lambda route: requests.append(route.request.url))  # never answered
     page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
     for _ in range(100):
-        if len(asked) == 3:
+        if len(requests) == 3:
             break
         page.wait_for_timeout(30)
-    left = {url.split("/")[5] for url in asked}
+    cancelled = {url.split("/")[5] for url in requests}
     page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
     until(page, "document.querySelector('video')?.readyState > 1")
     page.wait_for_timeout(500)
-    assert [url.split("/")[5] in left for url in asked] == [True] * 3 + [False] * 3
+    assert [url.split("/")[5] in cancelled for url in requests] == [True] * 3 + [False] * 3
 
 
-def test_a_service_that_stops_while_a_video_is_shown(visit):
+def test_a_service_that_stops_during_playback_is_reported(visit):
     page = visit("?q=yellow", trouble=True)
     page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
     page.locator(".screen img").wait_for()
@@ -128,7 +128,7 @@ def test_a_service_that_stops_while_a_video_is_shown(visit):
     page.locator(".screen img").wait_for()
 
 
-def test_a_file_that_is_gone_is_named_and_played_once_it_is_back(visit, world, shot):
+def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, shot):
     page = visit("?q=blue", trouble=True)
     page.wait_for_selector(TILE)
     file = world / "videos" / "sea.webm"
@@ -137,15 +137,15 @@ def test_a_file_that_is_gone_is_named_and_played_once_it_is_back(visit, world, s
         page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
         page.locator(".screen").get_by_text("cannot be opened").wait_for()
         shot(page, "gone")
-        assert page.get_by_role("button", name="Add to basket").is_enabled()
+        assert page.get_by_role("button", name="Add to bin").is_enabled()
     finally:
         away.rename(file)
     page.get_by_role("button", name="Try again").click()
     until(page, "document.querySelector('video')?.readyState > 1")
 
 
-def test_runs_that_wait_take_no_connections_and_a_refusal_stays_to_be_read(visit):
-    page, heard = visit(trouble=True), []
+def test_waiting_runs_use_one_connection_and_a_refusal_stays_visible(visit):
+    page, subscriptions = visit(trouble=True), []
     job = {
         "state": "waiting",
         "paths": [],
@@ -160,7 +160,7 @@ def test_runs_that_wait_take_no_connections_and_a_refusal_stays_to_be_read(visit
     }
     waiting = [{**job, "job_id": f"{number:016x}"} for number in range(7)]
     page.route("**/api/jobs", lambda route: route.fulfill(json=waiting))
-    page.route("**/api/jobs/*/events", lambda route: heard.append(route.request.url))  # answered by nobody
+    page.route("**/api/jobs/*/events", lambda route: subscriptions.append(route.request.url))  # never answered
     refuse = {"status": 409, "json": {"detail": "20 indexing runs are open"}}
     page.route(
         "**/api/watches", lambda route: route.fulfill(**refuse) if route.request.method == "POST" else route.continue_()
@@ -170,12 +170,12 @@ def test_runs_that_wait_take_no_connections_and_a_refusal_stays_to_be_read(visit
     panel.locator("section").nth(6).wait_for()
     panel.get_by_role("button", name="Watch").click()
     panel.get_by_text("20 indexing runs are open").wait_for()
-    page.wait_for_timeout(2500)  # the panel looks every two seconds
+    page.wait_for_timeout(2500)  # the panel refreshes every two seconds
     assert panel.get_by_role("alert").text_content() == "20 indexing runs are open"
-    assert [url.rpartition("/jobs/")[2] for url in heard] == [f"{6:016x}/events"], "the oldest: a browser has six"
+    assert [url.rpartition("/jobs/")[2] for url in subscriptions] == [f"{6:016x}/events"], "the oldest"
 
 
-def test_a_browser_that_may_remember_nothing_shows_the_page_all_the_same(visit):
+def test_the_page_works_without_local_storage(visit):
     page = visit()
     page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('denied') }})")
     page.reload()

@@ -24,14 +24,14 @@ export function example(text: string): Example[] {
 }
 
 /** The fields of a query that the address sets. */
-export function readFields(words: URLSearchParams): Record<string, Value> {
-  const set = Object.entries(FIELDS).filter(([name]) => words.has(name))
-  const typed = set.map(([name, field]) => [name, field.type === 'string' ? words.get(name) : Number(words.get(name)), field] as const)
+export function readFields(parameters: URLSearchParams): Record<string, Value> {
+  const set = Object.entries(FIELDS).filter(([name]) => parameters.has(name))
+  const typed = set.map(([name, field]) => [name, field.type === 'string' ? parameters.get(name) : Number(parameters.get(name)), field] as const)
   return Object.fromEntries(typed.map(([name, value, field]) => [name, valid(value, field)]))
 }
 
 /** Weights of query parts, e.g. `wthen=2`. Parts without one have the default weight. */
-export function readWeights(words: URLSearchParams): WeightsJson {
-  const named = Object.entries(WEIGHTS).map(([part, field]) => [part, valid(Number(words.get(`w${part}`)), field)] as const)
+export function readWeights(parameters: URLSearchParams): WeightsJson {
+  const named = Object.entries(WEIGHTS).map(([part, field]) => [part, valid(Number(parameters.get(`w${part}`)), field)] as const)
   return Object.fromEntries(named.filter(([, weight]) => weight !== null))
 }

@@ -50,7 +50,7 @@ export const unwatch = async (folder_id: string): Promise<Watch[]> =>
   (await ask(`/api/watches/${folder_id}`, { method: 'DELETE' })).json()
 export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
-export const steer = (id: string, what: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${what}`)
+export const controlJob = (id: string, action: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${action}`)
 /** Search. Calls `onHit` with each video as soon as it is found and returns the complete answer. */
 export async function search(query: SearchRequest, signal: AbortSignal, onHit: (hit: HitJson) => void): Promise<SearchAnswer> {
   const { body } = await ask('/api/search/lines', jsonBody(query, signal))
@@ -69,8 +69,8 @@ export async function search(query: SearchRequest, signal: AbortSignal, onHit: (
   }
 }
 export const searchPicture = async (picture: Blob, query: SearchRequest, signal: AbortSignal): Promise<SearchAnswer> => {
-  const words = new URLSearchParams({ query: JSON.stringify(query) })
-  return (await ask(`/api/search/picture?${words}`, { method: 'POST', body: picture, signal })).json()
+  const parameters = new URLSearchParams({ query: JSON.stringify(query) })
+  return (await ask(`/api/search/picture?${parameters}`, { method: 'POST', body: picture, signal })).json()
 }
 export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
   post<RelevanceCurve>(`/api/videos/${id}/relevance`, query, signal)

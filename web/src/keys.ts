@@ -22,7 +22,7 @@ export const KEYS: [string, string][] = [
   ['n', 'less like this'],
   ['i', 'find similar moments'],
   ['v', 'play the whole video, or loop the moment again'],
-  ['b', 'add the moment to the basket'],
+  ['b', 'add the moment to the bin'],
   ['+ −', 'larger or smaller pictures'],
   ['Esc', 'close the player'],
   ['?', 'show this help']

@@ -25,40 +25,40 @@ export interface Word { word: string; weight: number }
 export interface Problem { title: string; status: number; detail: string; error?: string | null }
 
 export interface Bounds { min?: number; max?: number; step?: 'any' }
-export interface Field { type: string; help: string; usual?: unknown; longest?: number; bounds: Bounds }
+export interface Field { type: string; help: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
 export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_score' | 'min_confidence', Field> = {
-  text: {"type": "string", "help": "Describe what the moment shows", "usual": "", "bounds": {}, "longest": 4000},
-  then: {"type": "string", "help": "What happens next in the same video", "usual": "", "bounds": {}, "longest": 4000},
-  within_s: {"type": "number", "help": "Maximum number of seconds until then", "usual": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
-  without: {"type": "array", "help": "What the moment must not show", "usual": [], "bounds": {}},
-  like: {"type": "array", "help": "Similar to this frame or moment", "usual": [], "bounds": {}},
-  unlike: {"type": "array", "help": "Unlike this frame or moment", "usual": [], "bounds": {}},
-  group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "usual": "video", "bounds": {}},
-  fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "usual": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
-  limit: {"type": "integer", "help": "Maximum number of hits", "usual": 10, "bounds": {"min": 1.0, "max": 500.0}},
-  moments: {"type": "integer", "help": "Maximum number of moments per video", "usual": 3, "bounds": {"min": 1.0, "max": 50.0}},
-  min_score: {"type": "number", "help": "Hide hits with a lower score (a cosine without a trained model). A high score is 0.2 with the encoder builtin", "usual": null, "bounds": {"step": "any"}},
-  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "usual": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
+  text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
+  then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
+  within_s: {"type": "number", "help": "Maximum number of seconds until then", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  without: {"type": "array", "help": "What the moment must not show", "default": [], "bounds": {}},
+  like: {"type": "array", "help": "Similar to this frame or moment", "default": [], "bounds": {}},
+  unlike: {"type": "array", "help": "Unlike this frame or moment", "default": [], "bounds": {}},
+  group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},
+  fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
+  limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
+  moments: {"type": "integer", "help": "Maximum number of moments per video", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
+  min_score: {"type": "number", "help": "Hide hits with a lower score (a cosine without a trained model). A high score is 0.2 with the encoder builtin", "default": null, "bounds": {"step": "any"}},
+  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
 }
 
 export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | 'max_duration_s' | 'min_bytes' | 'max_bytes' | 'min_height' | 'max_height', Field> = {
-  within: {"type": "string", "help": "Only this folder or file", "usual": null, "bounds": {}, "longest": 4096},
-  since: {"type": "string", "help": "Changed since this day", "usual": null, "bounds": {}, "longest": 40},
-  until: {"type": "string", "help": "Changed until this day", "usual": null, "bounds": {}, "longest": 40},
-  min_duration_s: {"type": "number", "help": "Shortest video to include", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
-  max_duration_s: {"type": "number", "help": "Longest video to include", "usual": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
-  min_bytes: {"type": "integer", "help": "Smallest file to include", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
-  max_bytes: {"type": "integer", "help": "Largest file to include", "usual": null, "bounds": {"min": 0.0, "max": 1e+18}},
-  min_height: {"type": "integer", "help": "Smallest picture height, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}},
-  max_height: {"type": "integer", "help": "Largest picture height, in pixels", "usual": null, "bounds": {"min": 0.0, "max": 100000.0}}
+  within: {"type": "string", "help": "Only this folder or file", "default": null, "bounds": {}, "maxLength": 4096},
+  since: {"type": "string", "help": "Changed since this day", "default": null, "bounds": {}, "maxLength": 40},
+  until: {"type": "string", "help": "Changed until this day", "default": null, "bounds": {}, "maxLength": 40},
+  min_duration_s: {"type": "number", "help": "Shortest video to include", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  max_duration_s: {"type": "number", "help": "Longest video to include", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  min_bytes: {"type": "integer", "help": "Smallest file to include", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  max_bytes: {"type": "integer", "help": "Largest file to include", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  min_height: {"type": "integer", "help": "Smallest picture height, in pixels", "default": null, "bounds": {"min": 0.0, "max": 100000.0}},
+  max_height: {"type": "integer", "help": "Largest picture height, in pixels", "default": null, "bounds": {"min": 0.0, "max": 100000.0}}
 }
 
 export const WEIGHTS: Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', Field> = {
-  text: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
-  then: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
-  without: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
-  image: {"type": "number", "help": "How much this part counts", "usual": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
-  like: {"type": "number", "help": "How much this part counts", "usual": 0.75, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
-  unlike: {"type": "number", "help": "How much this part counts", "usual": 0.15, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}}
+  text: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  then: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  without: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  image: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  like: {"type": "number", "help": "How much this part counts", "default": 0.75, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  unlike: {"type": "number", "help": "How much this part counts", "default": 0.15, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}}
 }

@@ -1,7 +1,7 @@
-// State of the page: query, hits, open moment and basket, all but the basket mirrored in the address.
+// State of the page: query, hits, open moment and bin, all except the bin mirrored in the address.
 
 import { FIELDS, WORDS, example, valid, readFields, readWeights, type Example, type Value } from './address'
-import { remember, stored } from './kept'
+import { remember, stored } from './storage'
 import * as api from './api'
 import {
   FILTERS,
@@ -15,11 +15,11 @@ import {
 } from './service'
 
 export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
-export interface BasketMoment extends Mark { video: string; note: string }
+export interface BinMoment extends Mark { video: string; note: string }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
 
-const BASKET = 'untrimmed-basket'
+const BIN = 'untrimmed-basket' // the bin's former name: a new key would lose stored moments
 const SIZE = 'untrimmed-size'
 const RECENT = 'untrimmed-earlier'
 const MAX_RECENT = 8
@@ -60,7 +60,7 @@ class Session {
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
   #openAt: { hit: number; moment: number } | null = null // position of the open moment in the hits, until these change
   inContext = $state(false)
-  basket = $state<BasketMoment[]>(stored<BasketMoment[]>(BASKET, []))
+  bin = $state<BinMoment[]>(stored<BinMoment[]>(BIN, []))
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
   size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIZE, 1))))
   #abort = new AbortController()
@@ -349,20 +349,20 @@ class Session {
   }
 
   collect(video: string, video_id: string, start_s: number, end_s: number): void {
-    if (this.basket.some((k) => k.video_id === video_id && k.start_s === start_s && k.end_s === end_s)) return
-    this.basket.push({ video, video_id, start_s, end_s, note: this.sentence.slice(0, 500) })
-    this.storeBasket()
+    if (this.bin.some((k) => k.video_id === video_id && k.start_s === start_s && k.end_s === end_s)) return
+    this.bin.push({ video, video_id, start_s, end_s, note: this.sentence.slice(0, 500) })
+    this.storeBin()
   }
   discard(index: number): void {
-    this.basket.splice(index, 1)
-    this.storeBasket()
+    this.bin.splice(index, 1)
+    this.storeBin()
   }
-  empty(): void {
-    this.basket = []
-    this.storeBasket()
+  emptyBin(): void {
+    this.bin = []
+    this.storeBin()
   }
-  storeBasket(): void {
-    remember(BASKET, JSON.stringify(this.basket))
+  storeBin(): void {
+    remember(BIN, JSON.stringify(this.bin))
   }
 
   /** Write the state to the address, so that it can be shared and reloaded.
@@ -380,40 +380,40 @@ class Session {
     if (change === 'submitted') history.replaceState(null, '')
   }
   #address(): string {
-    const words = new URLSearchParams()
+    const parameters = new URLSearchParams()
     const { open } = this
-    for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) words.set(name, this[field].trim())
-    for (const [name, value] of this.#set) words.set(name, String(value))
-    for (const [part, weight] of this.#setWeights) words.set(`w${part}`, String(weight))
-    if (this.minConfidence > 0) words.set('sure', String(this.minConfidence))
-    if (this.flat) words.set('flat', '1')
-    if (this.fold) words.set('fold', '1')
+    for (const [name, field] of Object.entries(WORDS)) if (this[field].trim()) parameters.set(name, this[field].trim())
+    for (const [name, value] of this.#set) parameters.set(name, String(value))
+    for (const [part, weight] of this.#setWeights) parameters.set(`w${part}`, String(weight))
+    if (this.minConfidence > 0) parameters.set('sure', String(this.minConfidence))
+    if (this.flat) parameters.set('flat', '1')
+    if (this.fold) parameters.set('fold', '1')
     for (const kind of ['like', 'unlike'] as const) {
       for (const { video_id, start_s, end_s } of this[kind]) {
-        words.append(kind, `${video_id}@${start_s}${end_s === null ? '' : `-${end_s}`}`)
+        parameters.append(kind, `${video_id}@${start_s}${end_s === null ? '' : `-${end_s}`}`)
       }
     }
     if (open) {
-      words.set('v', open.video_id)
-      words.set('s', open.start_s.toFixed(3))
-      words.set('e', open.end_s.toFixed(3))
+      parameters.set('v', open.video_id)
+      parameters.set('s', open.start_s.toFixed(3))
+      parameters.set('e', open.end_s.toFixed(3))
     }
-    return `/${words.size ? `?${words}` : ''}`
+    return `/${parameters.size ? `?${parameters}` : ''}`
   }
 
   /** Restore the state from the address. */
   async read(): Promise<void> {
-    const words = new URLSearchParams(location.search)
-    for (const [name, field] of Object.entries(WORDS)) this[field] = words.get(name) ?? ''
-    this.fields = readFields(words)
-    this.weights = readWeights(words)
-    this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(words.get('sure')) || 0)))
-    this.flat = words.has('flat')
-    this.fold = words.has('fold')
+    const parameters = new URLSearchParams(location.search)
+    for (const [name, field] of Object.entries(WORDS)) this[field] = parameters.get(name) ?? ''
+    this.fields = readFields(parameters)
+    this.weights = readWeights(parameters)
+    this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(parameters.get('sure')) || 0)))
+    this.flat = parameters.has('flat')
+    this.fold = parameters.has('fold')
     this.picture = null
-    this.like = words.getAll('like').flatMap(example)
-    this.unlike = words.getAll('unlike').flatMap(example)
-    const [id, start_s, end_s] = [words.get('v'), Number(words.get('s')), Number(words.get('e'))]
+    this.like = parameters.getAll('like').flatMap(example)
+    this.unlike = parameters.getAll('unlike').flatMap(example)
+    const [id, start_s, end_s] = [parameters.get('v'), Number(parameters.get('s')), Number(parameters.get('e'))]
     this.open = null
     this.#nameExamples()
     await Promise.all([this.#reopen(id, start_s, end_s), this.search(null)])

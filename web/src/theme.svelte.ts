@@ -1,6 +1,6 @@
 // Light or dark colours. The system's setting applies until the user chooses one.
 
-import { remember, remembered } from './kept'
+import { remember, remembered } from './storage'
 
 const KEY = 'untrimmed-theme'
 const NAMES = { system: 'system', light: 'light', dark: 'dark' } as const

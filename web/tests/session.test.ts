@@ -52,7 +52,7 @@ beforeEach(async () => {
 })
 
 describe('query', () => {
-  it('is sent with trimmed words and the usual bounds', async () => {
+  it('is sent with trimmed words and the default bounds', async () => {
     session.text = ' a dog '
     session.without = 'rain; ;snow '
     await session.search('new')
@@ -190,6 +190,6 @@ describe('selection', () => {
     session.collect('a', ID, 0, 2)
     expect(JSON.parse(localStorage.getItem('untrimmed-basket')!)).toEqual([{ video: 'a', video_id: ID, start_s: 0, end_s: 2, note: 'x' }])
     session.discard(0)
-    expect(session.basket).toEqual([])
+    expect(session.bin).toEqual([])
   })
 })
