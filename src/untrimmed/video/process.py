@@ -150,10 +150,12 @@ class DecodeProcess:
         """Wait for an answer. It waits in slices, because a system timer is limited to 24 days."""
         end = time.monotonic() + patience_s
         slice_s = _SLICE_S if self._stop is None else _STOP_CHECK_S
-        while not self._poll.poll(min(max(0.0, end - time.monotonic()), slice_s) * 1000):
-            if time.monotonic() >= end or (self._stop is not None and self._stop.is_set()):
-                return False
-        return True
+        while self._stop is None or not self._stop.is_set():
+            if self._poll.poll(min(max(0.0, end - time.monotonic()), slice_s) * 1000):
+                return True
+            if time.monotonic() >= end:
+                break
+        return False
 
     def _cause_of_death(self) -> str:
         try:
