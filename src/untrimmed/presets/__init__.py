@@ -1,8 +1,11 @@
 """Published settings: one YAML file per method and data set, with the table or section of every number.
 
-What an attachment brings stands in `attachments/<name>/<dataset>.yaml` and is laid over the method's preset; what a
-composition changes beyond that, in `<method>+<attachment>/<dataset>.yaml`, for all that carry the attachment; for one
-alone in `<method>+<attachment>+<attachment>/<dataset>.yaml`. All files have the same sections.
+`load_preset` merges up to four kinds of files. All have the same sections, and later ones override earlier ones:
+
+1. `<method>/<dataset>.yaml`: the method alone.
+2. `attachments/<name>/<dataset>.yaml`: what an attachment adds to any method.
+3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it carries the attachment.
+4. `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,15 +24,15 @@ if TYPE_CHECKING:
     from untrimmed.models.base import ModelConfig
 
 FOLDER = Path(__file__).parent
-OWN_DATA_PRESET = "tvr"  # whose settings data without a preset of its own gets; widths come from the data
+OWN_DATA_PRESET = "tvr"  # used for a data set without a preset; widths come from its features
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Everything a run needs: settings of the model, attached losses, weights of all terms, training, features.
+    """All settings of a run: the model, attached losses, the weight of each loss term, training, features.
 
-    `model` and `losses` go to the method's `Config`, which checks them; `reported` are the authors' results
-    in percent by metric; in a file it may be a row of `published.yaml`: `[paper, table, row, column]`.
+    The method's `Config` checks `model` and `losses`. `reported` has the authors' results in percent by metric. In a
+    file it may name a row of `published.yaml` instead: `[paper, table, row, column]`.
     """
 
     method: str
@@ -43,7 +46,7 @@ class Preset:
 
     @cached_property
     def name(self) -> ModelName:
-        """The method and what is attached to it; `method` says it as text."""
+        """`method` parsed into the method and its attachments."""
         return ModelName.of(self.method)
 
     @property
@@ -52,7 +55,7 @@ class Preset:
         return self.model | {"losses": self.losses}
 
     def sizes(self) -> "ModelConfig":
-        """The settings of the model, checked and with all defaults.
+        """Return the model's settings, checked and with all defaults.
 
         Raises: ConfigError for an unknown setting or a wrong value.
         """
@@ -61,68 +64,69 @@ class Preset:
         return configure(self.name, self.settings, where=f"{self.method}/{self.dataset}")
 
     def weights_in(self, sizes: "ModelConfig") -> dict[str, float]:
-        """The weights of terms that a model of these settings has; what is off leaves its own behind."""
+        """Return the weights of the loss terms that a model with these settings has, without those that are off."""
         return {name: weight for name, weight in self.weights.items() if name not in sizes.absent_terms}
 
 
 def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:
-    """The preset of a method on a data set, with some dotted keys changed (`model.dim`, `train.epochs`).
+    """Return the preset of a method on a data set; `overrides` have dotted keys (`model.dim`, `train.epochs`).
 
-    Raises: UnknownNameError when there is none, ConfigError for an unknown key or a wrong value.
+    Raises: UnknownNameError if the method or data set has no preset, ConfigError for an unknown key or a wrong value.
     """
     name = ModelName.of(method)
     base, attached = name.method, name.attachments
     path = FOLDER / base / f"{dataset}.yaml"
     if not path.is_file():
-        known = [data for method, data in list_presets() if method == base]
-        if not known:  # a method from outside this package
+        datasets = [data for method, data in list_presets() if method == base]
+        if not datasets:  # a method from outside this package
             raise UnknownNameError(f"{base} has no presets; write one as CONTRIBUTING.md shows, and give --preset FILE")
-        raise UnknownNameError.among(f"preset of {base}", dataset, known)
+        raise UnknownNameError.among(f"preset of {base}", dataset, datasets)
     if not attached:
         return read_preset(path, overrides)
     values = read_yaml(path) | {"reported": {}}
-    for part in attached:
-        values = _merge(values, _brought_by(part, dataset))
-    own = [folder.name for folder in FOLDER.glob(f"{base}+*+*") if {*folder.name.split("+")} == {base, *attached}]
-    for overlay in (FOLDER / known / f"{dataset}.yaml" for known in [*(f"{base}+{part}" for part in attached), *own]):
+    for attachment in attached:
+        values = _merge(values, _attachment_settings(attachment, dataset))
+    exact = [folder.name for folder in FOLDER.glob(f"{base}+*+*") if {*folder.name.split("+")} == {base, *attached}]
+    folders = [*(f"{base}+{attachment}" for attachment in attached), *exact]
+    for overlay in (FOLDER / folder / f"{dataset}.yaml" for folder in folders):
         if overlay.is_file():
             values = _merge(values, read_yaml(overlay))
     values["method"] = str(name)
-    if len(attached) > 1:  # results are those of one attachment
+    if len(attached) > 1:  # the published results have one attachment
         values["reported"] = {}
     return _build(values, overrides, where=f"{name}/{dataset}")
 
 
 def has_preset(method: str | ModelName, dataset: str) -> bool:
-    """Whether a method, with or without attachments, has a preset for a data set."""
+    """Return whether a method, with or without attachments, has a preset for a data set."""
     return (FOLDER / ModelName.of(method).method / f"{dataset}.yaml").is_file()
 
 
-def _brought_by(attachment: str, dataset: str) -> dict[str, Any]:
-    """What an attachment brings: for this data set, for that of which it is a variant (`tvr_event`), or TVR's.
+def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
+    """Return an attachment's settings for the data set; if it has no file, for the base of a variant (`tvr_event`).
 
-    A loss without a file, which is registered outside this package, brings its default settings.
+    The last resort is TVR's file. A loss without any file (registered outside this package) gets its defaults.
     """
-    for known in (dataset, dataset.partition("_")[0], "tvr"):
-        path = FOLDER / "attachments" / attachment / f"{known}.yaml"
+    for candidate in (dataset, dataset.partition("_")[0], "tvr"):
+        path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"
         if path.is_file():
             return read_yaml(path)
-    from untrimmed.models.registry import is_loss  # imports torch, which presets do without
+    from untrimmed.models.registry import is_loss  # imports torch, which reading a preset does not need
 
     return {"losses": {attachment: {}}} if is_loss(attachment) else {}
 
 
 def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """`values` with those of `overlay` in their place, section by section."""
+    """Return `values` updated recursively by `overlay`."""
     merged = dict(values)
     for key, value in overlay.items():
-        below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        base = merged.get(key)
+        merged[key] = _merge(base, value) if isinstance(base, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
 def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Preset:
-    """A preset from any YAML file of the same form.
+    """Return a preset from any YAML file with the same sections.
 
     Raises: ConfigError for an unknown key, a missing section or a wrong value.
     """
@@ -140,40 +144,40 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
         _require_losses(preset.losses)
         raise ConfigError(f"{where}: attached loss {unweighted[0]!r} has no weight; add weights.{unweighted[0]}")
     for term in sorted(preset.weights.keys() - values.get("weights", {}).keys() - preset.losses.keys()):
-        if carriers := [part for part in _bringing(term) if _can_carry(preset.name, part)]:
+        if carriers := [name for name in _attachments_with(term) if _can_carry(preset.name, name)]:
             raise ConfigError(
-                f"{where}: weights.{term} is of {carriers[0]}, which {preset.method} does not carry; train "
-                f"{preset.method}+{carriers[0]}, or leave the weight out"
+                f"{where}: weights.{term} belongs to {carriers[0]}, which {preset.method} does not carry; train "
+                f"{preset.method}+{carriers[0]}, or remove the weight"
             )
     return preset
 
 
-def _can_carry(name: ModelName, part: str) -> bool:
-    """Whether a model that does not carry the attachment could."""
+def _can_carry(name: ModelName, attachment: str) -> bool:
+    """Return whether the attachment fits the model and is not attached yet."""
     from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
 
     try:
-        model_class(ModelName(name.method, (*name.attachments, part)))
+        model_class(ModelName(name.method, (*name.attachments, attachment)))
     except (ConfigError, UnknownNameError):
         return False
-    return part not in name.attachments
+    return attachment not in name.attachments
 
 
 def _require_losses(names: Iterable[str]) -> None:
-    from untrimmed.models.registry import is_loss, list_attachments  # as above
+    from untrimmed.models.registry import is_loss, list_attachments  # imports torch, as above
 
-    known = [attachment for attachment in list_attachments() if is_loss(attachment)]
+    losses = [attachment for attachment in list_attachments() if is_loss(attachment)]
     for name in names:
-        if name not in known:
-            raise UnknownNameError.among("attached loss", name, known)
+        if name not in losses:
+            raise UnknownNameError.among("attached loss", name, losses)
 
 
-def _bringing(term: str) -> list[str]:
-    """The attachments of this package that bring a loss term of that name."""
+def _attachments_with(term: str) -> list[str]:
+    """The attachments of this package that have a loss term of that name."""
     files = sorted(FOLDER.glob(f"attachments/*/{OWN_DATA_PRESET}.yaml"))
     return [path.parent.name for path in files if term in read_yaml(path).get("weights", {})]
 
 
 def list_presets() -> list[tuple[str, str]]:
-    """All (method, data set) pairs that have a file of their own, sorted; others compose (`has_preset`)."""
+    """Return the (method, data set) pairs that have a file, sorted. Compositions have no entry (see `has_preset`)."""
     return sorted((path.parent.name, path.stem) for path in FOLDER.glob("*/*.yaml"))
