@@ -24,7 +24,7 @@ app.command()(reproduce)
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
     """Rows that take a second each."""
-    monkeypatch.setattr(runner.Place.__init__, "__defaults__", (None, None, "auto", TINY))
+    monkeypatch.setattr(runner.RunSettings.__init__, "__defaults__", (None, None, "auto", TINY))
 
 
 def run(*words):

@@ -2,15 +2,15 @@
 
 import pytest
 
-from untrimmed.reproduction.runner import Place, Scale
-from untrimmed.reproduction.tables import Column, Row, TrainedTable
+from untrimmed.reproduction.runner import RunSettings, Scale
+from untrimmed.reproduction.tables import Column, TableRow, TrainedTable
 
 TINY = Scale()
 
 
 @pytest.fixture
 def place(tmp_path):
-    return Place(tmp_path / "runs", seed=3, device="cpu", scale=TINY)
+    return RunSettings(tmp_path / "runs", seed=3, device="cpu", scale=TINY)
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def table():
         title="Two systems",
         columns=(Column(name="tvr", metrics=("R@1", "SumR")), Column(name="activitynet", metrics=("R@1", "SumR"))),
         rows=(
-            Row(name="mean", method="clip4clip", paper={"tvr": (9.9, 141.0)}),
-            Row(name="closed", paper={"tvr": (50.0, 300.0)}, without="no program"),
+            TableRow(name="mean", method="clip4clip", paper={"tvr": (9.9, 141.0)}),
+            TableRow(name="closed", paper={"tvr": (50.0, 300.0)}, without="no program"),
         ),
         left_out="XML",
     )

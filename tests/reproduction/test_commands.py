@@ -18,16 +18,16 @@ from untrimmed.plots.catalogue import PICTURES
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
 from untrimmed.reproduction.document import SAID_ONCE, document
-from untrimmed.reproduction.efficiency import Costs
+from untrimmed.reproduction.efficiency import MethodCosts
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
 from untrimmed.reproduction.results import notes_of, printed_grids
-from untrimmed.reproduction.runner import Place, _evaluate, pairs_of, trial_of
+from untrimmed.reproduction.runner import RunSettings, _evaluate, pairs_of, trial_of
 from untrimmed.reproduction.tables import (
+    CommandEntry,
     EfficiencyTable,
     NotCovered,
     SettingsTable,
-    Shown,
     TrainedTable,
     UntrainedTable,
 )
@@ -135,7 +135,7 @@ def caught(monkeypatch):
 @pytest.mark.check
 @pytest.mark.parametrize("table", TABLES)
 def test_a_printed_command_trains_and_evaluates_what_the_table_does(table, caught, type_in, tmp_path):
-    place = Place(tmp_path, root=tmp_path)
+    place = RunSettings(tmp_path, root=tmp_path)
     printed = list(commands_of(table))
     assert [(each.row, each.column) for each in printed] == list(pairs_of(table))
     for each in printed:
@@ -195,7 +195,7 @@ def test_commands_of_tables_and_figures_are_understood(command, caught, type_in)
 
 def test_commands_on_the_page_are_those_of_the_rows():
     tables = [table.values[0] for table in TABLES]
-    page = "".join(document(list(PAPERS.values()), tables, Place(Path("runs")), "untrimmed reproduce"))
+    page = "".join(document(list(PAPERS.values()), tables, RunSettings(Path("runs")), "untrimmed reproduce"))
     train, evaluate = re.findall(r"`(untrimmed (?:train|evaluate) [^`]*)`", page.partition("\n## ")[0])
     pairs = set()
     for above, rows in itertools.pairwise(page.split("\n\n")):
@@ -214,7 +214,9 @@ def _no_costs(asked, sizes):
 
 def test_the_index_leads_to_headings_of_the_page():
     settings = [entry for entry in PAPERS["gmmformer_v2"].entries if isinstance(entry, SettingsTable)]
-    page = "".join(document([PAPERS["gmmformer_v2"]], [*settings, TABLES[0].values[0]], Place(Path("runs")), "made"))
+    page = "".join(
+        document([PAPERS["gmmformer_v2"]], [*settings, TABLES[0].values[0]], RunSettings(Path("runs")), "made")
+    )
     headings = re.findall(r"(?m)^##+ (.*)$", page)
     anchors = {re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings}
     linked = set(re.findall(r"\]\(#([^)]*)\)", page))
@@ -232,7 +234,7 @@ def test_what_papers_print_stands_in_the_table_that_the_command_prints():
 
 
 def test_tables_that_differ_by_their_data_alone_share_a_section():
-    page = "".join(document([PAPERS["jsg"]], PAPERS["jsg"].entries, Place(Path("runs")), "made"))
+    page = "".join(document([PAPERS["jsg"]], PAPERS["jsg"].entries, RunSettings(Path("runs")), "made"))
     headings = re.findall(r"(?m)^### (.*)$", page)
     assert headings[0].startswith("jsg table1, table2: ")
     assert len(headings) == 4
@@ -241,9 +243,9 @@ def test_tables_that_differ_by_their_data_alone_share_a_section():
 
 
 def test_what_holds_for_several_tables_is_said_once(monkeypatch):
-    monkeypatch.setattr(Costs, "measure", lambda self, method, asked, sizes: _no_costs(asked, sizes))
+    monkeypatch.setattr(MethodCosts, "measure", lambda self, method, asked, sizes: _no_costs(asked, sizes))
     every = [entry for paper in PAPERS.values() for entry in paper.entries]
-    page = "".join(document(list(PAPERS.values()), every, Place(Path("runs")), "made"))
+    page = "".join(document(list(PAPERS.values()), every, RunSettings(Path("runs")), "made"))
     several = [note for note in SAID_ONCE if sum(note in notes_of(entry) for entry in every) > 1]
     assert len(several) >= 6
     assert [page.count(note) for note in SAID_ONCE] == [1] * len(SAID_ONCE)
@@ -252,9 +254,9 @@ def test_what_holds_for_several_tables_is_said_once(monkeypatch):
 
 def test_runs_that_figures_share_are_trained_by_one_command_on_the_page():
     for paper in PAPERS.values():
-        page = "".join(document([paper], [], Place(Path("runs")), "made"))
+        page = "".join(document([paper], [], RunSettings(Path("runs")), "made"))
         trained = re.findall(r"`(untrimmed train .*?--out (\w+).*?)`", page.partition(f"## {paper.title}")[2])
-        shown = {line for entry in paper.entries if isinstance(entry, Shown) for line in entry.commands}
+        shown = {line for entry in paper.entries if isinstance(entry, CommandEntry) for line in entry.commands}
         assert {command for command, _ in trained} == {line for line in shown if line.startswith("untrimmed train")}
         assert len({out for _, out in trained}) == len(trained), paper.name
 

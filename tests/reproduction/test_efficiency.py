@@ -5,7 +5,7 @@ from untrimmed.nn.attention import TokenAttention
 from untrimmed.presets.published import published
 from untrimmed.reproduction import efficiency
 from untrimmed.reproduction.efficiency import (
-    Costs,
+    MethodCosts,
     flops,
     matching_gflops,
     megabytes_per_video,
@@ -76,7 +76,7 @@ def test_a_larger_corpus_takes_longer():
 def test_a_table_shows_paper_and_ours(tmp_path):
     table = PAPERS["gmmformer"].entry("table4")
     assert isinstance(table, EfficiencyTable)
-    grid = efficiency_grid(table, Costs(tmp_path / "times.json"))
+    grid = efficiency_grid(table, MethodCosts(tmp_path / "times.json"))
     assert grid.header == ("", "FLOPs (G)", "parameters (M)", "FLOPs of attention (G)")
     assert ("GMMFormer", "1.95 / 1.94", "12.85 / 12.85", "- / 0.22") in grid.lines
     assert any("1.31" in note for note in grid.notes)
@@ -87,7 +87,7 @@ def test_a_time_is_measured_once_and_kept(tmp_path, monkeypatch):
     times = iter([3.5, 7.0])
     monkeypatch.setattr(efficiency, "query_ms", lambda model, num_videos: next(times))
     measured = [
-        Costs(tmp_path / "runs" / "times.json").measure("clip4clip", ["runtime_ms"], sizes)["runtime_ms"]
+        MethodCosts(tmp_path / "runs" / "times.json").measure("clip4clip", ["runtime_ms"], sizes)["runtime_ms"]
         for sizes in ((10,), (10, 20))
     ]
     assert measured == [(3.5,), (3.5, 7.0)]
@@ -96,6 +96,6 @@ def test_a_time_is_measured_once_and_kept(tmp_path, monkeypatch):
 @pytest.mark.check
 def test_a_table_by_corpus_size_has_a_line_for_each_quantity(tmp_path, monkeypatch):
     monkeypatch.setattr(efficiency, "query_ms", lambda model, num_videos: num_videos / 100)
-    grid = efficiency_grid(PAPERS["ral"].entry("table7"), Costs(tmp_path / "times.json"))
+    grid = efficiency_grid(PAPERS["ral"].entry("table7"), MethodCosts(tmp_path / "times.json"))
     assert grid.header == ("", "", *(f"{size:,} videos" for size in (500, 1000, 1500, 2000, 2500)))
     assert grid.lines[0][:4] == ("MS-SL", "ms a query", "4.89 / 5.00", "6.11 / 10.00")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from untrimmed.reproduction.papers import paper_named
-from untrimmed.reproduction.runner import Place, trial_of
+from untrimmed.reproduction.runner import RunSettings, trial_of
 from untrimmed.reproduction.tables import TrainedTable
 
 TABLES = [entry for entry in paper_named("jsg").entries if isinstance(entry, TrainedTable)]
@@ -14,7 +14,7 @@ TRIALS = [
     for table in TABLES
     for on in table.columns
     for row in table.rows
-    for place in (Place(Path("runs"), root=Path("data")), Place(Path("runs")))
+    for place in (RunSettings(Path("runs"), root=Path("data")), RunSettings(Path("runs")))
 ]
 
 

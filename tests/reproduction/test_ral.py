@@ -7,7 +7,7 @@ import torch
 
 from untrimmed.models.registry import create_model
 from untrimmed.reproduction.papers import paper_named
-from untrimmed.reproduction.runner import Place, pairs_of, trial_of
+from untrimmed.reproduction.runner import RunSettings, pairs_of, trial_of
 
 
 def test_both_networks_of_clip_are_rows_on_msrvtt_that_start_as_clip_is():
@@ -19,7 +19,7 @@ def test_both_networks_of_clip_are_rows_on_msrvtt_that_start_as_clip_is():
         ("msrvtt_b16", "clip4clip+ral", 50.2),
     ]
     for row, column in pairs:
-        settled = trial_of(row, column, Place(Path("runs"), root=Path("data"))).settings
+        settled = trial_of(row, column, RunSettings(Path("runs"), root=Path("data"))).settings
         sizes = settled.sizes()
         assert (sizes.query_dim, sizes.video_dim, sizes.max_frames, sizes.sentence) == (512, 512, 12, "last")
         model = create_model(row.method, **settled.settings)

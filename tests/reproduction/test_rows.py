@@ -12,7 +12,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model
 from untrimmed.reproduction.papers import PAPERS
-from untrimmed.reproduction.runner import Place, pairs_of, run_table, simulated_data, trial_of
+from untrimmed.reproduction.runner import RunSettings, pairs_of, run_table, simulated_data, trial_of
 from untrimmed.reproduction.tables import TrainedTable
 from untrimmed.running.batches import caption_training_batch, training_batch
 from untrimmed.running.run import DataSettings
@@ -35,7 +35,7 @@ TABLES = [
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    place = Place(tmp_path_factory.mktemp("rows"), seed=3, device="cpu", scale=TINY)
+    place = RunSettings(tmp_path_factory.mktemp("rows"), seed=3, device="cpu", scale=TINY)
     return place, simulated_data(place)
 
 

@@ -9,7 +9,7 @@ from untrimmed.presets import load_preset
 from untrimmed.reproduction.papers import PAPERS, paper_named
 from untrimmed.reproduction.render import command_of, listing
 from untrimmed.reproduction.results import settings_grid
-from untrimmed.reproduction.runner import Place, Scale, pairs_of, trial_of
+from untrimmed.reproduction.runner import RunSettings, Scale, pairs_of, trial_of
 from untrimmed.reproduction.tables import EfficiencyTable, TrainedTable, entry_name
 from untrimmed.training.train import OWN_DATA_PRESET
 
@@ -70,7 +70,7 @@ def test_every_row_settles_on_real_and_on_simulated_data(table):
     assert rows
     for column in table.columns:
         for row in rows:
-            for place in (Place(Path("runs"), root=Path("data")), Place(Path("runs"))):
+            for place in (RunSettings(Path("runs"), root=Path("data")), RunSettings(Path("runs"))):
                 assert trial_of(row, column, place).settings.method == row.method
 
 
@@ -88,7 +88,7 @@ def test_prototypes_learn_with_table_8_wherever_features_are_of_clip(data):
     table1 = next(table for table in tables if table.name == "table1")
     column = next(column for column in table1.columns if column.name == data)
     row = next(row for row in table1.rows if row.name == "ProtoPRVR, CLIP-L/14")
-    settled = trial_of(row, column, Place(Path("runs"), root=Path("data"))).settings
+    settled = trial_of(row, column, RunSettings(Path("runs"), root=Path("data"))).settings
     assert (settled.weights["orthogonal"], settled.model["iterations"]) == (0.01, 1)
 
 
@@ -107,7 +107,9 @@ def test_on_simulated_features_only_smallness_and_widths_differ(table):
     runs = Path("runs")
     small = {"model.query_dim", "model.video_dim", "train.seed", *Scale().overrides}
     for row, column in pairs_of(table):
-        real, tried = (trial_of(row, column, place) for place in (Place(runs, root=Path("data")), Place(runs)))
+        real, tried = (
+            trial_of(row, column, place) for place in (RunSettings(runs, root=Path("data")), RunSettings(runs))
+        )
         if tried.preset != OWN_DATA_PRESET:  # which only a method without a preset for the data takes
             different = {key for key, value in _flat(tried).items() if value != _flat(real)[key]}
             assert different <= small - (column.overrides.keys() - WIDTHS), (row.name, column.name)
@@ -121,7 +123,7 @@ def test_rows_of_a_table_are_different_runs():
     for parameter in TRAINED:
         table = parameter.values[0]
         for column in table.columns:
-            place, rows = Place(Path("runs"), root=Path()), [row for row, on in pairs_of(table) if on == column]
+            place, rows = RunSettings(Path("runs"), root=Path()), [row for row, on in pairs_of(table) if on == column]
             kept = [(trial_of(row, column, place).folder, str(row.evaluated_with)) for row in rows]
             # Intra-video terms have no weight in JSG's video variant.
             allowed = {("table6", "charades"): 2}.get((table.name, column.name), 0)

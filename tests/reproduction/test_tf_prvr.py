@@ -8,14 +8,14 @@ from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.reproduction.document import grids_of
 from untrimmed.reproduction.papers import PAPERS
-from untrimmed.reproduction.runner import Place
+from untrimmed.reproduction.runner import RunSettings
 from untrimmed.running.evaluate import evaluate
 
 TABLE = PAPERS["tf_prvr"].entry("table1")
 
 
 def test_what_is_printed_stands_with_the_command_behind_it():
-    (grid,) = grids_of(TABLE, Place(Path("runs")))
+    (grid,) = grids_of(TABLE, RunSettings(Path("runs")))
     assert [line[:5] for line in grid.lines] == [
         ("CLIP-L/14", "SumR", "172.9", "193.9", "-"),
         ("SigLIP-L/14", "SumR", "178.7", "198.5", "-"),
@@ -26,7 +26,7 @@ def test_what_is_printed_stands_with_the_command_behind_it():
 
 def test_ours_stand_beside_it_where_data_are(tmp_path):
     simulate("activitynet_siglip_l", tmp_path, num_videos=24, settings=SMALL, teacher=True)
-    (grid,) = grids_of(TABLE, Place(Path("runs"), root=tmp_path))
+    (grid,) = grids_of(TABLE, RunSettings(Path("runs"), root=tmp_path))
     ours = evaluate("tf_prvr", data="activitynet_siglip_l", root=tmp_path).figures["SumR"]
     assert [line[:5] for line in grid.lines] == [
         ("SigLIP-L/14, ours simulated", "SumR", "178.7", "198.5", f"{ours:.1f}")
@@ -36,4 +36,4 @@ def test_ours_stand_beside_it_where_data_are(tmp_path):
 
 def test_a_root_without_any_of_them_is_refused(tmp_path):
     with refused(ConfigError, "table1", "activitynet_clip_l", "activitynet_siglip_l"):
-        list(grids_of(TABLE, Place(Path("runs"), root=tmp_path)))
+        list(grids_of(TABLE, RunSettings(Path("runs"), root=tmp_path)))

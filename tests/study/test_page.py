@@ -9,25 +9,25 @@ import numpy as np
 from tests.refusals import require_named
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
-from untrimmed.study.greedy import Growth, Tried
+from untrimmed.study.greedy import CandidateResult, Growth
 from untrimmed.study.page import _findings, _p_of_seeds, winners
-from untrimmed.study.study import Found, Plan
-from untrimmed.study.world import Candidate, World
+from untrimmed.study.study import StudyPlan, StudyResults
+from untrimmed.study.world import Candidate, StudySetup
 
 PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
 
 
 def found(data, **sum_r):
-    grown = Growth((Tried(PLAIN, 1.0, PLAIN), Tried(GROWN, 2.0, PLAIN, PLAIN)), (PLAIN, GROWN), {})
+    grown = Growth((CandidateResult(PLAIN, 1.0, PLAIN), CandidateResult(GROWN, 2.0, PLAIN, PLAIN)), (PLAIN, GROWN), {})
     reports = {
         Candidate.of(name.replace("_with_", "+")): (Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)),)
         for name, value in sum_r.items()
     }
-    world = World(data=data, root=Path(), out=Path())
+    world = StudySetup(data=data, root=Path(), out=Path())
     vars(world)["num_train"] = 100  # no data set is there
-    return Found(
+    return StudyResults(
         world=world,
-        plan=Plan(methods=(PLAIN, OTHER)),
+        plan=StudyPlan(methods=(PLAIN, OTHER)),
         rates={PLAIN: 3e-4},
         growths=(grown,),
         finalists=tuple(reports),
@@ -91,12 +91,12 @@ def test_what_did_not_add_up_is_told_with_what_it_reached():
     lower = Candidate.of("ms_sl+ral+transport")
     own = found("tvr")
     (growth,) = own.growths
-    own = replace(own, growths=(replace(growth, tried=(*growth.tried, Tried(lower, 1.5, PLAIN, GROWN))),))
+    own = replace(own, growths=(replace(growth, tried=(*growth.tried, CandidateResult(lower, 1.5, PLAIN, GROWN))),))
     assert any({"ral", "2.0", "transport", "1.5"} <= set(re.findall(r"[\w.]*\w", line)) for line in _findings(own))
 
 
 def test_a_method_that_did_not_grow_is_named_with_what_it_reached():
-    other = Growth((Tried(OTHER, 1.5, OTHER),), (OTHER,), {})
+    other = Growth((CandidateResult(OTHER, 1.5, OTHER),), (OTHER,), {})
     own = found("tvr")
     own = replace(own, growths=(*own.growths, other), plan=replace(own.plan, attachments=("ral",)))
     assert any("`dl_dkd`" in line and "1.5" in line for line in _findings(own))

@@ -9,16 +9,16 @@ from tests.refusals import refused, require_named
 from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
-from untrimmed.study.greedy import Growth, Tried
-from untrimmed.study.study import Found, Plan, _finalists
-from untrimmed.study.world import Candidate, World
+from untrimmed.study.greedy import CandidateResult, Growth
+from untrimmed.study.study import StudyPlan, StudyResults, _finalists
+from untrimmed.study.world import Candidate, StudySetup
 
 FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
 
 
 @pytest.fixture
 def world(data_root, tmp_path):
-    return World(data="tvr", root=data_root, out=tmp_path, dim=8, frames=20, batch=4)
+    return StudySetup(data="tvr", root=data_root, out=tmp_path, dim=8, frames=20, batch=4)
 
 
 @pytest.fixture
@@ -98,11 +98,15 @@ def test_what_was_kept_of_other_data_is_refused(world, of):
 
 def test_a_finalist_that_two_methods_grew_into_learns_at_the_rate_that_took_it_furthest(world):
     one, other, both = (Candidate.of(text) for text in ("ms_sl", "ms_sl+ral", "ms_sl+ral+evidence"))
-    first = Growth((Tried(one, 100, one), Tried(other, 103, one, one), Tried(both, 104, one, other)), (one,), {})
-    second = Growth((Tried(other, 102, other), Tried(both, 109, other, other)), (other,), {})
+    first = Growth(
+        (CandidateResult(one, 100, one), CandidateResult(other, 103, one, one), CandidateResult(both, 104, one, other)),
+        (one,),
+        {},
+    )
+    second = Growth((CandidateResult(other, 102, other), CandidateResult(both, 109, other, other)), (other,), {})
     for growths in ((first, second), (second, first)):
-        plan, rates = Plan(methods=(one, other), attachments=("evidence",), finalists=1), {one: 1e-3, other: 1e-4}
-        found = Found(world=world, plan=plan, rates=rates, growths=growths, finalists=(), untrained={})
+        plan, rates = StudyPlan(methods=(one, other), attachments=("evidence",), finalists=1), {one: 1e-3, other: 1e-4}
+        found = StudyResults(world=world, plan=plan, rates=rates, growths=growths, finalists=(), untrained={})
         assert [each.sum_r for each in found.tried] == [109, 103, 100]
         assert [found.base_of(each) for each in (both, other, one)] == [other, one, one]
         assert _finalists(found) == (both, other, one), "every one beside the method that it grew from"

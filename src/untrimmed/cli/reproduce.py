@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from untrimmed.reproduction.render import Grid
-    from untrimmed.reproduction.runner import Place, Step
+    from untrimmed.reproduction.runner import RunSettings, TableProgress
     from untrimmed.reproduction.tables import Entry, Paper, TrainedTable, UntrainedTable
 
 
@@ -69,9 +69,9 @@ def reproduce(
     if out is None and only is None:
         _print_papers(papers)
         return
-    from untrimmed.reproduction.runner import Place
+    from untrimmed.reproduction.runner import RunSettings
 
-    place = Place(runs, root=root, seed=seed, device=device)
+    place = RunSettings(runs, root=root, seed=seed, device=device)
     if out is not None:
         _write(papers, only, place, out, _command(paper, entry, place, out))
     elif chosen is not None and only is not None:
@@ -87,7 +87,7 @@ def _require_fit(root: Path | None, out: Path | None, simulated: bool) -> None:
         raise ConfigError("--simulated only tries whether rows run, it has no figures; leave out --root and --out")
 
 
-def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
+def _run(paper: Paper, entry: Entry, place: RunSettings, *, simulated: bool) -> None:
     """Measure one table or figure and print it; of one that other commands draw, print these."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
@@ -99,7 +99,7 @@ def _run(paper: Paper, entry: Entry, place: Place, *, simulated: bool) -> None:
             "leave it out"
         )
     with progress_console.status("starting") as status:
-        grids = list(grids_of(entry, place, _Display(status), simulated=simulated))
+        grids = list(grids_of(entry, place, _ProgressLine(status), simulated=simulated))
     for grid in grids:
         _print(grid)
     if not grids:
@@ -133,7 +133,7 @@ def _print_commands(table: TrainedTable | UntrainedTable) -> None:
         typer.echo(f"# {each.row.name}, {each.column.label}\n{each.train}\n{each.evaluate}")
 
 
-def _write(papers: list[Paper], only: Entry | None, place: Place, out: Path, command: str) -> None:
+def _write(papers: list[Paper], only: Entry | None, place: RunSettings, out: Path, command: str) -> None:
     """Measure one entry, or all but sweeps, and write the document."""
     from untrimmed.reproduction.document import document
     from untrimmed.reproduction.tables import TrainedTable
@@ -142,11 +142,11 @@ def _write(papers: list[Paper], only: Entry | None, place: Place, out: Path, com
     wanted = [each for each in every if each is only or not (isinstance(each, TrainedTable) and each.sweep)]
     # The file is opened first: nobody should learn after hours that it cannot be written.
     with whole_file(out) as path, progress_console.status("starting") as status:
-        path.write_text("".join(document(papers, wanted, place, command, _Display(status))), encoding="utf-8")
+        path.write_text("".join(document(papers, wanted, place, command, _ProgressLine(status))), encoding="utf-8")
     result_console.print(f"written to {out}")
 
 
-def _command(paper: str | None, entry: str | None, place: Place, out: Path) -> str:
+def _command(paper: str | None, entry: str | None, place: RunSettings, out: Path) -> str:
     words = ["untrimmed reproduce", paper, entry]
     words += [f"--root {place.root}" if place.root else None, None if place.seed is None else f"--seed {place.seed}"]
     return " ".join(word for word in [*words, f"--out {out}"] if word)
@@ -179,13 +179,13 @@ def _print(grid: Grid) -> None:
         result_console.print(note)
 
 
-class _Display:
+class _ProgressLine:
     """What is under way on one line of a terminal; each finished row on a line of its own."""
 
     def __init__(self, status: Status):
         self._status = status
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: TableProgress) -> None:
         """Show one step."""
         line = f"{step.number}/{step.total} {step.name}: {step.doing}"
         self._status.update(escape(line))

@@ -22,8 +22,8 @@ from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
-    from untrimmed.study.study import Found, Plan
-    from untrimmed.study.world import World
+    from untrimmed.study.study import StudyPlan, StudyResults
+    from untrimmed.study.world import StudySetup
 
 
 _COMPARED = "What to compare"
@@ -146,12 +146,12 @@ def study(
     Several commands can share one --out: each training runs only once.
     A small result file beside each run is enough if the run itself is lost.
     """
-    from untrimmed.study.study import Plan, outlook
-    from untrimmed.study.world import Candidate, World
+    from untrimmed.study.study import StudyPlan, outlook
+    from untrimmed.study.world import Candidate, StudySetup
 
     if page is not None and page.suffix.lower() != ".md":
         raise ConfigError(f"--page {page}: the page is Markdown; name a file that ends in .md")
-    plan = Plan(
+    plan = StudyPlan(
         methods=tuple(Candidate.of(text) for text in methods),
         attachments=tuple(filter(None, attach.split(","))),
         rates=_rates(rates),
@@ -164,7 +164,7 @@ def study(
     )
     number_format = read_precision(precision)
     worlds = [
-        World(
+        StudySetup(
             data=name, root=root, out=out, dim=dim, frames=frames, batch=batch, precision=number_format, device=device
         )
         for name in dict.fromkeys(data)
@@ -176,12 +176,12 @@ def study(
         _run(plan, worlds, jobs, page)
 
 
-def _run(plan: Plan, worlds: list[World], jobs: int, page: Path | None) -> None:
+def _run(plan: StudyPlan, worlds: list[StudySetup], jobs: int, page: Path | None) -> None:
     from untrimmed.study.study import Trainer
     from untrimmed.study.study import study as run_study
 
     trainer = Trainer(progress_console.print, jobs)
-    finished: list[Found] = []
+    finished: list[StudyResults] = []
     for world in worlds:
         for found in run_study(world, plan, trainer):
             if page is not None:
@@ -197,11 +197,11 @@ def _rates(text: str) -> tuple[float, ...]:
         raise ConfigError(f"--rates {text}: expected numbers separated by commas, e.g. 1e-3,3e-4") from None
 
 
-def _command(plan: Plan, worlds: list[World], page: Path) -> str:
+def _command(plan: StudyPlan, worlds: list[StudySetup], page: Path) -> str:
     """What makes the page again, with what is not as by default."""
-    from untrimmed.study.study import Plan
+    from untrimmed.study.study import StudyPlan
 
-    one, usual = worlds[0], Plan(methods=plan.methods)
+    one, usual = worlds[0], StudyPlan(methods=plan.methods)
     words = ["untrimmed study", *map(str, plan.methods)]
     words += [f"--data {world.data}" for world in worlds] + ["--root DIR --out DIR"]
     words += [f"--attach {','.join(plan.attachments)}"] if plan.attachments else []
@@ -216,7 +216,7 @@ def _command(plan: Plan, worlds: list[World], page: Path) -> str:
     return " ".join([*words, f"--page {shlex.quote(page.name)}"])
 
 
-def _write(page: Path, found: list[Found], command: str) -> None:
+def _write(page: Path, found: list[StudyResults], command: str) -> None:
     """The page, and the picture in `figures` beside it."""
     from untrimmed.files import write_whole
     from untrimmed.plots.combinations import CombinationResult, Combinations, draw_combinations
@@ -235,7 +235,7 @@ def _write(page: Path, found: list[Found], command: str) -> None:
     write_whole(page, text_of(found, command, f"figures/{picture.name}"))
 
 
-def _print(found: Found) -> None:
+def _print(found: StudyResults) -> None:
     from untrimmed.reproduction.render import markdown
     from untrimmed.study.page import table
 

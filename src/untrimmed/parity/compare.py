@@ -10,7 +10,7 @@ from untrimmed.parity.case import Arrays
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ArrayComparison:
     """The largest difference in one array and how large it may be; a failure says why when there is no number.
 
     `rounding` is what single precision alone moves our array by, where that made the tolerance wider than stated.
@@ -97,25 +97,25 @@ def compare(
     *,
     rounding: float = 0.0,
     widest: float = 1.0,
-) -> Comparison:
+) -> ArrayComparison:
     """One array; whole numbers and texts must be equal, and the difference counts the entries that are not.
 
     The limit grows with our measured `rounding`, but to no more than `widest` times what is stated.
     """
     if ours is None:
-        return Comparison(name, np.nan, 0.0, "not produced here")
+        return ArrayComparison(name, np.nan, 0.0, "not produced here")
     if ours.shape != theirs.shape:
-        return Comparison(name, np.nan, 0.0, f"shape {ours.shape}, wanted {theirs.shape}")
+        return ArrayComparison(name, np.nan, 0.0, f"shape {ours.shape}, wanted {theirs.shape}")
     if theirs.dtype.kind not in "fc":
-        return Comparison(name, float(np.count_nonzero(ours != theirs)), 0.0)
+        return ArrayComparison(name, float(np.count_nonzero(ours != theirs)), 0.0)
     if ours.dtype.kind not in "fciub":
-        return Comparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
+        return ArrayComparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
     stated = tolerance.of(theirs)
     limit = max(stated, min(ROUNDINGS * rounding, widest * stated))
     same = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # infinities have no difference
     difference = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
     largest = float(difference.max(initial=0.0))
-    return Comparison(name, largest, limit, rounding=rounding if limit > stated else 0.0)
+    return ArrayComparison(name, largest, limit, rounding=rounding if limit > stated else 0.0)
 
 
 def compare_all(
@@ -126,7 +126,7 @@ def compare_all(
     *,
     rounding: dict[str, float] | None = None,
     widest: float = 1.0,
-) -> list[Comparison]:
+) -> list[ArrayComparison]:
     """Every recorded array of one file; `rounding` by `file/array`."""
     measured = rounding or {}
     return [

@@ -12,7 +12,7 @@ import numpy as np
 import untrimmed.parity
 from untrimmed.errors import FeatureError, UnknownNameError, UntrimmedError
 from untrimmed.parity.case import Arrays, Case, load_case, read_arrays
-from untrimmed.parity.compare import RULES, Comparison, Rules, compare_all
+from untrimmed.parity.compare import RULES, ArrayComparison, Rules, compare_all
 
 RECORDED_FILES = ("expected", "grads", "weights_final")
 
@@ -59,7 +59,7 @@ def parity_of(method: str) -> Callable[[P], P]:
     return add
 
 
-def run_case(folder: Path, method: str | None = None) -> list[Comparison]:
+def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
     """Every recorded array of a case against ours.
 
     Raises: FeatureError when the folder is no case, UnknownNameError when its method has no parity code.

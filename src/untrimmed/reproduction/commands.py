@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from untrimmed.reproduction.runner import Place, columns_there, pairs_of, trial_of
-from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
+from untrimmed.reproduction.runner import RunSettings, columns_there, pairs_of, trial_of
+from untrimmed.reproduction.tables import Column, TableRow, TrainedTable, UntrainedTable
 
 TRAIN = "untrimmed train {} --root DIR --out RUN"
 EVALUATE = "untrimmed evaluate RUN {}"
@@ -19,7 +19,7 @@ EVALUATE = "untrimmed evaluate RUN {}"
 class RowCommands:
     """What is typed for a row on a data set: after `untrimmed train`, and the whole command that evaluates the run."""
 
-    row: Row
+    row: TableRow
     column: Column
     trained: str
     evaluate: str
@@ -33,7 +33,7 @@ class RowCommands:
 def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
     """The commands of every row on every data set of a table, with all settings that the table uses."""
     for row, column in pairs_of(table):
-        trial = trial_of(row, column, Place(Path(), root=Path()))
+        trial = trial_of(row, column, RunSettings(Path(), root=Path()))
         trained = [row.method, "--data", column.data_name]
         if trial.preset not in (None, column.data_name):
             trained += ["--preset", str(trial.preset)]
@@ -54,7 +54,7 @@ def untrained_commands(table: UntrainedTable) -> Iterator[tuple[Column, str]]:
         yield column, f"untrimmed evaluate {table.model} --data {column.data_name} --root DIR{only_videos}"
 
 
-def drawing(table: TrainedTable, place: Place) -> Iterator[str]:
+def drawing(table: TrainedTable, place: RunSettings) -> Iterator[str]:
     """The commands that draw a figure from the runs that the place keeps of it; none for a table."""
     if not table.picture:
         return

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from untrimmed.presets.published import shared_notes
 from untrimmed.reproduction.commands import EVALUATE, TRAIN
-from untrimmed.reproduction.efficiency import Costs, conditions
+from untrimmed.reproduction.efficiency import MethodCosts, conditions
 from untrimmed.reproduction.render import Grid, command_of, markdown
 from untrimmed.reproduction.results import (
     COSTS_NOTE,
@@ -21,24 +21,26 @@ from untrimmed.reproduction.results import (
     trained_grids,
     untrained_grid,
 )
-from untrimmed.reproduction.runner import Place, Step, run_table
+from untrimmed.reproduction.runner import RunSettings, TableProgress, run_table
 from untrimmed.reproduction.tables import (
+    CommandEntry,
     EfficiencyTable,
     Entry,
     NotCovered,
     Paper,
     SettingsTable,
-    Shown,
     TrainedTable,
     UntrainedTable,
 )
 
-Tell = Callable[[Step], None]
+Tell = Callable[[TableProgress], None]
 TIMES = "times.json"  # among the runs
 SAID_ONCE = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # on top
 
 
-def grids_of(entry: Entry, place: Place, tell: Tell = lambda step: None, *, simulated: bool = False) -> Iterator[Grid]:
+def grids_of(
+    entry: Entry, place: RunSettings, tell: Tell = lambda step: None, *, simulated: bool = False
+) -> Iterator[Grid]:
     """What an entry comes to, none for what is not measured here.
 
     A trained table is run where the place has data, or on simulated features; else it is what the paper prints.
@@ -54,9 +56,9 @@ def grids_of(entry: Entry, place: Place, tell: Tell = lambda step: None, *, simu
         names = list(entry.methods)
 
         def measuring(name: str) -> None:
-            tell(Step(names.index(name) + 1, len(names), name, "measuring"))
+            tell(TableProgress(names.index(name) + 1, len(names), name, "measuring"))
 
-        yield efficiency_grid(entry, Costs(place.runs / TIMES), measuring)
+        yield efficiency_grid(entry, MethodCosts(place.runs / TIMES), measuring)
     elif isinstance(entry, UntrainedTable):
         yield untrained_grid(entry, place)
     elif isinstance(entry, SettingsTable):
@@ -64,7 +66,7 @@ def grids_of(entry: Entry, place: Place, tell: Tell = lambda step: None, *, simu
 
 
 def document(
-    papers: Sequence[Paper], wanted: Sequence[Entry], place: Place, command: str, tell: Tell = lambda step: None
+    papers: Sequence[Paper], wanted: Sequence[Entry], place: RunSettings, command: str, tell: Tell = lambda step: None
 ) -> Iterator[str]:
     """The parts of a document: how it was made, an index, then each paper with its wanted entries."""
     yield _preface(command, place)
@@ -95,14 +97,14 @@ def _heading(paper: Paper, entry: Entry) -> str:
     return f"{paper.name} {entry.name}: {entry.title}"
 
 
-def _has_section(entry: Entry, place: Place) -> bool:
+def _has_section(entry: Entry, place: RunSettings) -> bool:
     """Whether an entry has figures: in the paper, or here."""
     if isinstance(entry, TrainedTable):
         return entry.has_figures or place.root is not None
-    return not isinstance(entry, Shown | NotCovered)
+    return not isinstance(entry, CommandEntry | NotCovered)
 
 
-def _sections(paper: Paper, wanted: Sequence[Entry], place: Place) -> list[Entry]:
+def _sections(paper: Paper, wanted: Sequence[Entry], place: RunSettings) -> list[Entry]:
     """The wanted entries with figures; tables that differ by their data sets alone are one, with all their names."""
     found: list[Entry] = []
     for entry in paper.entries:
@@ -141,9 +143,9 @@ def _subject(title: str) -> str:
     return title[: title.find(" on ") + len(" on ")] if " on " in title else title
 
 
-def _others(paper: Paper, wanted: Sequence[Entry], place: Place) -> Iterator[tuple[str, ...]]:
+def _others(paper: Paper, wanted: Sequence[Entry], place: RunSettings) -> Iterator[tuple[str, ...]]:
     """Lines of the entries without a section, below the runs that several draw; those with one reason share a line."""
-    shown = [entry for entry in paper.entries if isinstance(entry, Shown)]
+    shown = [entry for entry in paper.entries if isinstance(entry, CommandEntry)]
     runs = dict.fromkeys(command for entry in shown for command in entry.commands if _trains(command))
     if runs:
         yield "runs", "What the figures below are drawn from.", _code(runs)
@@ -169,7 +171,7 @@ def _code(commands: Iterable[str]) -> str:
     return "\n".join(f"`{command}`" for command in commands)
 
 
-def _preface(command: str, place: Place) -> str:
+def _preface(command: str, place: RunSettings) -> str:
     train = TRAIN.format("TRAIN")
     evaluate = EVALUATE.format("--no-moments")
     made_with = conditions().replace(", 1 threads", ", 1 thread")
@@ -195,12 +197,12 @@ def _preface(command: str, place: Place) -> str:
 
 def _said_once(papers: Sequence[Paper], wanted: Sequence[Entry]) -> str:
     """What is to be said of several entries of the document."""
-    there = [entry for paper in papers for entry in paper.entries if entry in wanted or isinstance(entry, Shown)]
+    there = [entry for paper in papers for entry in paper.entries if entry in wanted or isinstance(entry, CommandEntry)]
     said = {note for entry in there for note in notes_of(entry)}
     return "".join(["\n", *(f"- {note}\n" for note in SAID_ONCE if note in said)])
 
 
-def _index(papers: Sequence[Paper], wanted: Sequence[Entry], place: Place) -> str:
+def _index(papers: Sequence[Paper], wanted: Sequence[Entry], place: RunSettings) -> str:
     """A line for each paper: its tables by title, each on a line of its own, and its figures, which share a table."""
     lines = ["| paper | tables | figures |", "| --- | --- | --- |"]
     for paper in papers:

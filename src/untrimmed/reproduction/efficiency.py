@@ -142,7 +142,7 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 
 
 @dataclass(frozen=True)
-class Costs:
+class MethodCosts:
     """Costs of methods at their published sizes; times are kept in the file `times`, and measured where it has none.
 
     Several tables ask for the same times, and a document that is written again takes those of a quiet machine.

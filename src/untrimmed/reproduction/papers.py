@@ -8,13 +8,13 @@ from untrimmed.errors import UnknownNameError
 from untrimmed.presets.published import EVENTS, RECALL, figures_of, read_papers
 from untrimmed.reproduction.tables import (
     Column,
+    CommandEntry,
     EfficiencyTable,
     Entry,
     NotCovered,
     Paper,
-    Row,
     SettingsTable,
-    Shown,
+    TableRow,
     TrainedTable,
     UntrainedTable,
 )
@@ -57,7 +57,7 @@ def _entry(name: str, values: Mapping[str, Any]) -> Entry:
     del own["paper"]
     if "commands" in own:
         own["commands"] = [f"untrimmed {command}" for command in own["commands"]]
-        return build(Shown, own, where=name)
+        return build(CommandEntry, own, where=name)
     return build(NotCovered, {"reason": DRAWING, **own}, where=name)
 
 
@@ -73,7 +73,7 @@ def _column(name: str, said: Mapping[str, Any]) -> Column:
     return build(Column, own | {key: value for key, value in said.items() if key != "set"}, where=name)
 
 
-def _row(name: str, said: Mapping[str, Any], table: Mapping[str, Any]) -> Row:
+def _row(name: str, said: Mapping[str, Any], table: Mapping[str, Any]) -> TableRow:
     own = {
         "name": name,
         "method": said.get("method") or METHODS.get(name) or table["method"],
@@ -81,7 +81,7 @@ def _row(name: str, said: Mapping[str, Any], table: Mapping[str, Any]) -> Row:
         "evaluated_with": said.get("evaluate", {}),
         "paper": figures_of(said),
     }
-    return build(Row, own, where=name)
+    return build(TableRow, own, where=name)
 
 
 def _papers() -> dict[str, Paper]:

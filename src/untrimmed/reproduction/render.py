@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from untrimmed.reproduction.tables import Entry, NotCovered, Paper, Shown, TrainedTable, UntrainedTable
+from untrimmed.reproduction.tables import CommandEntry, Entry, NotCovered, Paper, TrainedTable, UntrainedTable
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def command_of(paper: Paper, entry: Entry) -> str:
     """The command behind a table or figure, or why there is none."""
     if isinstance(entry, NotCovered):
         return f"not covered: {entry.reason}"
-    if isinstance(entry, Shown):
+    if isinstance(entry, CommandEntry):
         return "\n".join(entry.commands)
     root = " --root DIR" if isinstance(entry, TrainedTable | UntrainedTable) else ""
     return f"untrimmed reproduce {paper.name} {entry.name}{root}"

@@ -8,15 +8,15 @@ from untrimmed.data.simulation.simulate import is_simulated
 from untrimmed.evaluation.report import heading
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.commands import EVALUATE, commands_of, untrained_commands
-from untrimmed.reproduction.efficiency import UNITS, Costs
+from untrimmed.reproduction.efficiency import UNITS, MethodCosts
 from untrimmed.reproduction.render import Grid
-from untrimmed.reproduction.runner import STORED, Measured, Place, columns_there
+from untrimmed.reproduction.runner import STORED, RunSettings, TableResults, columns_there
 from untrimmed.reproduction.tables import (
     Column,
     EfficiencyTable,
     Entry,
-    Row,
     SettingsTable,
+    TableRow,
     TrainedTable,
     UntrainedTable,
     titled,
@@ -62,7 +62,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
         yield Grid(table.title, header, tuple(lines), notes, num_labels=1 + several, num_commands=1 + changed)
 
 
-def smoke_grid(table: TrainedTable, measured: Measured, place: Place) -> Grid:
+def smoke_grid(table: TrainedTable, measured: TableResults, place: RunSettings) -> Grid:
     """That rows were trained and evaluated on simulated features: figures of so little would mean nothing."""
     label = {column.name: column.label for column in measured.columns}
     lines = tuple((row, label[column], "trained and evaluated") for row, column in measured.figures)
@@ -70,7 +70,7 @@ def smoke_grid(table: TrainedTable, measured: Measured, place: Place) -> Grid:
     return Grid(title, ("", "data", "runs"), lines, ("Figures at this scale would mean nothing.",), num_labels=3)
 
 
-def trained_grids(table: TrainedTable, measured: Measured, place: Place) -> Iterator[Grid]:
+def trained_grids(table: TrainedTable, measured: TableResults, place: RunSettings) -> Iterator[Grid]:
     """One grid for each data set that was run: the paper's figures, ours, and the difference.
 
     Of simulated features, ours beside what needs no training: the paper's figures are of other data.
@@ -93,7 +93,9 @@ def _without_data(missing: Sequence[str]) -> list[str]:
     return [f"No data for: {', '.join(missing)}."] if missing else []
 
 
-def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, root: Path, place: Place) -> Grid:
+def _simulated_grid(
+    table: TrainedTable, column: Column, measured: TableResults, root: Path, place: RunSettings
+) -> Grid:
     """Our figures on simulated features of one data set, below those of the same split that need no training."""
     untrained, split = untrained_rows_of(column.data_name, root, column.split)
     trained = {row: figures for (row, on), figures in measured.figures.items() if on == column.name}
@@ -109,7 +111,7 @@ def _simulated_grid(table: TrainedTable, column: Column, measured: Measured, roo
     return Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), (said, *_without_data(measured.missing)))
 
 
-def untrained_grid(table: UntrainedTable, place: Place) -> Grid:
+def untrained_grid(table: UntrainedTable, place: RunSettings) -> Grid:
     """What the paper prints and the command behind it; where the place has data sets, ours beside it.
 
     Raises: ConfigError when the root has none of the table's data sets; whatever evaluating raises.
@@ -152,7 +154,7 @@ def notes_of(entry: Entry) -> tuple[str, ...]:
     return (SETTINGS_NOTE, *notes) if isinstance(entry, SettingsTable) else notes
 
 
-def _lines(row: Row, column: Column, measured: Measured) -> Iterator[tuple[str, ...]]:
+def _lines(row: TableRow, column: Column, measured: TableResults) -> Iterator[tuple[str, ...]]:
     printed = row.paper.get(column.name)
     ours = measured.figures.get((row.name, column.name))
     name = row.name
@@ -174,7 +176,9 @@ def _figure(metric: str, value: float | None, sign: str = "") -> str:
     return f"{value:{sign}.{decimals}f}"
 
 
-def efficiency_grid(table: EfficiencyTable, costs: Costs, tell: Callable[[str], None] = lambda name: None) -> Grid:
+def efficiency_grid(
+    table: EfficiencyTable, costs: MethodCosts, tell: Callable[[str], None] = lambda name: None
+) -> Grid:
     """Costs at the published sizes: a line for each method, or for each of its quantities by corpus size."""
     quantities = list(table.paper)
     if "flops_g" in quantities:

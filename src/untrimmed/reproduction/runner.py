@@ -17,7 +17,7 @@ from untrimmed.data.simulation.world import SimulationSettings
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
 from untrimmed.reproduction.efficiency import megabytes_per_video, published_model
-from untrimmed.reproduction.tables import Column, Row, TrainedTable, UntrainedTable
+from untrimmed.reproduction.tables import Column, TableRow, TrainedTable, UntrainedTable
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run
 from untrimmed.training.loop import TrainingProgress
@@ -53,7 +53,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Step:
+class TableProgress:
     """Where a table stands: row `number` of `total`; `doing` is for people."""
 
     number: int
@@ -64,7 +64,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TableResults:
     """The figures of a table by row and column, and the columns that were run."""
 
     columns: tuple[Column, ...]
@@ -73,7 +73,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Place:
+class RunSettings:
     """Where rows learn (`scale` is None on real data) and where what they leave is kept."""
 
     runs: Path
@@ -93,7 +93,9 @@ class Place:
         return 0 if self.seed is None else self.seed
 
 
-def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None] = lambda step: None) -> Measured:
+def run_table(
+    table: TrainedTable, place: RunSettings, progress: Callable[[TableProgress], None] = lambda step: None
+) -> TableResults:
     """The figures of every row that can be run, from the kept ones where there are any.
 
     Raises: ConfigError when the root has none of the table's data sets; whatever training raises.
@@ -105,13 +107,13 @@ def run_table(table: TrainedTable, place: Place, progress: Callable[[Step], None
         name = f"{row.name}, {column.label}" if len(columns) > 1 else row.name
 
         def tell(doing: str, *, finished: bool = False, number: int = number, name: str = name) -> None:
-            progress(Step(number, len(pairs), name, doing, finished))
+            progress(TableProgress(number, len(pairs), name, doing, finished))
 
         figures[row.name, column.name] = figures_of(row, column, place, tell)
-    return Measured(columns, figures, missing)
+    return TableResults(columns, figures, missing)
 
 
-def pairs_of(table: TrainedTable) -> Iterator[tuple[Row, Column]]:
+def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
     """What can be run, data set after data set: rows with figures on it, and rows that the paper prints without any."""
     for column in table.columns:
         for row in table.rows:
@@ -119,7 +121,9 @@ def pairs_of(table: TrainedTable) -> Iterator[tuple[Row, Column]]:
                 yield row, column
 
 
-def columns_there(table: TrainedTable | UntrainedTable, place: Place) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+def columns_there(
+    table: TrainedTable | UntrainedTable, place: RunSettings
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
     """The columns whose data sets the root has, and the other data sets; without a root, all columns.
 
     Raises: ConfigError when the root has none of them.
@@ -140,7 +144,7 @@ def columns_there(table: TrainedTable | UntrainedTable, place: Place) -> tuple[t
     return there, tuple(dict.fromkeys(c.data_name for c in table.columns if c not in there))
 
 
-def trial_of(row: Row, column: Column, place: Place) -> Trial:
+def trial_of(row: TableRow, column: Column, place: RunSettings) -> Trial:
     """The training of a row on a data set; its settings are checked here."""
     candidates = (column.preset_name, column.data_name)
     preset = next((name for name in candidates if has_preset(row.method, name)), None)
@@ -169,7 +173,7 @@ def trial_of(row: Row, column: Column, place: Place) -> Trial:
     )
 
 
-def figures_of(row: Row, column: Column, place: Place, tell: Callable[..., None]) -> Figures:
+def figures_of(row: TableRow, column: Column, place: RunSettings, tell: Callable[..., None]) -> Figures:
     """The figures of a row in percent, the kept ones if there are any."""
 
     def report_epoch(at: TrainingProgress) -> None:
@@ -194,7 +198,7 @@ def figures_of(row: Row, column: Column, place: Place, tell: Callable[..., None]
     return {metric: figures[metric] for metric in column.metrics}
 
 
-def _evaluate(run: Run, row: Row, column: Column, device: str) -> dict[str, float]:
+def _evaluate(run: Run, row: TableRow, column: Column, device: str) -> dict[str, float]:
     report = evaluate(run, split=column.split, device=device, moments=column.events, changed=row.evaluated_with)
     if column.events:
         if report.note:
@@ -204,7 +208,7 @@ def _evaluate(run: Run, row: Row, column: Column, device: str) -> dict[str, floa
     return {**report.figures, **groups}
 
 
-def simulated_data(place: Place, tell: Callable[[str], None] = lambda doing: None) -> tuple[Path, str]:
+def simulated_data(place: RunSettings, tell: Callable[[str], None] = lambda doing: None) -> tuple[Path, str]:
     """The root and name of the simulated data set, which is written if it is not there."""
     root = place.runs / "data"
     name = _simulated_name(place)
@@ -216,7 +220,7 @@ def simulated_data(place: Place, tell: Callable[[str], None] = lambda doing: Non
     return root, name
 
 
-def _simulated_name(place: Place) -> str:
+def _simulated_name(place: RunSettings) -> str:
     settings = dataclasses.replace(place.scale.features, seed=place.data_seed)
     return f"simulated-{place.scale.num_videos}-{_digest(to_plain(settings))[:6]}"
 

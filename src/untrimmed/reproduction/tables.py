@@ -60,7 +60,7 @@ def titled(data: str) -> str:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A trained system: a method with attachments (`gmmformer_v2+ral`), what differs from its preset, what is printed.
 
     `paper` has, for each column that prints any, as many figures as the column has metrics; `papers.py` fills it from
@@ -96,7 +96,7 @@ class TrainedTable(Entry):
     """
 
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     sweep: bool = False
     left_out: str = ""
     picture: str = ""
@@ -146,7 +146,7 @@ class SettingsTable(Entry):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown(Entry):
+class CommandEntry(Entry):
     """A figure that other commands draw."""
 
     commands: tuple[str, ...]

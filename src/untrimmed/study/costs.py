@@ -48,7 +48,7 @@ class Stepper:
 
 
 @dataclass(frozen=True)
-class Costs:
+class CandidateCosts:
     """`step_s` are seconds of the processor, on the CPU."""
 
     parameters: int
@@ -56,7 +56,7 @@ class Costs:
     bytes_per_video: int
 
 
-def costs_of(trials: Sequence[Trial]) -> list[Costs]:
+def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
     """The costs of each; all make a step in the same round, so that other programs disturb all alike."""
     keep_freed_memory()
     cpu = torch.device("cpu")
@@ -72,6 +72,6 @@ def costs_of(trials: Sequence[Trial]) -> list[Costs]:
     times = [[each.step(batch) for each, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
     step_s = [statistics.median(own[1:]) for own in zip(*times, strict=True)]  # the first warms up
     return [
-        Costs(parameters(each.model), own, round(1e6 * megabytes_per_video(each.model.eval())))
+        CandidateCosts(parameters(each.model), own, round(1e6 * megabytes_per_video(each.model.eval())))
         for each, own in zip(steppers, step_s, strict=True)
     ]

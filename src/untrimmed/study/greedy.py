@@ -7,7 +7,7 @@ from untrimmed.study.world import Candidate
 
 
 @dataclass(frozen=True)
-class Tried:
+class CandidateResult:
     """A combination and the SumR that it reached on validation videos; `over` is what it adds one attachment to.
 
     It learnt at the rate of `base`, the method that it grew from: several may grow into the same combination.
@@ -23,7 +23,7 @@ class Tried:
 class Growth:
     """What was tried from one method on, in order; `kept` begins with the method, each adds one to the one before."""
 
-    tried: tuple[Tried, ...]
+    tried: tuple[CandidateResult, ...]
     kept: tuple[Candidate, ...]
     refused: Mapping[Candidate, str]  # and why
     waiting: tuple[Candidate, ...] = ()  # not trained yet; the search may still go on from one of them
@@ -45,7 +45,7 @@ def grow(
     (alone,) = reach([base])
     if alone is None:
         return Growth((), (base,), {}, (base,))
-    best = Tried(base, alone, base)
+    best = CandidateResult(base, alone, base)
     tried = [best]
     kept = [base]
     refused = dict[Candidate, str]()
@@ -57,7 +57,9 @@ def grow(
         left = [name for name in left if not reasons[name]]
         added = [best.candidate.carrying(name) for name in left]
         sum_r = dict(zip(added, reach(added), strict=True))
-        found = [Tried(each, value, base, best.candidate) for each, value in sum_r.items() if value is not None]
+        found = [
+            CandidateResult(each, value, base, best.candidate) for each, value in sum_r.items() if value is not None
+        ]
         waiting += [each for each, value in sum_r.items() if value is None]
         tried += found
         top = max(found, key=lambda each: each.sum_r, default=best)

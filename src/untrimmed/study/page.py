@@ -7,7 +7,7 @@ import numpy as np
 from untrimmed.evaluation.report import Report
 from untrimmed.evaluation.significance import compare, format_p
 from untrimmed.reproduction.render import Grid, markdown
-from untrimmed.study.study import Found, Plan
+from untrimmed.study.study import StudyPlan, StudyResults
 from untrimmed.study.world import Candidate
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
@@ -16,14 +16,14 @@ ORACLE = "oracle"  # the row that a perfect method could come to
 HEADER = ("", *COLUMNS, "p, row above", "p, its method", "of seeds", "weights (M)", "step (ms)", "kB a video")
 
 
-def page(found: Sequence[Found], command: str, picture: str) -> str:
+def page(found: Sequence[StudyResults], command: str, picture: str) -> str:
     """The whole page in Markdown; `picture` is the address of `plots.combinations`' picture."""
     text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
     text += "".join(f"{line}\n" for line in winners(found))
     return text + "".join("\n" + "\n".join(section(each)) for each in found) + f"\n![What was tried]({picture})\n"
 
 
-def winners(found: Sequence[Found]) -> Iterator[str]:
+def winners(found: Sequence[StudyResults]) -> Iterator[str]:
     """For each world what finds most of its test videos, how sure that is, and how that does on the others."""
     ranked = [(each, ordered(each)[::-1]) for each in found if each.reports]
     for own, (best, *others) in ranked:
@@ -40,7 +40,7 @@ def winners(found: Sequence[Found]) -> Iterator[str]:
         yield f"{line}.{_short_of_untrained(own, best)}"
 
 
-def _lead(found: Found, best: Candidate, other: Candidate) -> str:
+def _lead(found: StudyResults, best: Candidate, other: Candidate) -> str:
     """By how much the best leads another, and whether chance explains it."""
     p = _p_value(found.reports[best], found.reports[other])
     said = format_p(p) if p < KNOWN else f"{format_p(p)}: no difference is known"
@@ -48,7 +48,7 @@ def _lead(found: Found, best: Candidate, other: Candidate) -> str:
     return f"{lead:.1f} more than `{other}` (p {said})"
 
 
-def _short_of_untrained(found: Found, best: Candidate) -> str:
+def _short_of_untrained(found: StudyResults, best: Candidate) -> str:
     """A sentence where what needs no training finds more; the oracle knows what is hidden and does not count."""
     rows = {name: of["SumR"] for name, of in found.untrained.items() if name != ORACLE}
     name = max(rows, key=lambda each: rows[each], default="")
@@ -57,7 +57,7 @@ def _short_of_untrained(found: Found, best: Candidate) -> str:
     return f" Without training `{name}` finds more than all of them: {rows[name]:.1f}."
 
 
-def section(found: Found) -> Iterator[str]:
+def section(found: StudyResults) -> Iterator[str]:
     """One world."""
     world = found.world
     plan = found.plan
@@ -80,12 +80,12 @@ def section(found: Found) -> Iterator[str]:
     yield from _refusals(found)
 
 
-def _rates(plan: Plan) -> str:
+def _rates(plan: StudyPlan) -> str:
     among = "at a rate of" if len(plan.rates) == 1 else "the rate of each method among"
     return f"{among} {', '.join(f'{rate:g}' for rate in plan.rates)}"
 
 
-def table(found: Found) -> Grid:
+def table(found: StudyResults) -> Grid:
     """The untrained rows, then the finalists from the worst to the best."""
     empty = ("",) * (len(HEADER) - len(COLUMNS) - 1)
     lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in found.untrained.items()]
@@ -104,12 +104,12 @@ def table(found: Found) -> Grid:
     return Grid("", HEADER, tuple(lines), num_labels=1)
 
 
-def ordered(found: Found) -> list[Candidate]:
+def ordered(found: StudyResults) -> list[Candidate]:
     """The finalists with results, from the worst mean SumR to the best."""
     return sorted(found.reports, key=lambda each: mean_sum_r(found, each))
 
 
-def mean_sum_r(found: Found, candidate: Candidate) -> float:
+def mean_sum_r(found: StudyResults, candidate: Candidate) -> float:
     """Over seeds, on test videos."""
     return float(np.mean([report.figures["SumR"] for report in found.reports[candidate]]))
 
@@ -135,7 +135,7 @@ def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
     return format_p(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
 
 
-def _findings(found: Found) -> Iterator[str]:
+def _findings(found: StudyResults) -> Iterator[str]:
     """What grew out of each method, by the SumR of the search."""
     for growth in found.growths:
         base, *steps = growth.kept
@@ -156,7 +156,7 @@ def _findings(found: Found) -> Iterator[str]:
             yield f"- `{base}` {reached}, and did not grow."
 
 
-def _refusals(found: Found) -> Iterator[str]:
+def _refusals(found: StudyResults) -> Iterator[str]:
     if waiting := [f"`{each}`" for growth in found.growths for each in growth.waiting]:
         yield f"\nNot trained yet, so that the search may still go on elsewhere: {', '.join(waiting)}."
     reasons = dict.fromkeys(reason for growth in found.growths for reason in growth.refused.values())

@@ -16,9 +16,9 @@ from untrimmed.evaluation.report import Report
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.training_free import require_learner
-from untrimmed.study.costs import Costs, costs_of
-from untrimmed.study.greedy import Growth, Tried, grow
-from untrimmed.study.world import Candidate, World, reached, require_teacher
+from untrimmed.study.costs import CandidateCosts, costs_of
+from untrimmed.study.greedy import CandidateResult, Growth, grow
+from untrimmed.study.world import Candidate, StudySetup, reached, require_teacher
 from untrimmed.training.trials import Trial
 
 Tell = Callable[[str], None]
@@ -26,7 +26,7 @@ SEARCH_SEED = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StudyPlan:
     """What is trained on each world.
 
     Each method gets the rate of `rates` that reaches most in `search_steps`, and all that it carries later shares it.
@@ -57,16 +57,16 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class StudyResults:
     """What a study has found on a world so far; `reports` are on test videos, one for each seed that is complete."""
 
-    world: World
-    plan: Plan
+    world: StudySetup
+    plan: StudyPlan
     rates: Mapping[Candidate, float]  # by method
     growths: tuple[Growth, ...]
     finalists: tuple[Candidate, ...]
     untrained: Mapping[str, Mapping[str, float]]
-    costs: Mapping[Candidate, Costs] = field(default_factory=dict)
+    costs: Mapping[Candidate, CandidateCosts] = field(default_factory=dict)
     reports: Mapping[Candidate, tuple[Report, ...]] = field(default_factory=dict)
 
     @property
@@ -90,9 +90,9 @@ class Found:
         return bare if base == candidate and bare in self.reports else base
 
     @property
-    def tried(self) -> list[Tried]:
+    def tried(self) -> list[CandidateResult]:
         """All that was tried, each once and where it reached most, from the best on."""
-        every: dict[Candidate, Tried] = {}
+        every: dict[Candidate, CandidateResult] = {}
         for each in sorted((each for growth in self.growths for each in growth.tried), key=lambda each: -each.sum_r):
             every.setdefault(each.candidate, each)
         return list(every.values())
@@ -153,7 +153,7 @@ def _timed(trial: Trial) -> tuple[float, float]:
     return reached(trial), time.perf_counter() - began
 
 
-def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
+def study(world: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[StudyResults]:
     """What is found on one world: after the search, and again after every seed of the finalists.
 
     Raises: as `outlook`; whatever training raises.
@@ -173,7 +173,7 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
     for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
         attachments = plan.attachments if place < plan.grown else ()
         growths.append(grow(method, attachments, partial(refusal, method), partial(reach, method), plan.most))
-    found = Found(
+    found = StudyResults(
         world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=world.untrained()
     )
     found = replace(found, finalists=_finalists(found))
@@ -181,7 +181,7 @@ def study(world: World, plan: Plan, trainer: Trainer) -> Iterator[Found]:
     yield from _finals(found, trainer)
 
 
-def outlook(world: World, plan: Plan) -> list[str]:
+def outlook(world: StudySetup, plan: StudyPlan) -> list[str]:
     """What the study will train, in lines for people; nothing is trained or written.
 
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be or a folder
@@ -214,7 +214,7 @@ def outlook(world: World, plan: Plan) -> list[str]:
     return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]
 
 
-def trial_of(world: World, plan: Plan, candidate: Candidate, rate: float) -> Trial:
+def trial_of(world: StudySetup, plan: StudyPlan, candidate: Candidate, rate: float) -> Trial:
     """A training of the search."""
     return world.trial(candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
 
@@ -223,7 +223,7 @@ def _knows(trial: Trial, figure: str) -> bool:
     return figure in trial.figures or trial.is_finished
 
 
-def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) -> float:
+def _best_rate(world: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> float:
     """The rate that reaches most in the steps of the search, or the only one."""
     if len(plan.rates) == 1:
         return plan.rates[0]
@@ -232,7 +232,7 @@ def _best_rate(world: World, plan: Plan, method: Candidate, trainer: Trainer) ->
     return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
 
 
-def _finalists(found: Found) -> tuple[Candidate, ...]:
+def _finalists(found: StudyResults) -> tuple[Candidate, ...]:
     if not found.plan.attachments:
         return tuple(each for each in found.plan.methods if each in {own.candidate for own in found.tried})
     finalists = [each.candidate for each in found.tried[: found.plan.finalists]]
@@ -242,7 +242,7 @@ def _finalists(found: Found) -> tuple[Candidate, ...]:
     return tuple(finalists)
 
 
-def _finals(found: Found, trainer: Trainer) -> Iterator[Found]:
+def _finals(found: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
     """The finalists on test videos, a seed after the other."""
     world = found.world
     plan = found.plan

@@ -71,7 +71,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class StudySetup:
     """A data set and the sizes at which everything learns on it; runs are kept at `out`/`data`."""
 
     data: str
