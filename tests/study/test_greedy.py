@@ -1,7 +1,7 @@
 """Growth by attachments, with gains that are known beforehand."""
 
 from untrimmed.study.greedy import grow
-from untrimmed.study.world import Candidate
+from untrimmed.study.setup import Candidate
 
 BASE = Candidate.of("ms_sl")
 

@@ -11,8 +11,8 @@ from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import CandidateResult, Growth
 from untrimmed.study.page import _findings, _p_of_seeds, winners
+from untrimmed.study.setup import Candidate, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults
-from untrimmed.study.world import Candidate, StudySetup
 
 PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
 

@@ -22,8 +22,8 @@ from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
+    from untrimmed.study.setup import StudySetup
     from untrimmed.study.study import StudyPlan, StudyResults
-    from untrimmed.study.world import StudySetup
 
 
 _COMPARED = "What to compare"
@@ -146,8 +146,8 @@ def study(
     Several commands can share one --out: each training runs only once.
     A small result file beside each run is enough if the run itself is lost.
     """
+    from untrimmed.study.setup import Candidate, StudySetup
     from untrimmed.study.study import StudyPlan, outlook
-    from untrimmed.study.world import Candidate, StudySetup
 
     if page is not None and page.suffix.lower() != ".md":
         raise ConfigError(f"--page {page}: the page is Markdown; name a file that ends in .md")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from untrimmed.study.world import Candidate
+from untrimmed.study.setup import Candidate
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import numpy as np
 from untrimmed.evaluation.report import Report
 from untrimmed.evaluation.significance import compare, format_p
 from untrimmed.reproduction.render import Grid, markdown
+from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
-from untrimmed.study.world import Candidate
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 KNOWN = 0.05  # a difference, where p is below

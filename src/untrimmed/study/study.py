@@ -18,7 +18,7 @@ from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.training_free import require_learner
 from untrimmed.study.costs import CandidateCosts, costs_of
 from untrimmed.study.greedy import CandidateResult, Growth, grow
-from untrimmed.study.world import Candidate, StudySetup, reached, require_teacher
+from untrimmed.study.setup import Candidate, StudySetup, reached, require_teacher
 from untrimmed.training.trials import Trial
 
 Tell = Callable[[str], None]

@@ -10,8 +10,8 @@ from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.study.greedy import CandidateResult, Growth
+from untrimmed.study.setup import Candidate, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults, _finalists
-from untrimmed.study.world import Candidate, StudySetup
 
 FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
 
