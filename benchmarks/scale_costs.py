@@ -23,7 +23,7 @@ SIZES = (10**6, 10**8, 10**9)
 class Constants:
     # Measured on 2 cores.
     index_speed: float = 16.0  # times real time with `builtin`, 2 cores: benchmarks/index_speed.py
-    scan_ms: float = 58.0  # one query on 100,000 videos of 48 rows, the mean of two runs: docs/performance.md
+    scan_ms: float = 34.0  # one query on 100,000 videos of 48 rows: docs/performance.md
     rows: int = 48  # a video's: 32 clips and 16 frames
     width: int = 384
     resident_bytes: float = 3.4  # of a row's number: float16, 8 bits, and its codes: benchmarks/sizes.py
