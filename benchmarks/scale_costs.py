@@ -145,7 +145,11 @@ def print_tables(c: Constants, most_ms: float) -> None:
     for name, cells in rows.items():
         print(f"| {name} | {' | '.join(cells)} |")
     print()
-    print("| a query, ms: half / 99 % / 99.9 % | " + " | ".join(f"{p.shards} shards" for p in plans) + " |")
+    print(
+        "| a query, ms: half / 99 % / 99.9 % | "
+        + " | ".join(f"{p.shards:,} shard{'s' * (p.shards > 1)}" for p in plans)
+        + " |"
+    )
     for how in ("one", "retry", "partial"):
         cells = ["{:,.0f} / {:,.0f} / {:,.0f}".format(*simulate(plan, c, how=how)) for plan in plans]
         print(f"| {how} | {' | '.join(cells)} |")
