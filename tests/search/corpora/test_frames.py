@@ -6,6 +6,7 @@ import pytest
 from tests.toy import stored_video
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.search.corpora.best_vector import BestVectorCorpus
+from untrimmed.search.corpora.corpus import RankedVideo
 from untrimmed.search.corpora.frames import FrameCorpus
 from untrimmed.search.pruning import coder
 from untrimmed.search.pruning.codes import CodedBlocks
@@ -46,8 +47,9 @@ def test_the_span_that_fits_the_query_is_found(query, span_s):
     rng = np.random.default_rng(1)
     unrelated = [video_with_moment(rng, query) for _ in range(5)]
     corpus = corpus_of([*unrelated, video_with_moment(rng, query, span_s=span_s)])
-    assert corpus.prepare(query).rank(limit=1)[0].video_id == "5"
-    best = corpus.prepare(query).moments("5", limit=1)[0]
+    prepared = corpus.prepare(query)
+    assert prepared.rank(limit=1) == [RankedVideo("5", pytest.approx(prepared.relevance("5")[1].max()))]
+    best = prepared.moments("5", limit=1)[0]
     assert iou(spans_of([best]), np.array([span_s])) > 0.6
 
 

@@ -201,13 +201,13 @@ PARTS = [
 @pytest.mark.parametrize("parts", PARTS)
 def test_shards_answer_queries_of_several_parts_like_one_process(lib, parts):
     query = Query("red", **parts, like=(Place(lib.search("yellow")[0].video, 0.5),))
-    expected = lib.search(query, limit=9)
+    expected = lib.search(query, limit=99)
     count = shards_that_separate(expected)
     shards = sharded(lib, count)
-    assert shards.search(query, limit=9) == expected
+    assert shards.search(query, limit=99) == expected
     dead = shard_of(expected[0].video_id, count)
     shards.engine._shards.dead.add(dead)
-    hits = shards.search(query, limit=9)
+    hits = shards.search(query, limit=99)
     assert hits.partial
     assert {hit.video_id for hit in hits} == {h.video_id for h in expected if shard_of(h.video_id, count) != dead}
 

@@ -178,22 +178,3 @@ class Blocks(Generic[B]):
         if len(group) == 1 and group[0].size >= (1 - _MAX_HOLES) * group[0].block.sizes.sum():
             return group[0]
         return PartialBlock.whole(self._join(group))
-
-
-def batched_by_size(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
-    """Yield lists of items whose sizes add up to `least` or more; the last list may be smaller.
-
-    >>> list(batched_by_size([1, 2, 3, 4, 5], lambda item: item, least=3))
-    [[1, 2], [3], [4], [5]]
-    """
-    batch: list[T] = []
-    total = 0
-    for item in items:
-        batch.append(item)
-        total += size(item)
-        if total >= least:
-            yield batch
-            batch = []
-            total = 0
-    if batch:
-        yield batch

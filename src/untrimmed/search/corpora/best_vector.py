@@ -17,11 +17,12 @@ import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
 from untrimmed.moments.clearest import SpanSettings, standing_out
-from untrimmed.search.cache.blocks import Block, PartialBlock, Selection, batched_by_size
+from untrimmed.search.cache.blocks import Block, PartialBlock, Selection
 from untrimmed.search.cache.mapped import row_range
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery
 from untrimmed.search.pruning.products import ROUNDING, exact_products, halves, padded_width, products
 from untrimmed.search.pruning.threads import share_work
+from untrimmed.search.store.records import batched_by_size
 from untrimmed.types import Moment, TextFeatures
 
 if TYPE_CHECKING:
@@ -144,7 +145,6 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
     min_size_for_codes: ClassVar[int] = 2**17
     min_size_for_codes_at_once: ClassVar[int] = 2**20
     coding_batch_size: ClassVar[int] = 2**14
-    smoothing_s: ClassVar[float] = 0.0  # standard deviation of the Gaussian that smooths curves; 0 for no smoothing
 
     def __init__(self, spans: SpanSettings):
         super().__init__(VectorBlock.joined, _VECTORS_OF_BLOCK)
@@ -265,11 +265,9 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         )
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return the times of frames in seconds and the relevance there, smoothed by the corpus's `smoothing_s`."""
+        """Return the times of frames in seconds and the relevance there."""
         video = self.corpus.video(video_id)
-        deviation_s = self.corpus.smoothing_s
-        curve = self._frame_relevance(video)
-        return video.times_s, smoothed(curve, deviation_s / spacing_s(video.times_s)) if deviation_s else curve
+        return video.times_s, self._frame_relevance(video)
 
     def _frame_relevance(self, video: VectorVideo) -> Float64[np.ndarray, " T"]:
         return np.repeat(exact_products(video.vectors, self._halves), video.frames_per_row)

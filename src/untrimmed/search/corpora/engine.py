@@ -26,12 +26,18 @@ from untrimmed.errors import (
 )
 from untrimmed.moments import tf_prvr
 from untrimmed.search.cache.block_cache import BlockCache, valid_ids
-from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.cache.mapped import DamagedError, retry_if_damaged
 from untrimmed.search.corpora import frames
 from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.records import Records, absolute, newest_commit, read_records_copy, version_of
+from untrimmed.search.store.records import (
+    Records,
+    absolute,
+    batched_by_size,
+    newest_commit,
+    read_records_copy,
+    version_of,
+)
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 A = TypeVar("A")

@@ -47,8 +47,6 @@ class FrameModel:
 class FrameCorpus(BestVectorCorpus):
     """The frames of all videos."""
 
-    smoothing_s: ClassVar[float] = 0.5
-
     def __init__(self, settings: FrameSettings | None = None):
         self.settings = settings or FrameSettings()
         super().__init__(self.settings)

@@ -27,13 +27,12 @@ from untrimmed.data.resampling import prepare_video, prepare_words
 from untrimmed.errors import CheckpointError, IndexMismatchError
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import WEIGHTS, load_model
-from untrimmed.search.cache.blocks import batched_by_size
 from untrimmed.search.corpora.corpus import LocalCorpus
 from untrimmed.search.corpora.encoded_block import EncodedBlock, join_blocks, rows_by_branch, sequence_tensors
 from untrimmed.search.corpora.exact_scores import ScoringModel
 from untrimmed.search.corpora.trained_query import UNCERTAINTY, TrainedQuery, rank_together
 from untrimmed.search.pruning.ranking import RankedVideo
-from untrimmed.search.store.records import absolute
+from untrimmed.search.store.records import absolute, batched_by_size
 from untrimmed.types import FrameFeatures, TextFeatures
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
+from untrimmed.search.corpora.best_vector import smoothed, spacing_s
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
 from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term
@@ -28,6 +29,7 @@ from untrimmed.search.query.query import Cutoff, Filters, Place, Query, check_se
 from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
+_DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a shorter sum of unit vectors is regarded as zero
 _SAMPLE_SIZE = 64  # videos, to estimate the median and the spread of a query's scores in a library
 
@@ -164,7 +166,9 @@ def rank_all(
 def relevance(
     query: str | Query, video: str | os.PathLike[str], view: View, encoder: LockedEncoder
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return times of one video in seconds, and the relevance at each; with `then`, that of the first moment.
+    """Return times of one video in seconds, and the relevance at each, for display; with `then`, of the first moment.
+
+    The curve of frames is smoothed with a Gaussian of half a second. Scores and moments come from the raw curve.
 
     Raises:
         ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`.
@@ -177,7 +181,8 @@ def relevance(
     encoded = _EncodedQuery.of(query, view, encoder)
     if not encoded.is_searchable:
         raise ConfigError("; ".join(encoded.warnings))
-    return _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
+    times_s, values = _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
+    return times_s, smoothed(values, _DISPLAY_SMOOTHING_S / spacing_s(times_s)) if view.model == FRAMES else values
 
 
 def _word_weights_and_warnings(

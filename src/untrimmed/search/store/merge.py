@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, named, shown
-from untrimmed.search.cache.blocks import batched_by_size
-from untrimmed.search.store.records import Settings, VideoRecord, absolute, joined_products
+from untrimmed.search.store.records import Settings, VideoRecord, absolute, batched_by_size, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 _PART_NAME = re.compile(r"(.+)\.part-(\d+)-of-(\d+)")

@@ -13,12 +13,12 @@ import json
 import os
 import shlex
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import platformdirs
 import xxhash
@@ -29,6 +29,8 @@ from untrimmed.search.store import bucket
 
 FORMAT = 1
 TABLE = "videos.lance"
+T = TypeVar("T")
+
 _SETTINGS = "library.json"
 _COPY = "records.json"
 _get_path = attrgetter("path")
@@ -328,3 +330,22 @@ def remove_damaged_copy(folder: Path) -> list[Path]:
 
 def _digest(content: bytes) -> bytes:
     return xxhash.xxh3_128_hexdigest(content).encode()
+
+
+def batched_by_size(items: Iterable[T], size: Callable[[T], int], least: int) -> Iterator[list[T]]:
+    """Yield lists of items whose sizes add up to `least` or more; the last list may be smaller.
+
+    >>> list(batched_by_size([1, 2, 3, 4, 5], lambda item: item, least=3))
+    [[1, 2], [3], [4], [5]]
+    """
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= least:
+            yield batch
+            batch = []
+            total = 0
+    if batch:
+        yield batch
