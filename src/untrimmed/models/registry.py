@@ -4,7 +4,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, fields
 from functools import cache
 from itertools import product
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ def register(name: str) -> Callable[[K], K]:
     """Make a method or an attachment available under a name.
 
     Raises: ConfigError if the name is taken, is not an identifier, or is a setting that all methods share, because the
-    model's settings have a section with the name of each part.
+    model's settings have a section with the name of each part. Also if a setting of an attachment has no default.
     """
 
     def add(cls: K) -> K:
@@ -39,6 +39,9 @@ def register(name: str) -> Callable[[K], K]:
         kind = "attachments" if issubclass(cls, Attachment) else "methods"
         if first := METHODS.get(name) or ATTACHMENTS.get(name):
             raise ConfigError(f"two {kind} are named {name!r}: {first.__module__} and {cls.__module__}; rename one")
+        settings = fields(cls.Config) if issubclass(cls, Attachment) else ()
+        if required := [field.name for field in settings if field.default is field.default_factory is MISSING]:
+            raise ConfigError(f"{cls.__qualname__}: its setting {required[0]!r} has no default; give it one")
         cls.name = name
         registered: dict[str, Any] = ATTACHMENTS if issubclass(cls, Attachment) else METHODS
         registered[name] = cls
