@@ -11,8 +11,6 @@ Plain ConSE is EfficientNet-Lite2 in float32 (package `efficientnet-lite-pytorch
 centre crop of 260 pixels, 'a photo of a {first name}' and the 100 likeliest classes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

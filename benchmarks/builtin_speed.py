@@ -6,8 +6,6 @@ Core milliseconds are the processor time of all threads of this process, which o
 time. If `efficientnet-lite-pytorch` (not one of our requirements) is installed, its float32 network is timed too.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import time

@@ -7,8 +7,6 @@ search_speed.py). The commands alternate, so that other load slows all of them e
 caches. Compiled modules are written even if the shell's settings forbid it.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

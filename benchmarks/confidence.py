@@ -9,8 +9,6 @@ library with its clip and in the same library without it. A first hit is right i
 and the coefficients. Clips under the GPL are excluded. `--library` keeps the indexed clips for another run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -7,8 +7,6 @@ videos, every second one is replaced and every third one removed. The time is fr
 the first search with the video among its hits, which may have started before the commit.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

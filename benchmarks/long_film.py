@@ -7,8 +7,6 @@ direction that is added to all. With 0, half of all cosines are negative, which 
 image encoders.
 """
 
-from __future__ import annotations
-
 import argparse
 import resource
 import time

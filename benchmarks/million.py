@@ -8,8 +8,6 @@ and searched by `search_peer`'s search. The queries run a second time at the end
 the system's cache. The hits are compared with float32 products of every clip, which are also timed.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import time

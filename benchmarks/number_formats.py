@@ -10,8 +10,6 @@ weights (`tests/tiny_models.py`). Their scores of different videos are close, so
 than with a trained encoder. Cosines show the effect of rounding on vectors; ranks are a worst case here.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

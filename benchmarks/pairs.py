@@ -5,8 +5,6 @@
 For reels with two known moments, both sentences are searched for together, each alone, and in the wrong order.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import defaultdict

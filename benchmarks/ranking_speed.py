@@ -7,8 +7,6 @@ six of 4,096 directions, whose variance falls like that of learned vectors, with
 is derived from a moment of a video. Both ways must give the same ranking. OMP_NUM_THREADS and taskset set the threads.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from types import SimpleNamespace

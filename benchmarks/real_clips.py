@@ -8,8 +8,6 @@ videos: settings of `builtin` and of moments were chosen on those at even positi
 "Clips" of a page.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ positions, which were not. The last row uses the vectors of the single clips one
 `-o` replaces the section "Reels" of a page.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

@@ -5,8 +5,6 @@
 Times are processor times, which other programs affect little. A slow disk adds to commits and merges.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

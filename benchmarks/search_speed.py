@@ -13,8 +13,6 @@ their codes are written to disk one at a time and mapped; `--folder` keeps them 
 loop keeps the first core busy.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

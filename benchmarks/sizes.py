@@ -8,8 +8,6 @@ Table 2, memory of a query over 2,500 videos, here divided by their number; Prot
 5, memory of one video.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Mapping

@@ -312,11 +312,11 @@ def require_sections(keys: Iterable[str]) -> None:
     >>> require_sections(["train.epochs", "epochs"])
     Traceback (most recent call last):
     ...
-    untrimmed.errors.ConfigError: setting 'epochs' has no section; write e.g. train.epochs=…, or use --epochs
+    untrimmed.errors.ConfigError: setting 'epochs' has no section; write e.g. train.epochs=…, or an option as --epochs
     """
     for key in keys:
         if "." not in key:
-            raise ConfigError(f"setting {key!r} has no section; write e.g. train.{key}=…, or use --{key}")
+            raise ConfigError(f"setting {key!r} has no section; write e.g. train.{key}=…, or an option as --{key}")
 
 
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

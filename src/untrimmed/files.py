@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes, *, is_only_writer: bool = False) -> None:
-    """Write a file atomically (see `whole_file`). Text is written as UTF-8 with unchanged line ends."""
+    """Write a file with this content, as `whole_file`. Text is written as UTF-8 with unchanged line ends."""
     with whole_file(path, is_only_writer=is_only_writer) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -89,7 +89,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error names no file (for example, a full disk) or only the temporary file or folder."""
+    """Whether an error names no file, like that of a full disk, or only the temporary file or folder."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

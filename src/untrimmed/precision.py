@@ -33,7 +33,7 @@ class NumberFormat:
 
 
 def read_precision(name: str) -> Precision:
-    """The name, unchanged, after a check.
+    """The name itself, after a check.
 
     Raises: ConfigError for an unknown name.
     """

@@ -221,7 +221,7 @@ def simulate_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, or a benchmark with --annotations.")],
     out: OutOption,
     videos: Annotated[
-        int, typer.Option("--videos", metavar="N", help="Number of videos, split 3 : 1 : 1 into train, val and test.")
+        int, typer.Option("--videos", metavar="N", help="Number of videos. 3 : 1 : 1 become train, val and test.")
     ] = 1000,
     annotations: Annotated[
         Path | None,

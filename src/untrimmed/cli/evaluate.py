@@ -100,7 +100,7 @@ def evaluate(
     Each line of --queries for a library is a sentence or a video, as JSON:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
     {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
-    With --top, each line is a caption's id or text; --queries ID,ID2 works too.
+    With --top, each line is the id or text of a caption (or: ID,ID2).
     A line of --truths is {"query_id": "q1", "gt_video_ids": ["v1", "v2"]}.
     """
     from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder

@@ -37,7 +37,7 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Search with this model from now on: a run, or frames (the default) or tf_prvr, which need no training.",
+        help="From now on search with the model of this run, or without training: frames (the default) or tf_prvr.",
     ),
 ]
 PartOption = Annotated[

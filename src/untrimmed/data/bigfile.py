@@ -50,7 +50,7 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return those of `names` that exist, without repeats, in row order as released, and their vectors."""
+        """Return the existing ones of `names` without repeats, in row order, and their vectors, as the releases do."""
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:

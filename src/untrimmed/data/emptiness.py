@@ -42,7 +42,7 @@ def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]
 def require_content(dataset: RetrievalDataset) -> None:
     """Refuse a split without usable features, and log a warning about a few videos or captions that are all zeros.
 
-    Of each table, only the beginning of the first row is read; suspicious tables are read completely.
+    Only the beginning of each first row is read, and the rest of suspicious tables.
 
     Raises: FeatureError if all videos or all captions have the same features, or if the share of all-zero videos or
         captions exceeds `MAX_ZERO_SHARE`.

@@ -15,7 +15,7 @@ class Encoder(Protocol):
 
     `identity` names the weights exactly (name and content hash): vectors of two encoders may be compared only if their
     identities are equal, so the index stores it. `short_side` is the size in pixels to which the decoder scales the
-    shorter side of a frame for the encoder, which may crop it.
+    shorter side of a frame before handing it over; any crop is the encoder's own.
     """
 
     name: str

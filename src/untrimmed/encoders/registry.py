@@ -21,7 +21,7 @@ BUILTIN = "builtin"
 HUB_TIMEOUT_S = 5.0  # after this time without an answer the hub counts as unreachable
 
 _SELF_TEST_SIDE = 96
-_SELF_TEST_DISTANCE = 1e-3  # of unit vectors; the same input twice differs by 1e-7 in float32, not at all in bfloat16
+_SELF_TEST_DISTANCE = 1e-3  # of unit vectors; one input twice differs by 1e-7 in float32 and not at all in bfloat16
 
 
 @dataclass(frozen=True)

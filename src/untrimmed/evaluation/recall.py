@@ -36,7 +36,7 @@ def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray
     for column in truth.T:  # only a few queries have many right videos, so later columns read few rows of scores
         rows = np.flatnonzero(column >= 0)
         if len(rows):
-            labelled = scores if len(rows) == len(scores) else scores[rows]  # no copy if all rows are used
+            labelled = scores if len(rows) == len(scores) else scores[rows]  # without a copy if all are
             best[rows] = np.minimum(best[rows], _ranks(labelled, column[rows], ties))
     return best
 

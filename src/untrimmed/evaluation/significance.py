@@ -58,8 +58,8 @@ def compare(
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)
-        b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)  # means of seeds may differ by rounding
-        # The t-test divides by 0 if all differences are equal. Then p is 1 if they are 0 or of one query, else 0.
+        b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)  # rounding: means of seeds in another order
+        # The t-test divides by 0 if all differences are equal: then p is 0, or 1 if they are 0 or of one query.
         p_if_equal = float(len(a) < 2 or np.array_equal(a, b))
         student_p = float(ttest_rel(a, b).pvalue) if np.ptp(a - b) else p_if_equal
         comparisons.append(Comparison(metric, float(a.mean()), float(b.mean()), randomization_p(a - b), student_p))

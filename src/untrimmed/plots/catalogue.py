@@ -87,7 +87,7 @@ PICTURES: dict[str, Picture] = {
         options=QUERY,
     ),
     "top": Picture(
-        "the top-ranked videos of captions: relevance over time, best moment, and frames if there are video files",
+        "the first videos of captions: relevance over time, best moment, and frames if there are video files",
         "GMMFormer Fig. 7, GMMFormer v2 Fig. 9, RAL Figs. 7, 12, 13, ProtoPRVR Figs. 8, 9, JSG Fig. 3",
         lambda runs, options: draw_top(top_of(runs, options.query, options.videos)),
         most_runs=4,

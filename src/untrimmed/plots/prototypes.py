@@ -49,7 +49,7 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """Share of attention inside moments, by rank of the prototype. `by_chance` is that of evenly spread attention."""
+    """Share of attention inside moments, by rank of the prototype; `by_chance`: for evenly spread attention."""
 
     inside: Float[np.ndarray, " K"]
     by_chance: float

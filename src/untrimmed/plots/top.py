@@ -1,4 +1,4 @@
-"""The top-ranked videos of captions: relevance over time, best moment, and frames if there are video files."""
+"""The first videos of captions: relevance over time, best moment, and frames if there are video files."""
 
 import os
 from collections.abc import Sequence

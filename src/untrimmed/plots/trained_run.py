@@ -44,13 +44,13 @@ class TrainedRun(OpenedModel):
         return duration_s
 
     def captions_of(self, videos: Int[np.ndarray, " V"]) -> tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]]:
-        """Return the rows of the captions of `videos` (sorted), and the index of each caption's video in `videos`."""
+        """Return the rows of the captions of `videos` (sorted), and for each caption the place of its video there."""
         index = self.dataset.video_index
         captions = np.flatnonzero(np.isin(index, videos))
         return captions, np.searchsorted(videos, index[captions])
 
     def caption(self, caption_id: str | None) -> int:
-        """Return the row of a caption; without an id, the first with a moment in the video that has most such captions.
+        """Return the row of a caption; without an id, of the first one with a moment in the video with most of these.
 
         Raises: UnknownNameError if the split has no such caption.
         """

@@ -27,7 +27,7 @@ class PositioningVariances:
 
 
 def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " V"]:
-    """Return the variance of the positions of each video that has two or more (GMMFormer v2, appendix D.2).
+    """Return the variance of the positions of each video with at least two (GMMFormer v2, appendix D.2).
 
     >>> variance_by_video(np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])).round(3).tolist()
     [0.01]

@@ -48,7 +48,7 @@ def find_documents(
     filters: Filters = Filters(),
     group_by: GroupBy = "video",
 ) -> list[MomentDocument]:
-    """Return the moments that match a sentence best, best first: one per video, or several with `group_by="moment"`.
+    """Return the moments that match a sentence best, best first: one per video, or any with `group_by="moment"`.
 
     Raises:
         UntrimmedError: The library refuses the query, or no service answers at the address.

@@ -11,8 +11,8 @@ _MMAP_MAX = -4
 def keep_freed_memory() -> None:
     """Make glibc keep memory that PyTorch frees, for the rest of the process. Has no effect without glibc.
 
-    Otherwise every temporary array gets fresh pages, which the kernel clears. That takes a fifth of a
-    training step (docs/benchmarks.md). The process then keeps its largest size.
+    Otherwise every temporary array gets fresh pages, which the kernel clears: a fifth of a training step
+    (docs/benchmarks.md). The process then keeps its largest size.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -24,8 +24,8 @@ def import_released_file(
     A checkpoint does not contain its data set's name, but the weights need its settings, such as GMMFormer v2's
     temperature. Without `data`, the widths must fit exactly one preset. `overrides` are dotted keys as in training.
 
-    Raises: CheckpointError for a damaged file or one that does not fit, ConfigError if several presets fit without
-        `data` or the method needs no training, UnknownNameError for an unknown method or data set.
+    Raises: CheckpointError for a damaged or unfitting file, ConfigError if several presets fit without `data` or the
+        method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)

@@ -1,4 +1,4 @@
-"""The top-ranked videos of captions, the rank of the right one, and the best moment of each."""
+"""The first videos of captions, which of them is right, and the best moment of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

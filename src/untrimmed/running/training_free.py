@@ -122,7 +122,7 @@ def _located(
     fused: Float64[np.ndarray, "Q V"],
     durations_s: Float[np.ndarray, " V"],
 ) -> RankedMoments:
-    """Rank moments by their video's score, then by clearness. The clearest moment gets its video's score."""
+    """Rank moments by their video's score, then by clearness; the clearest of a video has the video's score."""
     limits = LocateSettings()
     totals = [np.diff(video.edges) @ video.vectors for video in videos]  # sums over all frames
     mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)

@@ -35,7 +35,7 @@ class MediaFile:
 
     @property
     def identity(self) -> list[int]:
-        """The identity that a decoder checks when it opens the path, in case the file was replaced."""
+        """The identity that a decoder checks when it opens the path, which may hold another file by then."""
         return identity_of(self.status)
 
 

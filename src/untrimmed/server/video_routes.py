@@ -85,7 +85,7 @@ async def relevance(
 async def relevance_of_query(
     service: ServiceDependency, record: RecordDependency, request: SearchRequest, points: Points = 1000
 ) -> RelevanceCurve:
-    """How well each time of the video matches a query. With `then`, this is the curve of the first moment."""
+    """How well each time of the video matches a query. With `then`, the times of the first moment."""
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
 

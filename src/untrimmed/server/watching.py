@@ -188,7 +188,7 @@ class Watches:
     # -- the listening threads
 
     def _listen(self, watched: Watched) -> None:
-        """Queue the reported changes of a folder, even if a new folder has replaced it at its path."""
+        """Queue the reported changes of a folder, also after another folder has replaced it."""
         while True:
             inode = watched.inode
             is_new = True
@@ -280,7 +280,7 @@ class Watches:
 
 
 def _is_relevant(path: Path, folder: Path) -> bool:
-    """Whether a change at a path can affect videos that the folder's indexing finds now or found before."""
+    """Whether a change at a path can affect videos that indexing the folder finds or found."""
     if not path.is_relative_to(folder):
         return False
     inner = path.relative_to(folder)

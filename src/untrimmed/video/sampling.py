@@ -1,8 +1,8 @@
 """Samples the frames at the grid times and decodes as few others as possible. Runs in the child process.
 
 A frame that is neither sampled nor needed by another one is skipped: the decoder gets its packet with
-`skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. Both decisions
-use the presentation times of buffered packets, so the sampled frames are the same as if everything were decoded.
+`skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. The presentation
+times of the packets ahead decide both, so the sampled frames are the same as if everything were decoded.
 """
 
 import bisect

@@ -6,7 +6,7 @@ It needs no decoder, so its rules can be tested directly.
 import math
 from fractions import Fraction
 
-# Stamps of one container are rounded to its time base (a millisecond in Matroska), which is at least a microsecond.
+# Stamps of one container are rounded to its time base (a millisecond in Matroska), never to less than a microsecond.
 EPSILON_S = 1e-6
 # A longer picture, or a larger step backwards, indicates a broken clock.
 MAX_HOLD_S = 3600.0

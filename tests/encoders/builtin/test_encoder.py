@@ -1,7 +1,5 @@
 """The built-in encoder on real photographs that scikit-image carries."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The 8-bit graph against the float network of the package that published the weights."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Files of weights read by NumPy, against torch's own readers."""
 
-from __future__ import annotations
-
 import os
 import pickle
 

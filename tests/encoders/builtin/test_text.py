@@ -1,7 +1,5 @@
 """MiniLM against `transformers`, and the class table against the texts it is computed from."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -67,7 +67,7 @@ class ColourNames:
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The nearest colour name of each RGB cell. Computed when first needed, because sentences do not use it."""
+        """The name of every colour in a coarse cube. Computed when first needed, because sentences do not use it."""
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))

@@ -2,7 +2,7 @@
 
 `transformers` reads the same files, but importing it, or torch alone, takes longer than the rest of a search from the
 command line. So the layers are an ONNX graph (`text_graph`), the weights are mapped from the released file without
-being copied, and a test compares the results with `transformers`.
+being copied, and a test holds both equal to `transformers`.
 """
 
 import unicodedata
@@ -54,7 +54,7 @@ class MiniLM:
         self._tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
         weights = read_safetensors(TEXT_WEIGHTS.locate())
         self._tokens = weights["embeddings.word_embeddings.weight"]
-        # every text is one segment, so the segment embedding is constant and is added to the positions here
+        # every text here is one segment, so its embedding is a constant and joins the position's
         segment = weights["embeddings.token_type_embeddings.weight"][0]
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
         options = onnxruntime.SessionOptions()

@@ -1,8 +1,8 @@
-"""Dual encoders of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and similar) as encoders of frames and text.
+"""Dual encoders of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and their like) as encoders of frames and text.
 
-Any `AutoModel` with image and text features of the same width works. Loading a model tests two
-differences between families instead of relying on names: how frames become input (`preprocessing.py`), and whether the
-text projection maps single tokens into the shared space.
+Any `AutoModel` with image and text features of the same width works. Loading a model tests how its family differs, and
+does not rely on its name: how frames become input (`preprocessing.py`), and whether the text projection maps single
+tokens into the shared space.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TransformersEncoder:
         replaces the recorded name, for a folder that is only a copy. Code in a repository is never run.
 
         Raises:
-            ConfigError: an unknown device, or one that this machine does not have.
+            ConfigError: an unknown device, or one that is not there.
             EncoderError: no such model, no safetensors weights, weights that do not fit, or not a dual encoder.
         """
         chosen_device = choose_device(device, mps=True)
@@ -185,8 +185,8 @@ class TransformersEncoder:
     def _probe(self) -> tuple[int, int, nn.Module | None]:
         """The widths of frames and words, and the module that maps single tokens into the shared space, if any.
 
-        The test applies the projection to all hidden states of a text. The projection maps single tokens if one of the
-        resulting rows is the model's sentence vector: the row of the token that the model pools.
+        A projection applies tokenwise exactly if, applied to every hidden state of a text, one of the rows it gives is
+        the model's sentence vector: the row of the token the model pools.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:
@@ -254,9 +254,9 @@ class _TextRecipe:
 def _text_recipe(model: Any, tokenizer: Any) -> _TextRecipe:
     """The recipe of a model's family.
 
-    SigLIP was trained on texts padded to a fixed length without an attention mask. SigLIP 2 was also trained on lower
-    case, but its Gemma tokenizer does not convert to it. SigLIP 2 models of fixed resolution have the type `siglip`
-    too. Converting is harmless for SigLIP 1, whose tokenizer does so itself.
+    SigLIP was trained on texts padded to a fixed length without an attention mask, SigLIP 2 (of which the models of
+    fixed resolution call themselves `siglip` too) on lower case as well, which their Gemma tokenizer leaves undone.
+    SigLIP 1's own tokenizer brings its clean-up with it, so lower case changes nothing there.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")

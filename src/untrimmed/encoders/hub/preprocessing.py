@@ -1,10 +1,10 @@
 """Prepares a whole stack of frames for a model, like a `transformers` image processor, which takes one at a time.
 
 The processor's settings are read once (resize, centre crop, scale, mean and deviation). Resizing runs on the bytes with
-torch's antialiased kernels. They match Pillow's filters except for the precision of the weights: in a reduced
-landscape frame 1 value in 100 differs, by 1 grey level of 255, rarely by 2. In portrait frames more values differ (in
-noise 1 in 4, by 1) if Pillow makes the vertical pass first; torch always makes it last. Processors that do more than
-these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks) are detected by a probe and called directly.
+torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame
+1 value in 100 differs, by 1 grey level of 255, rarely by 2. In portrait frames more differ (1 in 4, by 1, on noise)
+where Pillow makes the vertical pass first; torch always makes it last. A probe image detects processors that do more
+than these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); those are called directly.
 """
 
 import inspect
