@@ -164,5 +164,5 @@ class RayShards:
 
 
 def _cause(error: Any) -> BaseException:
-    """Return the UntrimmedError that caused an error of Ray, or that error if another one did."""
+    """Return the UntrimmedError that caused an error of Ray, or Ray's error if there is none."""
     return error.cause if isinstance(error.cause, UntrimmedError) else error

@@ -38,7 +38,7 @@ def shard_of(video_id: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a library, with the model that searches it. All shards of an answer use the same one."""
+    """One version of a library, with the model that searches it. All shards answer a query with the same version."""
 
     number: int  # of the table
     commit: tuple[Any, ...]  # a number could repeat after a library is deleted and indexed again
@@ -217,11 +217,11 @@ class ShardedQuery(PreparedQuery):
         return answer
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """See `PreparedQuery`; also None if the shard that is asked does not answer."""
+        """See `PreparedQuery`; also None if the shard does not answer."""
         return self._weights_and_uncertainty[0]
 
     def uncertainty(self) -> Uncertainty | None:
-        """See `PreparedQuery`; also None if the shard that is asked does not answer."""
+        """See `PreparedQuery`; also None if the shard does not answer."""
         return self._weights_and_uncertainty[1]
 
     @cached_property

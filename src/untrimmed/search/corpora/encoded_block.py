@@ -95,7 +95,7 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision. Tensors in `Units` have only these units, others have all.
 
-    All selections are of the same blocks, and have units for the same tensors. Each block is read once for all.
+    All selections are of the same blocks, and have units for the same tensors. Each block is read only once.
     """
     union = Selection.joined([selection for selection, _ in requests])
     sizes = [len(selection) for selection, _ in requests]

@@ -87,7 +87,7 @@ def exact_scores_of_best_units(
 
 
 def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> list[Units]:
-    """Return the units to read of each piece of a batch; a piece comes with the number of its request."""
+    """Return the units to read of each piece of a batch; each piece is paired with the number of its request."""
     units: list[Units] = [{}] * len(batch)
 
     def find(start: int, stop: int) -> None:
