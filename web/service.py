@@ -39,16 +39,18 @@ def interface(name: str, schema: dict[str, Any]) -> str:
 
 
 def field(schema: dict[str, Any]) -> dict[str, Any]:
-    """Type, help, default and bounds of a field, for inputs."""
+    """Type, help, unit, default and bounds of a field, for inputs."""
     merged = {**schema, **schema.get("anyOf", [{}])[0]}
     minimum = merged.get("minimum", SMALLEST if "exclusiveMinimum" in merged else None)
     bounds = {"min": minimum, "max": merged.get("maximum")}
     step = {"step": "any"} if merged["type"] == "number" else {}
+    unit = {"unit": merged["x-unit"]} if "x-unit" in merged else {}
     max_length = {"maxLength": merged["maxLength"]} if "maxLength" in merged else {}
     numbers = {name: bound for name, bound in bounds.items() if bound is not None} | step
     return {
         "type": merged["type"],
         "help": merged["description"].rstrip("."),
+        **unit,
         "default": merged.get("default"),
         "bounds": numbers,
     } | max_length
@@ -62,7 +64,8 @@ def service() -> str:
     lines += [interface(name, schema) for name, schema in objects.items()]
     lines += ["", "export interface Bounds { min?: number; max?: number; step?: 'any' }"]
     lines += [
-        "export interface Field { type: string; help: string; default?: unknown; maxLength?: number; bounds: Bounds }"
+        "export interface Field "
+        "{ type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }"
     ]
     for constant, name in FIELDS.items():
         properties = objects[name]["properties"].items()

@@ -570,7 +570,7 @@ def test_a_follow_up_is_searched_within_some_seconds(visit):
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
     assert tile_names(page)[0].startswith("flag.webm, ")
     assert "then=green" in page.url
-    gap = page.get_by_label("Maximum gap in seconds")
+    gap = page.get_by_label("Maximum gap (s)")
     assert gap.get_attribute("placeholder") == "60"
     gap.fill("1.5")
     page.get_by_label("Without (separate").fill("white; red")

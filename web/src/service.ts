@@ -25,12 +25,12 @@ export interface Word { word: string; weight: number }
 export interface Problem { title: string; status: number; detail: string; error?: string | null }
 
 export interface Bounds { min?: number; max?: number; step?: 'any' }
-export interface Field { type: string; help: string; default?: unknown; maxLength?: number; bounds: Bounds }
+export interface Field { type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
 export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_score' | 'min_confidence', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
-  within_s: {"type": "number", "help": "Maximum number of seconds until then", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  within_s: {"type": "number", "help": "Maximum number of seconds until then", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What the moment must not show", "default": [], "bounds": {}},
   like: {"type": "array", "help": "Similar to this frame or moment", "default": [], "bounds": {}},
   unlike: {"type": "array", "help": "Unlike this frame or moment", "default": [], "bounds": {}},
@@ -46,12 +46,12 @@ export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | '
   within: {"type": "string", "help": "Only this folder or file", "default": null, "bounds": {}, "maxLength": 4096},
   since: {"type": "string", "help": "Changed since this day", "default": null, "bounds": {}, "maxLength": 40},
   until: {"type": "string", "help": "Changed until this day", "default": null, "bounds": {}, "maxLength": 40},
-  min_duration_s: {"type": "number", "help": "Shortest video to include", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
-  max_duration_s: {"type": "number", "help": "Longest video to include", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
-  min_bytes: {"type": "integer", "help": "Smallest file to include", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},
-  max_bytes: {"type": "integer", "help": "Largest file to include", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},
-  min_height: {"type": "integer", "help": "Smallest picture height, in pixels", "default": null, "bounds": {"min": 0.0, "max": 100000.0}},
-  max_height: {"type": "integer", "help": "Largest picture height, in pixels", "default": null, "bounds": {"min": 0.0, "max": 100000.0}}
+  min_duration_s: {"type": "number", "help": "Shortest video to include", "unit": "s", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  max_duration_s: {"type": "number", "help": "Longest video to include", "unit": "s", "default": null, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  min_bytes: {"type": "integer", "help": "Smallest file to include", "unit": "bytes", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  max_bytes: {"type": "integer", "help": "Largest file to include", "unit": "bytes", "default": null, "bounds": {"min": 0.0, "max": 1e+18}},
+  min_height: {"type": "integer", "help": "Smallest picture height, in pixels", "unit": "pixels", "default": null, "bounds": {"min": 0.0, "max": 100000.0}},
+  max_height: {"type": "integer", "help": "Largest picture height, in pixels", "unit": "pixels", "default": null, "bounds": {"min": 0.0, "max": 100000.0}}
 }
 
 export const WEIGHTS: Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', Field> = {

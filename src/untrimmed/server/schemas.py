@@ -57,7 +57,8 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
                 kind, default = _REQUEST_MODELS[kind], _REQUEST_MODELS[kind]()
             elif str in get_args(kind):
                 kind = str | None
-            fields[name] = (kind, Field(default, description=help, gt=spec.above, **bounds))
+            unit: dict[str, Any] | None = {"x-unit": spec.unit} if spec.unit else None
+            fields[name] = (kind, Field(default, description=help, gt=spec.above, json_schema_extra=unit, **bounds))
     return fields
 
 

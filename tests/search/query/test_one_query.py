@@ -9,7 +9,7 @@ from untrimmed.search.query import query as query_module
 
 ROOT = Path(__file__).resolve().parents[3]
 FIELD = """
-    max_width: Annotated[_Whole, _at_most("width", "Widest picture.", "PIXELS", 10**5)] = None
+    max_width: Annotated[_Whole, _at_most("width", "Widest picture.", "PIXELS", 10**5, "pixels")] = None
 """
 CODE = """
 import json, runpy, sys, types
@@ -17,10 +17,9 @@ from types import SimpleNamespace
 
 file, field = sys.argv[1:3]
 before, max_height, after = open(file).read().partition("    max_height: ")
-line, _, after = after.partition("\\n")
 module = types.ModuleType("untrimmed.search.query.query")
 sys.modules[module.__name__] = module
-exec(compile(before + max_height + line + field + after, file, "exec"), module.__dict__)
+exec(compile(before + field + max_height + after, file, "exec"), module.__dict__)
 
 from typer.testing import CliRunner
 import untrimmed
@@ -52,7 +51,7 @@ def test_one_line_adds_a_filter_to_all_interfaces():
     actual = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert "--max-width" in actual["help"]
     assert "max_width?: number | null" in actual["typescript"]
-    assert "Widest picture" in actual["typescript"]
+    assert '"help": "Widest picture", "unit": "pixels"' in actual["typescript"]
     assert actual["openapi"] == actual["tool"] == {"type": "integer", "minimum": 0, "maximum": 100_000}
     assert actual["admits"] == [True, False]
     assert actual["words"] == "widest picture: 640"

@@ -42,6 +42,7 @@ class Spec:
     service_maximum: float | None = None  # upper bound in the service only
     at_least: str = ""  # attribute of `VideoRecord` that must be at least the value of this field
     at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
+    unit: str = ""  # of the number, e.g. "s"; the OpenAPI document has it as `x-unit`
     is_json: bool = True
 
 
@@ -151,12 +152,12 @@ class Weights:
         _check(self, "the weight of ")
 
 
-def _at_least(attribute: str, help: str, option: str, service_maximum: float) -> Spec:
-    return Spec(help, option, minimum=0, service_maximum=service_maximum, at_least=attribute)
+def _at_least(attribute: str, help: str, option: str, service_maximum: float, unit: str = "") -> Spec:
+    return Spec(help, option, minimum=0, service_maximum=service_maximum, at_least=attribute, unit=unit)
 
 
-def _at_most(attribute: str, help: str, option: str, service_maximum: float) -> Spec:
-    return Spec(help, option, minimum=0, service_maximum=service_maximum, at_most=attribute)
+def _at_most(attribute: str, help: str, option: str, service_maximum: float, unit: str = "") -> Spec:
+    return Spec(help, option, minimum=0, service_maximum=service_maximum, at_most=attribute, unit=unit)
 
 
 _Path: TypeAlias = str | os.PathLike[str] | None
@@ -175,15 +176,23 @@ class Filters:
     since: Annotated[Day | None, _at_least("changed_s", "Changed since this day.", "DATE", 40)] = None
     until: Annotated[Day | None, _at_most("changed_s", "Changed until this day.", "DATE", 40)] = None
     min_duration_s: Annotated[
-        _Seconds, _at_least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S)
+        _Seconds, _at_least("duration_s", "Shortest video to include.", "--min-duration TIME", _MAX_S, "s")
     ] = None
     max_duration_s: Annotated[
-        _Seconds, _at_most("duration_s", "Longest video to include.", "--max-duration TIME", _MAX_S)
+        _Seconds, _at_most("duration_s", "Longest video to include.", "--max-duration TIME", _MAX_S, "s")
     ] = None
-    min_bytes: Annotated[_Whole, _at_least("size", "Smallest file to include.", "--min-size BYTES", 10**18)] = None
-    max_bytes: Annotated[_Whole, _at_most("size", "Largest file to include.", "--max-size BYTES", 10**18)] = None
-    min_height: Annotated[_Whole, _at_least("height", "Smallest picture height, in pixels.", "PIXELS", 10**5)] = None
-    max_height: Annotated[_Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5)] = None
+    min_bytes: Annotated[
+        _Whole, _at_least("size", "Smallest file to include.", "--min-size BYTES", 10**18, "bytes")
+    ] = None
+    max_bytes: Annotated[_Whole, _at_most("size", "Largest file to include.", "--max-size BYTES", 10**18, "bytes")] = (
+        None
+    )
+    min_height: Annotated[
+        _Whole, _at_least("height", "Smallest picture height, in pixels.", "PIXELS", 10**5, "pixels")
+    ] = None
+    max_height: Annotated[
+        _Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5, "pixels")
+    ] = None
     # The conditions of `admit`: attribute of a record, lowest and highest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
@@ -226,7 +235,7 @@ class Query:
     _: KW_ONLY
     then: Annotated[str, Spec("What happens next in the same video.", "TEXT", service_maximum=LONGEST_TEXT)] = ""
     within_s: Annotated[
-        float, Spec("Maximum number of seconds until then.", "--within-s S", above=0, service_maximum=_MAX_S)
+        float, Spec("Maximum number of seconds until then.", "--within-s S", above=0, service_maximum=_MAX_S, unit="s")
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
