@@ -40,10 +40,10 @@ def test_the_best_of_a_world_is_compared_with_its_method_with_the_next_and_elsew
     first = found("tvr", ms_sl=100.0, ms_sl_with_ral=240.0, dl_dkd=236.0)
     second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
     assert list(winners([first, second])) == [
-        "- On tvr `ms_sl+ral` has the highest SumR of what was trained, 240.0 on test videos, 140.0 more than `ms_sl` "
+        "- On tvr `ms_sl+ral` has the highest trained SumR, 240.0 on test videos, 140.0 more than `ms_sl` "
         "(p 1: no difference is known), 4.0 more than `dl_dkd` (p 1: no difference is known); "
         "on charades it takes place 2 of 3.",
-        "- On charades `dl_dkd` has the highest SumR of what was trained, 200.0 on test videos, 20.0 more than "
+        "- On charades `dl_dkd` has the highest trained SumR, 200.0 on test videos, 20.0 more than "
         "`ms_sl+ral` (p 1: no difference is known); on tvr it takes place 2 of 3.",
     ]
 

@@ -1,4 +1,4 @@
-"""What a candidate costs at the study's sizes: parameters, time of a training step, numbers that a video keeps."""
+"""Costs of candidates at the sizes of a study: parameters, time of a training step, bytes stored for a video."""
 
 import statistics
 import time
@@ -26,7 +26,7 @@ ROUNDS = 7
 
 
 class Stepper:
-    """A model at the settings of a preset with its optimiser, which makes single steps to be timed."""
+    """A model and its optimizer with the settings of a preset; times single training steps."""
 
     def __init__(self, preset: Preset, encode: Encode = encode_here):
         torch.manual_seed(0)
@@ -37,19 +37,19 @@ class Stepper:
         self.optimizer = BertAdam(parameter_groups(self.model), lr=preset.train.learning_rate)
 
     def step(self, batch: TrainingBatch) -> float:
-        """Seconds of the processor that a step took, every loss having begun."""
-        started = time.process_time()
+        """Train one step with all losses active; return its processor time in seconds."""
+        start_s = time.process_time()
         terms = self.model(batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode)
         loss = total_loss(terms, self.weights)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-        return time.process_time() - started
+        return time.process_time() - start_s
 
 
 @dataclass(frozen=True)
 class CandidateCosts:
-    """`step_s` are seconds of the processor, on the CPU."""
+    """`step_s` is the processor time of a training step on the CPU, in seconds."""
 
     parameters: int
     step_s: float
@@ -57,7 +57,7 @@ class CandidateCosts:
 
 
 def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
-    """The costs of each; all make a step in the same round, so that other programs disturb all alike."""
+    """Return the costs of each trial. Steps are timed in turn, so that other programs affect all trials equally."""
     keep_freed_memory()
     cpu = torch.device("cpu")
     steppers = []
@@ -69,9 +69,9 @@ def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
         split = load_split(data, preset.sizes(), preset.features, "train")
         rows = epoch_batches(len(split.video_ids), preset.train.batch_size, seed=0, epoch=0)[0]
         batches.append(training_batch(split, rows, sort_by=preset.features.sort_by))
-    times = [[each.step(batch) for each, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
-    step_s = [statistics.median(own[1:]) for own in zip(*times, strict=True)]  # the first warms up
+    rounds = [[stepper.step(batch) for stepper, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
+    step_s = [statistics.median(times[1:]) for times in zip(*rounds, strict=True)]  # the first warms up
     return [
-        CandidateCosts(parameters(each.model), own, round(1e6 * megabytes_per_video(each.model.eval())))
-        for each, own in zip(steppers, step_s, strict=True)
+        CandidateCosts(parameters(stepper.model), seconds, round(1e6 * megabytes_per_video(stepper.model.eval())))
+        for stepper, seconds in zip(steppers, step_s, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Grow a method by one attachment at a time, as long as that gains."""
+"""Greedy search: add one attachment at a time to a method while SumR rises."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from untrimmed.study.setup import Candidate
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """A combination and the SumR that it reached on validation videos; `over` is what it adds one attachment to.
+    """A combination and its SumR on validation videos; `over` is the same with one attachment fewer.
 
-    It learnt at the rate of `base`, the method that it grew from: several may grow into the same combination.
+    Its learning rate is that of `base`, the method where the search began. Several methods may grow into it.
     """
 
     candidate: Candidate
@@ -21,12 +21,12 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Growth:
-    """What was tried from one method on, in order; `kept` begins with the method, each adds one to the one before."""
+    """The search from one method. `kept` begins with the method; each next entry has one attachment more."""
 
     tried: tuple[CandidateResult, ...]
     kept: tuple[Candidate, ...]
-    refused: Mapping[Candidate, str]  # and why
-    waiting: tuple[Candidate, ...] = ()  # not trained yet; the search may still go on from one of them
+    refused: Mapping[Candidate, str]  # combination -> reason
+    waiting: tuple[Candidate, ...] = ()  # not trained yet, and may still win
 
 
 def grow(
@@ -36,11 +36,11 @@ def grow(
     reach: Callable[[Sequence[Candidate]], Sequence[float | None]],
     most: int | None = None,
 ) -> Growth:
-    """Add the attachment that gains most, then the next, until none gains or `most` are there.
+    """Add the attachment that raises SumR most, then the next one, until SumR does not rise or `most` are added.
 
-    `reach` gives the SumR of each of some candidates, None for one that is to be trained later; `refusal` why one
-    cannot be (empty: it can). An attachment that does not fit what has grown fits nothing that grows from it, so it is
-    not asked for again.
+    `reach` returns the SumR of candidates, None for those to be trained later. `refusal` returns why a candidate
+    cannot exist, or an empty text. An attachment that does not fit a combination fits nothing that grows from it, so
+    it is not tried again.
     """
     (alone,) = reach([base])
     if alone is None:
@@ -49,23 +49,25 @@ def grow(
     tried = [best]
     kept = [base]
     refused = dict[Candidate, str]()
-    left = list(attachments)
+    remaining = list(attachments)
     waiting: list[Candidate] = []
     while most is None or len(kept) <= most:
-        reasons = {name: refusal(best.candidate.carrying(name)) for name in left}
+        reasons = {name: refusal(best.candidate.carrying(name)) for name in remaining}
         refused |= {best.candidate.carrying(name): reason for name, reason in reasons.items() if reason}
-        left = [name for name in left if not reasons[name]]
-        added = [best.candidate.carrying(name) for name in left]
-        sum_r = dict(zip(added, reach(added), strict=True))
-        found = [
-            CandidateResult(each, value, base, best.candidate) for each, value in sum_r.items() if value is not None
+        remaining = [name for name in remaining if not reasons[name]]
+        extended = [best.candidate.carrying(name) for name in remaining]
+        sum_r = dict(zip(extended, reach(extended), strict=True))
+        results = [
+            CandidateResult(candidate, value, base, best.candidate)
+            for candidate, value in sum_r.items()
+            if value is not None
         ]
-        waiting += [each for each, value in sum_r.items() if value is None]
-        tried += found
-        top = max(found, key=lambda each: each.sum_r, default=best)
+        waiting += [candidate for candidate, value in sum_r.items() if value is None]
+        tried += results
+        top = max(results, key=lambda result: result.sum_r, default=best)
         if top.sum_r <= best.sum_r:
             break
         best = top
         kept.append(best.candidate)
-        left.remove(best.candidate.name.attachments[-1])
+        remaining.remove(best.candidate.name.attachments[-1])
     return Growth(tuple(tried), tuple(kept), refused, tuple(waiting))

@@ -1,4 +1,4 @@
-"""A study as a page: per world one table, what was tried on the way in a picture, and what was refused."""
+"""A study as a page: one table for each data set, a picture of the search, and the refused combinations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,58 +11,58 @@ from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
-KNOWN = 0.05  # a difference, where p is below
-ORACLE = "oracle"  # the row that a perfect method could come to
+KNOWN = 0.05  # p below which a difference counts as known
+ORACLE = "oracle"  # the row of a perfect method
 HEADER = ("", *COLUMNS, "p, row above", "p, its method", "of seeds", "weights (M)", "step (ms)", "kB a video")
 
 
-def page(found: Sequence[StudyResults], command: str, picture: str) -> str:
-    """The whole page in Markdown; `picture` is the address of `plots.combinations`' picture."""
+def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
+    """Return the page in Markdown; `picture` is the address of the picture of `plots.combinations`."""
     text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
-    text += "".join(f"{line}\n" for line in winners(found))
-    return text + "".join("\n" + "\n".join(section(each)) for each in found) + f"\n![What was tried]({picture})\n"
+    text += "".join(f"{line}\n" for line in winners(results))
+    return text + "".join("\n" + "\n".join(section(entry)) for entry in results) + f"\n![What was tried]({picture})\n"
 
 
-def winners(found: Sequence[StudyResults]) -> Iterator[str]:
-    """For each world what finds most of its test videos, how sure that is, and how that does on the others."""
-    ranked = [(each, ordered(each)[::-1]) for each in found if each.reports]
-    for own, (best, *others) in ranked:
-        line = f"- On {own.world.data} `{best}` has the highest SumR of what was trained, {mean_sum_r(own, best):.1f} "
+def winners(results: Sequence[StudyResults]) -> Iterator[str]:
+    """Yield a sentence for each data set: the best candidate, its lead with p, and its place on the other data sets."""
+    ranked = [(entry, ordered(entry)[::-1]) for entry in results if entry.reports]
+    for result, (best, *others) in ranked:
+        line = f"- On {result.world.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
         line += "on test videos" + "".join(
-            f", {_lead(own, best, other)}"
-            for other in dict.fromkeys([own.compared_with(best), *others[:1]])
+            f", {_lead(result, best, other)}"
+            for other in dict.fromkeys([result.compared_with(best), *others[:1]])
             if other != best
         )
         for elsewhere, order in ranked:
-            if elsewhere is not own:
+            if elsewhere is not result:
                 place = f"takes place {order.index(best) + 1} of {len(order)}" if best in order else "has no row"
                 line += f"; on {elsewhere.world.data} it {place}"
-        yield f"{line}.{_short_of_untrained(own, best)}"
+        yield f"{line}.{_short_of_untrained(result, best)}"
 
 
-def _lead(found: StudyResults, best: Candidate, other: Candidate) -> str:
-    """By how much the best leads another, and whether chance explains it."""
-    p = _p_value(found.reports[best], found.reports[other])
-    said = format_p(p) if p < KNOWN else f"{format_p(p)}: no difference is known"
-    lead = mean_sum_r(found, best) - mean_sum_r(found, other)
-    return f"{lead:.1f} more than `{other}` (p {said})"
+def _lead(results: StudyResults, best: Candidate, other: Candidate) -> str:
+    """Return the lead of the best candidate over another, and its p value."""
+    p = _p_value(results.reports[best], results.reports[other])
+    p_text = format_p(p) if p < KNOWN else f"{format_p(p)}: no difference is known"
+    lead = mean_sum_r(results, best) - mean_sum_r(results, other)
+    return f"{lead:.1f} more than `{other}` (p {p_text})"
 
 
-def _short_of_untrained(found: StudyResults, best: Candidate) -> str:
-    """A sentence where what needs no training finds more; the oracle knows what is hidden and does not count."""
-    rows = {name: of["SumR"] for name, of in found.untrained.items() if name != ORACLE}
-    name = max(rows, key=lambda each: rows[each], default="")
-    if not name or rows[name] <= mean_sum_r(found, best):
+def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
+    """Return a sentence if an untrained row, the oracle excluded, beats the best candidate."""
+    rows = {name: of["SumR"] for name, of in results.untrained.items() if name != ORACLE}
+    name = max(rows, key=lambda entry: rows[entry], default="")
+    if not name or rows[name] <= mean_sum_r(results, best):
         return ""
     return f" Without training `{name}` finds more than all of them: {rows[name]:.1f}."
 
 
-def section(found: StudyResults) -> Iterator[str]:
-    """One world."""
-    world = found.world
-    plan = found.plan
+def section(results: StudyResults) -> Iterator[str]:
+    """Yield the lines of one data set."""
+    world = results.world
+    plan = results.plan
     train_set, val_set, test_set = world.sets
-    seeds = min((len(own) for own in found.reports.values()), default=0)
+    seeds = min((len(reports) for reports in results.reports.values()), default=0)
     kind = "simulated features" if world.simulated else "features as stored"
     yield f"## {world.data}, {kind}\n"
     yield (
@@ -72,12 +72,12 @@ def section(found: StudyResults) -> Iterator[str]:
         f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
         "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR, which does not know "
-        "how seeds differ; *of seeds*, against its method, too, is Welch's over the seeds' SumR. More steps may change "
-        "the order. A step is told in milliseconds of one core, what a video keeps in float32.\n"
+        "how seeds differ; *of seeds* is Welch's against its method, over the seeds' SumR. More steps may change "
+        "the order. Steps are in milliseconds of one core, stored videos in float32.\n"
     )
-    yield markdown(table(found))
-    yield from _findings(found)
-    yield from _refusals(found)
+    yield markdown(table(results))
+    yield from _findings(results)
+    yield from _refusals(results)
 
 
 def _rates(plan: StudyPlan) -> str:
@@ -85,33 +85,35 @@ def _rates(plan: StudyPlan) -> str:
     return f"{among} {', '.join(f'{rate:g}' for rate in plan.rates)}"
 
 
-def table(found: StudyResults) -> Grid:
-    """The untrained rows, then the finalists from the worst to the best."""
+def table(results: StudyResults) -> Grid:
+    """Return the untrained rows, then the finalists from the worst to the best."""
     empty = ("",) * (len(HEADER) - len(COLUMNS) - 1)
-    lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in found.untrained.items()]
+    lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in results.untrained.items()]
     above: tuple[Report, ...] = ()
-    for candidate in ordered(found):
-        own = found.reports[candidate]
-        base = found.compared_with(candidate)
-        costs = found.costs[candidate]
+    for candidate in ordered(results):
+        reports = results.reports[candidate]
+        base = results.compared_with(candidate)
+        costs = results.costs[candidate]
         against = (
-            ("", "") if candidate == base else (_p(own, found.reports[base]), _p_of_seeds(own, found.reports[base]))
+            ("", "")
+            if candidate == base
+            else (_p(reports, results.reports[base]), _p_of_seeds(reports, results.reports[base]))
         )
         cells = (f"{costs.parameters / 1e6:.2f}", f"{1e3 * costs.step_s:.0f}", f"{costs.bytes_per_video / 1e3:.1f}")
-        figures = (_figure([report.figures[column] for report in own]) for column in COLUMNS)
-        lines.append((f"`{candidate}`", *figures, _p(own, above) if above else "", *against, *cells))
-        above = own
+        figures = (_figure([report.figures[column] for report in reports]) for column in COLUMNS)
+        lines.append((f"`{candidate}`", *figures, _p(reports, above) if above else "", *against, *cells))
+        above = reports
     return Grid("", HEADER, tuple(lines), num_labels=1)
 
 
-def ordered(found: StudyResults) -> list[Candidate]:
-    """The finalists with results, from the worst mean SumR to the best."""
-    return sorted(found.reports, key=lambda each: mean_sum_r(found, each))
+def ordered(results: StudyResults) -> list[Candidate]:
+    """Return the finalists with results, from the worst mean SumR to the best."""
+    return sorted(results.reports, key=lambda entry: mean_sum_r(results, entry))
 
 
-def mean_sum_r(found: StudyResults, candidate: Candidate) -> float:
-    """Over seeds, on test videos."""
-    return float(np.mean([report.figures["SumR"] for report in found.reports[candidate]]))
+def mean_sum_r(results: StudyResults, candidate: Candidate) -> float:
+    """Return the mean SumR over seeds, on test videos."""
+    return float(np.mean([report.figures["SumR"] for report in results.reports[candidate]]))
 
 
 def _figure(values: list[float]) -> str:
@@ -128,38 +130,38 @@ def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
 
 
 def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
-    """Of Welch's t-test over the SumR of seeds; empty for one seed."""
+    """Return p of Welch's t-test over the SumR of seeds; empty for one seed."""
     from scipy.stats import ttest_ind
 
     sides = [[report.figures["SumR"] for report in side] for side in (first, second)]
     return format_p(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
 
 
-def _findings(found: StudyResults) -> Iterator[str]:
-    """What grew out of each method, by the SumR of the search."""
-    for growth in found.growths:
+def _findings(results: StudyResults) -> Iterator[str]:
+    """Yield a line for each method: its SumR, and that of each attachment that the search added."""
+    for growth in results.growths:
         base, *steps = growth.kept
-        sum_r = {each.candidate: each.sum_r for each in growth.tried}
+        sum_r = {entry.candidate: entry.sum_r for entry in growth.tried}
         if len(growth.tried) > 1:
-            gains = "".join(f", with {each.name.attachments[-1]} {sum_r[each]:.1f}" for each in steps)
+            gains = "".join(f", with {entry.name.attachments[-1]} {sum_r[entry]:.1f}" for entry in steps)
             end = "no further attachment gained" if steps else "no attachment gained"
-            last = [each for each in growth.tried if each.over == growth.kept[-1]]
-            reached = ", ".join(f"{each.candidate.name.attachments[-1]} {each.sum_r:.1f}" for each in last)
+            last = [entry for entry in growth.tried if entry.over == growth.kept[-1]]
+            reached = ", ".join(f"{entry.candidate.name.attachments[-1]} {entry.sum_r:.1f}" for entry in last)
             end += f" ({reached})" if last else ""
-            end = f"more than {len(steps)} were not tried" if len(steps) == found.plan.most else end
-            untried = " or ".join(f"{rate:g}" for rate in found.untried_rates[base])
-            rate = f"rate {found.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
+            end = f"more than {len(steps)} were not tried" if len(steps) == results.plan.most else end
+            untried = " or ".join(f"{rate:g}" for rate in results.untried_rates[base])
+            rate = f"rate {results.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
             end = "what could come next is not all trained yet" if growth.waiting else end
             yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
-        elif found.plan.attachments:
+        elif results.plan.attachments:
             reached = f"reached {sum_r[base]:.1f} on validation videos" if base in sum_r else "is not trained yet"
             yield f"- `{base}` {reached}, and did not grow."
 
 
-def _refusals(found: StudyResults) -> Iterator[str]:
-    if waiting := [f"`{each}`" for growth in found.growths for each in growth.waiting]:
+def _refusals(results: StudyResults) -> Iterator[str]:
+    if waiting := [f"`{entry}`" for growth in results.growths for entry in growth.waiting]:
         yield f"\nNot trained yet, so that the search may still go on elsewhere: {', '.join(waiting)}."
-    reasons = dict.fromkeys(reason for growth in found.growths for reason in growth.refused.values())
+    reasons = dict.fromkeys(reason for growth in results.growths for reason in growth.refused.values())
     if reasons:
         yield "\nNot tried, because they do not fit:\n"
         yield from (f"- {reason}" for reason in reasons)

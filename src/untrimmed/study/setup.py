@@ -1,4 +1,4 @@
-"""What a study compares, and the data set and sizes at which everything in it learns."""
+"""The candidates of a study, and the data set and sizes that all of them share."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ from untrimmed.running.run import Run
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.training.trials import Trial
 
-CAPTIONS = 3  # whose words count for the identity of a data set
-NUMBERS = 8  # of a table of features that do
-WARMUP_SHARE = 0.1  # the published hundredth would be few steps of a short training, too few for the larger rates
-UNTRAINED = "untrained.json"  # the rows that need no training, of a world
-WARMUP_EPOCH = "warmup_epoch"  # from which some losses act; it moves with the length of the training
+CAPTIONS = 3  # captions whose words identify a data set
+NUMBERS = 8  # first numbers of each feature table that identify a data set
+WARMUP_SHARE = 0.1  # the published 0.01 is too few steps of a short training for large rates
+UNTRAINED = "untrained.json"  # a file with the rows that need no training
+WARMUP_EPOCH = "warmup_epoch"  # setting of losses that start late; scaled with the length of training
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with what is attached to it, and settings of its own: `METHOD+ATTACHMENT,KEY=VALUE`, both repeatable."""
+    """A method with attachments and settings: `METHOD+ATTACHMENT,KEY=VALUE`, both parts repeatable."""
 
     name: ModelName
     settings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> Candidate:
-        """The candidate in a text.
+        """Parse a candidate.
 
         >>> str(Candidate.of("proto,model.iterations=1").carrying("evidence"))
         'proto+evidence,model.iterations=1'
 
-        Raises: ConfigError unless it can be part of a folder's name.
+        Raises: ConfigError for characters that a folder name should not have.
         """
         if not re.fullmatch(r"[\w.+-]+(,[\w.]+=[\w.+-]+)*", text):
             raise ConfigError(
-                f"{text!r}: wanted METHOD or METHOD,KEY=VALUE,... of letters, digits, . _ + -; rewrite it"
+                f"{text!r}: expected METHOD or METHOD,KEY=VALUE,... of letters, digits, . _ + -; rewrite it"
             )
         name, *settings = text.split(",")
         return cls(ModelName.of(name), tuple(settings))
@@ -66,13 +66,13 @@ class Candidate:
         return ",".join((str(self.name), *self.settings))
 
     def carrying(self, attachment: str) -> Candidate:
-        """The same with one attachment more."""
+        """Return the candidate with one attachment more."""
         return Candidate(ModelName(self.name.method, (*self.name.attachments, attachment)), self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySetup:
-    """A data set and the sizes at which everything learns on it; runs are kept at `out`/`data`."""
+    """A data set and the model and batch sizes of all candidates; runs are stored in `out`/`data`."""
 
     data: str
     root: Path
@@ -86,7 +86,7 @@ class StudySetup:
     def __post_init__(self) -> None:
         for name in ("dim", "frames", "batch"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
 
     @cached_property
     def sets(self) -> tuple[RetrievalDataset, RetrievalDataset, RetrievalDataset]:
@@ -95,15 +95,15 @@ class StudySetup:
         return train_set, val_set, test_set
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without features: a process that trains maps them itself."""
+        """Leave out the features: a training process maps them itself."""
         return {name: value for name, value in vars(self).items() if name != "sets"}
 
     @cached_property
     def identity(self) -> str:
-        """A digest of the data, the same on every machine: test captions, some words and frames.
+        """A digest of test captions and some words and frames, the same on every machine.
 
-        Of each table the first numbers count, as hundredths of its largest: simulated on two machines, features may
-        differ in their last digits.
+        Each table contributes its first numbers as hundredths of its largest, because features that are simulated on
+        two machines may differ in their last digits.
 
         Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
         """
@@ -125,53 +125,56 @@ class StudySetup:
         return {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
 
     def require_same(self) -> None:
-        """Refuse a folder with runs of other sizes or other data. Nothing is written; features are read for runs alone.
+        """Refuse a folder with runs of other sizes or data. Nothing is written; features are read only if it has runs.
 
         Raises: ConfigError naming the first difference.
         """
         folder = self._noted.parent
         if not self._noted.is_file():
             return
-        there = dict(json.loads(self._noted.read_text(encoding="utf-8")))
-        data = there.pop("data")
+        stored = dict(json.loads(self._noted.read_text(encoding="utf-8")))
+        data = stored.pop("data")
         sizes = self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
-        runs = set(names) - {self._noted.name, UNTRAINED}  # and what is kept of them
-        for name in there if runs else ():
-            if there[name] != sizes[name]:
+        runs = set(names) - {self._noted.name, UNTRAINED}  # folders and their files of figures
+        for name in stored if runs else ():
+            if stored[name] != sizes[name]:
                 raise ConfigError(
-                    f"{folder}: its runs have {name} {there[name]}, this study has {sizes[name]}; choose another --out"
+                    f"{folder}: its runs have {name} {stored[name]}, this study has {sizes[name]}; choose another --out"
                 )
         if (runs or UNTRAINED in names) and data != self.identity:
             raise ConfigError(
-                f"{folder}: what it keeps is of data {data}, {Layout.at(self.root, self.data).folder} has data "
+                f"{folder}: its results are of data {data}, {Layout.at(self.root, self.data).folder} has data "
                 f"{self.identity}; choose another --out, or the --root that it was made from"
             )
 
     def require_own(self) -> None:
-        """Note sizes and data beside the runs, or refuse as `require_same`."""
+        """Write sizes and data beside the runs; raises like `require_same`."""
         self.require_same()
-        own = json.dumps(self._sizes | {"data": self.identity})
-        if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != own:
+        text = json.dumps(self._sizes | {"data": self.identity})
+        if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != text:
             self._noted.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._noted, own)
+            write_whole(self._noted, text)
 
     @property
     def simulated(self) -> bool:
-        """Whether the features are simulated, so that a hidden side says what could be found at most."""
+        """Whether the features are simulated; then the hidden meaning gives the upper limit of results."""
         return is_simulated(self.data, self.root)
 
     @cached_property
     def num_train(self) -> int:
-        """How many videos there are to learn from."""
+        """Number of training videos."""
         return len(videos_of(read_split(self.data, self.root, "train")))
 
     def trial(self, candidate: Candidate, *, rate: float, steps: int, seed: int) -> Trial:
-        """One training of a candidate, of as many epochs as hold the steps.
+        """Return a training of a candidate with enough epochs for the steps.
 
-        All but sizes and rate is published; what begins in some epoch does so after the same share of all.
+        All settings except sizes and rate are the published ones. Losses that start late start after the same share of
+        epochs.
         """
-        preset = None if has_preset("ms_sl", self.data) else OWN_DATA_PRESET  # all candidates begin with one world's
+        preset = (
+            None if has_preset("ms_sl", self.data) else OWN_DATA_PRESET
+        )  # all candidates start from the same data set's presets
         published = load_preset(candidate.name, preset or self.data)
         epochs = math.ceil(steps / math.ceil(self.num_train / self.batch))
         share = epochs / published.train.epochs
@@ -206,9 +209,9 @@ class StudySetup:
         )
 
     def report(self, trial: Trial) -> Report:
-        """What is found among the test videos.
+        """Return the results on test videos.
 
-        Raises: ConfigError where what was kept is of another number of captions.
+        Raises: ConfigError if the stored results have another number of captions.
         """
         test = self.sets[2]
 
@@ -221,27 +224,27 @@ class StudySetup:
         if len(rank) != len(test.caption_ids):
             raise ConfigError(
                 f"{trial.note}: has the ranks of {len(rank)} captions, {self.data} has {len(test.caption_ids)} to "
-                "test; it was kept of other data, choose another --out"
+                "test; the results are of other data, choose another --out"
             )
         return Report(trial.method, len(test.video_ids), {"fused": recall(rank)}, rank, tuple(test.caption_ids))
 
     def untrained(self) -> dict[str, dict[str, float]]:
-        """The rows that need no training, kept beside the runs."""
-        kept = self.out / self.data / UNTRAINED
-        if not kept.is_file():
+        """Return the rows that need no training, stored beside the runs."""
+        path = self.out / self.data / UNTRAINED
+        if not path.is_file():
             rows = untrained_rows(*self.sets, open_world(self.data, self.root) if self.simulated else None)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(kept, json.dumps(rows, indent=1))
-        return dict(json.loads(kept.read_text(encoding="utf-8")))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(rows, indent=1))
+        return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def reached(trial: Trial) -> float:
-    """The best SumR on validation videos."""
+    """Return the best SumR on validation videos."""
     return float(trial.measured("val", lambda run: max(entry["val"]["SumR"] for entry in run.history)))
 
 
 def require_teacher(trial: Trial) -> None:
-    """Check that the files of a teacher are there, for a method that has one. Raises FeatureError naming the file."""
+    """Check that a method's teacher, if any, has its files. Raises FeatureError with the missing file."""
     if trial.settings.features.teacher:
         open_teacher(Layout.at(trial.root, trial.data))
 

@@ -1,4 +1,4 @@
-"""Which combinations learn best: rates by a search, attachments by greed, then the best with several seeds on test."""
+"""A study: search learning rates, add attachments greedily, then train the best with several seeds and test them."""
 
 import multiprocessing
 import os
@@ -27,12 +27,11 @@ SEARCH_SEED = 0
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What is trained on each world.
+    """The trainings on each data set.
 
-    Each method gets the rate of `rates` that reaches most in `search_steps`, and all that it carries later shares it.
-    The best `grown` methods grow by `attachments`, by `most` at most; the best `finalists` of all that was tried, and
-    the methods that they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are
-    finalists.
+    Each method, alone or with attachments, uses the rate of `rates` with the best SumR after `search_steps`. The best
+    `grown` methods grow by `attachments`, at most `most` each. The best `finalists` of all candidates, and the methods
+    that they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -48,17 +47,17 @@ class StudyPlan:
     def __post_init__(self) -> None:
         for name in ("search_steps", "steps", "seeds", "grown", "finalists"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}, wanted at least 1")
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
         if not self.methods or not self.rates:
-            raise ConfigError("a study wants at least one method and one learning rate; name them")
+            raise ConfigError("a study needs at least one method and one learning rate; name them")
         for what, names in (("method", self.methods), ("attachment", self.attachments)):
-            if twice := [name for name in names if names.count(name) > 1]:
-                raise ConfigError(f"{what} '{twice[0]}' is named twice; name it once")
+            if repeated := [name for name in names if names.count(name) > 1]:
+                raise ConfigError(f"{what} '{repeated[0]}' is named twice; name it once")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResults:
-    """What a study has found on a world so far; `reports` are on test videos, one for each seed that is complete."""
+    """The results on one data set so far. `reports` are on test videos, one for each completed seed."""
 
     world: StudySetup
     plan: StudyPlan
@@ -71,7 +70,7 @@ class StudyResults:
 
     @property
     def untried_rates(self) -> Mapping[Candidate, tuple[float, ...]]:
-        """For each method the rates that are left to train."""
+        """The rates of each method that are not trained yet."""
         return {
             method: tuple(
                 rate for rate in self.plan.rates if not _knows(trial_of(self.world, self.plan, method, rate), "val")
@@ -80,56 +79,57 @@ class StudyResults:
         }
 
     def base_of(self, candidate: Candidate) -> Candidate:
-        """The method that a candidate grew from where it reached most: at its rate."""
+        """Return the method that a candidate grew from, with whose rate it was best."""
         return next((each.base for each in self.tried if each.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
-        """What it grew from; for one that was named as it is, the same without attachments, if that has results."""
+        """Return the method that a candidate grew from, or its bare method if it was named directly."""
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))
         return bare if base == candidate and bare in self.reports else base
 
     @property
     def tried(self) -> list[CandidateResult]:
-        """All that was tried, each once and where it reached most, from the best on."""
-        every: dict[Candidate, CandidateResult] = {}
-        for each in sorted((each for growth in self.growths for each in growth.tried), key=lambda each: -each.sum_r):
-            every.setdefault(each.candidate, each)
-        return list(every.values())
+        """Every candidate of the search once, with its best SumR, best first."""
+        best: dict[Candidate, CandidateResult] = {}
+        results = (result for growth in self.growths for result in growth.tried)
+        for result in sorted(results, key=lambda result: -result.sum_r):
+            best.setdefault(result.candidate, result)
+        return list(best.values())
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains some trials, `jobs` at a time, and tells of each that is done; with no job, nothing is trained."""
+    """Trains trials, `jobs` at a time, and reports each finished one. With 0 jobs nothing is trained."""
 
     tell: Tell = lambda line: None
     jobs: int = 1
 
     def reached(self, trials: Sequence[Trial]) -> list[float | None]:
-        """The SumR of each trial on validation videos; None for one that is not trained."""
-        known = self.known(trials, "val")
-        return [reached(trial) if is_known else None for trial, is_known in zip(trials, known, strict=True)]
+        """Return the SumR of each trial on validation videos; None for untrained ones."""
+        are_known = self.known(trials, "val")
+        return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Which of the trials have a figure: all, unless nothing is trained; what is there already is only read."""
-        left = [trial for trial in trials if not _knows(trial, figure)]
+        """Train the trials without this figure, unless there are 0 jobs; return which trials have it."""
+        untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
-            return [trial not in left for trial in trials]
-        if self.jobs == 1 or len(left) < 2:
-            for trial in left:
-                self._told(trial, *_timed(trial))
+            return [trial not in untrained for trial in trials]
+        if self.jobs == 1 or len(untrained) < 2:
+            for trial in untrained:
+                self._report(trial, *_timed(trial))
         else:
             with workers(self.jobs) as pool:
-                for trial, done in zip(left, pool.map(_timed, left), strict=True):
-                    self._told(trial, *done)
+                for trial, result in zip(untrained, pool.map(_timed, untrained), strict=True):
+                    self._report(trial, *result)
         return [True for _ in trials]
 
-    def _told(self, trial: Trial, sum_r: float, seconds: float) -> None:
+    def _report(self, trial: Trial, sum_r: float, seconds: float) -> None:
         self.tell(f"{trial.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
-    """Processes that share the processors and end with this one, however it ends."""
+    """Return a pool of processes that share the processor cores and end with this process, however it ends."""
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may never wake up
     threads = max(1, (os.cpu_count() or 1) // jobs)
     return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads,))
@@ -143,20 +143,20 @@ def _begin_work(threads: int) -> None:
 def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
-        os._exit(1)  # in the middle of a step: what it had saved is taken up by the next
+        os._exit(1)  # even during a step: the next study resumes from the saved state
 
 
 def _timed(trial: Trial) -> tuple[float, float]:
-    """What a trial reached, and how long it took."""
-    began = time.perf_counter()
+    """Train a trial; return its SumR on validation videos and the seconds it took."""
+    start_s = time.perf_counter()
     trial.train()
-    return reached(trial), time.perf_counter() - began
+    return reached(trial), time.perf_counter() - start_s
 
 
 def study(world: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[StudyResults]:
-    """What is found on one world: after the search, and again after every seed of the finalists.
+    """Yield the results on one data set: after the search, and again after each seed of the finalists.
 
-    Raises: as `outlook`; whatever training raises.
+    Raises: as `outlook`, and what training raises.
     """
     outlook(world, plan)
     world.require_own()
@@ -173,19 +173,19 @@ def study(world: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
     for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
         attachments = plan.attachments if place < plan.grown else ()
         growths.append(grow(method, attachments, partial(refusal, method), partial(reach, method), plan.most))
-    found = StudyResults(
+    results = StudyResults(
         world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=world.untrained()
     )
-    found = replace(found, finalists=_finalists(found))
-    yield found
-    yield from _finals(found, trainer)
+    results = replace(results, finalists=_finalists(results))
+    yield results
+    yield from _finals(results, trainer)
 
 
 def outlook(world: StudySetup, plan: StudyPlan) -> list[str]:
-    """What the study will train, in lines for people; nothing is trained or written.
+    """Describe what the study will train, in lines for people. Nothing is trained or written.
 
-    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a method that cannot be or a folder
-    with runs of other sizes or data, FeatureError where a teacher's files are not there.
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError for an impossible method or a folder with
+    runs of other sizes or data, FeatureError if the files of a teacher are missing.
     """
     for attachment in plan.attachments:
         attachment_class(attachment)
@@ -200,7 +200,7 @@ def outlook(world: StudySetup, plan: StudyPlan) -> list[str]:
     searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
     finished = sum(_knows(trial, "val") for trial in searched)
     trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
-    purpose = " for the rates" if len(plan.rates) > 1 else ""  # of one there is no search
+    purpose = " for the rates" if len(plan.rates) > 1 else ""  # a single rate needs no search
     lines = [f"{world.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
         added = {each: trial_of(world, plan, method.carrying(each), plan.rates[0]) for each in plan.attachments}
@@ -215,7 +215,7 @@ def outlook(world: StudySetup, plan: StudyPlan) -> list[str]:
 
 
 def trial_of(world: StudySetup, plan: StudyPlan, candidate: Candidate, rate: float) -> Trial:
-    """A training of the search."""
+    """Return a trial of the search."""
     return world.trial(candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
 
 
@@ -224,39 +224,41 @@ def _knows(trial: Trial, figure: str) -> bool:
 
 
 def _best_rate(world: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> float:
-    """The rate that reaches most in the steps of the search, or the only one."""
+    """Return the rate with the best SumR in the search, or the only one."""
     if len(plan.rates) == 1:
         return plan.rates[0]
-    found = trainer.reached([trial_of(world, plan, method, rate) for rate in plan.rates])
-    sum_r = {rate: value for rate, value in zip(plan.rates, found, strict=True) if value is not None}
+    results = trainer.reached([trial_of(world, plan, method, rate) for rate in plan.rates])
+    sum_r = {rate: value for rate, value in zip(plan.rates, results, strict=True) if value is not None}
     return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
 
 
-def _finalists(found: StudyResults) -> tuple[Candidate, ...]:
-    if not found.plan.attachments:
-        return tuple(each for each in found.plan.methods if each in {own.candidate for own in found.tried})
-    finalists = [each.candidate for each in found.tried[: found.plan.finalists]]
-    for each in finalists:  # those that are added, too: a method may be one that another grew into
-        if (base := found.base_of(each)) not in finalists:
+def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
+    if not results.plan.attachments:
+        return tuple(each for each in results.plan.methods if each in {own.candidate for own in results.tried})
+    finalists = [each.candidate for each in results.tried[: results.plan.finalists]]
+    for each in finalists:  # also for bases added here: one method may have grown into another
+        if (base := results.base_of(each)) not in finalists:
             finalists.append(base)
     return tuple(finalists)
 
 
-def _finals(found: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
-    """The finalists on test videos, a seed after the other."""
-    world = found.world
-    plan = found.plan
+def _finals(results: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
+    """Yield the results with the finalists on test videos, seed by seed."""
+    world = results.world
+    plan = results.plan
 
     def trial(candidate: Candidate, seed: int) -> Trial:
-        rate = found.rates[found.base_of(candidate)]
+        rate = results.rates[results.base_of(candidate)]
         return world.trial(candidate, rate=rate, steps=plan.steps, seed=seed)
 
-    costs = costs_of([trial(each, 0) for each in found.finalists])
-    found = replace(found, costs=dict(zip(found.finalists, costs, strict=True)))
+    costs = costs_of([trial(each, 0) for each in results.finalists])
+    results = replace(results, costs=dict(zip(results.finalists, costs, strict=True)))
     for seed in range(plan.seeds):
-        trials = [trial(each, seed) for each in found.finalists]
+        trials = [trial(each, seed) for each in results.finalists]
         if not all(trainer.known(trials, "test")):
             return
-        new = {each: world.report(own) for each, own in zip(found.finalists, trials, strict=True)}
-        found = replace(found, reports={each: (*found.reports.get(each, ()), new[each]) for each in found.finalists})
-        yield found
+        new = {finalist: world.report(trial) for finalist, trial in zip(results.finalists, trials, strict=True)}
+        results = replace(
+            results, reports={name: (*results.reports.get(name, ()), new[name]) for name in results.finalists}
+        )
+        yield results
