@@ -34,7 +34,7 @@ AXES = {
 class Case:
     """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others).
 
-    `precision` is what the network runs in: single, and double to measure what rounding does.
+    `precision` is that of the network: single, or double to measure the effect of rounding.
     """
 
     folder: Path
@@ -44,17 +44,17 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """What the case shows (`forward-masked`, `loss`, `optim` ...), as its settings or else its folder name it."""
+        """The kind of case (`forward-masked`, `loss`, `optim` ...), from its settings or its folder's name."""
         return str(self.config.get("case", self.folder.name))
 
     @property
     def has_network(self) -> bool:
-        """Whether it runs a model, of which it then has the weights."""
+        """Whether the case runs a model and contains its weights."""
         return (self.folder / "weights.npz").is_file()
 
     @cached_property
     def batch(self) -> Arrays:
-        """The inputs; none when the case keeps them elsewhere (a data set on disk)."""
+        """The inputs; empty if the case has a data set on disk instead."""
         path = self.folder / "batch.npz"
         return read_arrays(path) if path.is_file() else {}
 
@@ -69,15 +69,15 @@ class Case:
         return read_arrays(self.folder / "expected.npz")
 
     def setting(self, name: str) -> Any:
-        """A value of `config.json`. Raises FeatureError when it is missing."""
+        """Return a value of `config.json`. Raises FeatureError if it is missing."""
         if name not in self.config:
             raise FeatureError(f"{self.folder / 'config.json'}: no {name!r}; this kind of case needs it")
         return self.config[name]
 
     def require_constant(self, name: str, value: float) -> None:
-        """Check that a setting, where the case has it, is what the release and this project have as a constant.
+        """Check that a setting, if the case has it, equals a constant of the release and of this project.
 
-        Raises: FeatureError when the case was made with another value.
+        Raises: FeatureError if the case was recorded with another value.
         """
         if self.config.get(name, value) != value:
             raise FeatureError(
@@ -86,13 +86,13 @@ class Case:
             )
 
     def training_batch(self) -> TrainingBatch:
-        """The inputs of a network case; without labels query i belongs to video i.
+        """Return the inputs of a network case; without labels query i belongs to video i.
 
-        DL-DKD has no clips but a teacher, whose frame vectors stand at the student's time points.
+        DL-DKD has no clips. It has a teacher, whose frame vectors are at the time points of the student's.
         """
-        taught = "teacher_video_features" in self.batch
-        other = ("teacher_text_feat",) if taught else ("clip_video_features",)
-        self.require(("text_feat", "text_mask", "frame_video_features", "videos_mask", *other))
+        has_teacher = "teacher_video_features" in self.batch
+        extra_names = ("teacher_text_feat",) if has_teacher else ("clip_video_features",)
+        self.require(("text_feat", "text_mask", "frame_video_features", "videos_mask", *extra_names))
         self._require_fitting()
         tensors = {
             name: torch.from_numpy(self.batch[name]).to(self.precision)
@@ -100,7 +100,7 @@ class Case:
             if self.batch[name].dtype.kind == "f"
         }
         mask = tensors["videos_mask"] > 0
-        own = np.arange(len(tensors["text_feat"]))
+        default_index = np.arange(len(tensors["text_feat"]))
         return TrainingBatch(
             queries=QueryBatch(
                 words=tensors["text_feat"],
@@ -112,51 +112,51 @@ class Case:
                 frames=tensors["frame_video_features"],
                 frame_mask=mask,
                 teacher=tensors.get("teacher_video_features"),
-                teacher_mask=mask if taught else None,
+                teacher_mask=mask if has_teacher else None,
             ),
-            video_index=torch.from_numpy(self.batch.get("text_labels", own).astype(np.int64)),
+            video_index=torch.from_numpy(self.batch.get("text_labels", default_index).astype(np.int64)),
         )
 
     def _require_fitting(self) -> None:
-        """Raise a FeatureError naming the first input that does not fit those before it."""
+        """Raise a FeatureError that names the first input whose shape contradicts the previous ones."""
         sizes: dict[str, int] = {}
         for name, axes in AXES.items():
             if name in self.batch:
                 array = self.batch[name]
-                own = zip(axes.split(), array.shape, strict=False)
-                fits = all(axis == "_" or sizes.setdefault(axis, size) == size for axis, size in own)
+                lengths = zip(axes.split(), array.shape, strict=False)
+                fits = all(axis == "_" or sizes.setdefault(axis, size) == size for axis, size in lengths)
                 kinds = "iu" if name == "text_labels" else "f"
                 if not fits or array.ndim != len(axes.split()) or array.dtype.kind not in kinds:
-                    raise self._misfit(f"{name} has shape {array.shape} of {array.dtype}, wanted {axes} with {sizes}")
+                    raise self._misfit(f"{name} has shape {array.shape} of {array.dtype}, expected {axes} with {sizes}")
         labels = self.batch.get("text_labels", np.arange(0 if "forward" in self.kind else sizes["Q"]))
         if labels.size and not 0 <= labels.min() <= labels.max() < sizes["V"]:
-            found = f"from {labels.min()} to {labels.max()} for {sizes['Q']} queries"
-            raise self._misfit(f"text_labels are {found}, wanted numbers of {sizes['V']} videos")
+            labels_range = f"from {labels.min()} to {labels.max()} for {sizes['Q']} queries"
+            raise self._misfit(f"text_labels are {labels_range}, expected indices of {sizes['V']} videos")
 
-    def _misfit(self, found: str) -> FeatureError:
-        return FeatureError(f"{self.folder / 'batch.npz'}: {found}")
+    def _misfit(self, problem: str) -> FeatureError:
+        return FeatureError(f"{self.folder / 'batch.npz'}: {problem}")
 
     def require(self, names: Iterable[str]) -> None:
-        """Check that `batch.npz` holds these arrays. Raises FeatureError naming those that it lacks."""
+        """Check that `batch.npz` has these arrays. Raises FeatureError with the missing ones."""
         missing = [name for name in names if name not in self.batch]
         if missing:
             raise FeatureError(f"{self.folder / 'batch.npz'}: no {', '.join(missing)}; a {self.kind} case needs them")
 
 
 def load_case(folder: Path, method: str | None = None) -> Case:
-    """The case in a folder; its method is `method`, or what its settings say, or the name of the folder above.
+    """Return the case in a folder. Its method is `method`, or that of its settings, or the name of the parent folder.
 
-    Raises: FeatureError when the folder is not a case.
+    Raises: FeatureError if the folder is not a case.
     """
     path = folder / "config.json"
     if not path.is_file() or not (folder / "expected.npz").is_file():
-        raise FeatureError(f"{folder} is not a case: wanted a folder with config.json and expected.npz")
+        raise FeatureError(f"{folder} is not a case: expected a folder with config.json and expected.npz")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise FeatureError(f"{path}: not JSON ({error})") from error
     if not isinstance(config, dict):
-        raise FeatureError(f"{path}: holds {type(config).__name__}, wanted settings by name")
+        raise FeatureError(f"{path}: contains {type(config).__name__}, expected a JSON object of settings")
     return Case(folder, method or str(config.get("method", folder.resolve().parent.name)), config)
 
 

@@ -11,9 +11,9 @@ from untrimmed.parity.case import Arrays
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """The largest difference in one array and how large it may be; a failure says why when there is no number.
+    """The largest difference in one array, and its limit. `failure` is the reason if there is no difference to report.
 
-    `rounding` is what single precision alone moves our array by, where that made the tolerance wider than stated.
+    `rounding` is the effect of single precision on our array, if it widened the tolerance.
     """
 
     name: str
@@ -30,16 +30,16 @@ class ArrayComparison:
     def __str__(self) -> str:
         verdict = "ok" if self.passed else f"FAIL {self.failure}".rstrip()
         if self.rounding:
-            verdict += f" (wider than stated: rounding alone is {self.rounding:.2g})"
+            verdict += f" (widened: rounding alone is {self.rounding:.2g})"
         return f"{self.name:<58} max |difference| {self.difference:9.3g}  tolerance {self.tolerance:9.3g}  {verdict}"
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Allowed: `absolute` + `relative` * the largest recorded magnitude of the array.
+    """The limit `absolute` + `relative` * the largest recorded magnitude of the array.
 
-    No less than so many `roundings` of that magnitude in the format that was recorded. One by default: multipliers
-    that one case holds in float64 stand in float32 in another.
+    The limit is at least `roundings` roundings of that magnitude in the recorded format. The default is one, because
+    some multipliers are recorded in float64 in one case and in float32 in another.
     """
 
     absolute: float
@@ -47,7 +47,7 @@ class Tolerance:
     roundings: float = 1.0
 
     def of(self, expected: np.ndarray) -> float:
-        """The limit for one array."""
+        """Return the limit for one array."""
         finite = np.abs(expected[np.isfinite(expected)])
         scale = float(finite.max(initial=0.0))
         return max(self.absolute + self.relative * scale, self.roundings * float(np.finfo(expected.dtype).eps) * scale)
@@ -57,13 +57,13 @@ Rules = Sequence[tuple[str, Tolerance]]
 
 RAW_SCORES = r"expected/.*_scores_raw"
 
-# What single precision does to our own array, measured in the same case against float64, is allowed so many times: a
-# released program rounds as much, in another order, and of two such differences the larger is counted.
+# The effect of single precision on our array, measured against float64, may occur this many times: a released program
+# rounds as much, in another order, and the larger of two such differences counts.
 ROUNDINGS = 3.0
 
 # The first pattern that matches `file/array` decides. Scores and losses have the limits that the project promises;
-# encodings are held to the limit of raw scores relative to their size. Raw scores are sums over the width: those of
-# the golden data are as large as 20, of which 2e-5 is eight roundings, and larger ones are held to eight as well.
+# encodings have the limit of raw scores relative to their size. Raw scores are sums over the width. In the golden data
+# they reach 20, where 2e-5 is eight roundings; larger scores may differ by eight roundings as well.
 # Windows were recorded in float32, whose rounding of the narrowest ones (width 0.1) alone is 5e-6; ours are computed
 # in float64.
 RULES: Rules = (
@@ -84,7 +84,7 @@ RULES: Rules = (
 
 
 def tolerance_of(name: str, rules: Rules) -> Tolerance:
-    """The first rule whose pattern matches the whole array name or its beginning."""
+    """Return the first rule that matches the whole array name, otherwise the first that matches its beginning."""
     exact = [limit for pattern, limit in rules if re.fullmatch(pattern, name)]
     return exact[0] if exact else next(limit for pattern, limit in rules if re.match(pattern, name))
 
@@ -98,14 +98,14 @@ def compare(
     rounding: float = 0.0,
     widest: float = 1.0,
 ) -> ArrayComparison:
-    """One array; whole numbers and texts must be equal, and the difference counts the entries that are not.
+    """Compare one array. Integers and texts must be equal; their difference is the number of unequal entries.
 
-    The limit grows with our measured `rounding`, but to no more than `widest` times what is stated.
+    The limit grows with our measured `rounding`, up to `widest` times the given tolerance.
     """
     if ours is None:
         return ArrayComparison(name, np.nan, 0.0, "not produced here")
     if ours.shape != theirs.shape:
-        return ArrayComparison(name, np.nan, 0.0, f"shape {ours.shape}, wanted {theirs.shape}")
+        return ArrayComparison(name, np.nan, 0.0, f"shape {ours.shape}, expected {theirs.shape}")
     if theirs.dtype.kind not in "fc":
         return ArrayComparison(name, float(np.count_nonzero(ours != theirs)), 0.0)
     if ours.dtype.kind not in "fciub":

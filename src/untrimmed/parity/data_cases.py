@@ -52,7 +52,7 @@ def store_root(case: Case) -> Path:
     """
     root = case.folder / case.setting("store")
     if not (root / case.setting("collection")).is_dir():
-        raise FeatureError(f"{root}: no such folder; the case keeps its data set there, run it where it lies")
+        raise FeatureError(f"{root}: no such folder; the data set of the case must be there")
     return root
 
 
@@ -66,7 +66,7 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
     if "store" in case.config:
         name = case.setting("collection")
         features = case.setting("visual_feature")
-        with tempfile.TemporaryDirectory() as cache:  # what is mapped outlives its name
+        with tempfile.TemporaryDirectory() as cache:  # a mapping outlives its file name
             return load_dataset(
                 name, store_root(case), split, cache_dir=cache, video_features=features, teacher=teacher, **sizes
             )
@@ -77,7 +77,7 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
 
 
 def _by_id(arrays: Arrays, item: str, row: str) -> Arrays:
-    """Rows that stand one after the other in one array, by id."""
+    """Split an array of consecutive rows by id."""
     parts = np.split(arrays[f"{row}s"], np.cumsum(arrays[f"{row}_counts"])[:-1])
     return dict(zip(map(str, arrays[f"{item}_ids"]), parts, strict=True))
 

@@ -76,7 +76,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(self.common(case))]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Branches and labels; the decay of the distillation stands in its weight, shares are recorded as they are."""
+        """Return branches and labels. The weight of distillation includes its decay; shares are as recorded."""
         soft = {"labels": "soft", "hard_share": case.config.get("alpha"), "label_share": case.config.get("belta")}
         return {
             "version": VERSIONS[case.setting("variant")],

@@ -12,7 +12,7 @@ from untrimmed.parity.case import Case
 
 
 class RecordedDraws(Draws):
-    """Replays the negatives that a case recorded; draws as configured where none were."""
+    """Replays the negatives that a case recorded; without recorded ones, draws as configured."""
 
     recorded: dict[str, np.ndarray | None]
 

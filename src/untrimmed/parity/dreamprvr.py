@@ -30,7 +30,7 @@ NOISE = {"register_scale": "noise_alpha", "register_shift": "noise_beta"}
 BLOCKS = {"clip_encoder": "clip", "frame_encoder": "frame"}
 
 # The chain multiplies rounding by 204 in its first step back: of two implementations of the same equations the folder's
-# README tells 1.5e-5 and asks for no more than 5e-5, and for a thousandth of the largest entry of each gradient.
+# README reports 1.5e-5 and requires at most 5e-5, and a thousandth of the largest entry of each gradient.
 LIMITS: Rules = (
     (r"expected/(registers|register_trajectory|predicted_noise|mid\.)", Tolerance(5e-5)),
     (r"expected/schedule_", Tolerance(1e-12, 1e-12)),
@@ -53,7 +53,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return {"registers": self._registers}
 
     def rules(self, case: Case) -> Rules:
-        """Those of what the chain has to do with before the others."""
+        """Return the rules, those for results of the chain first."""
         return [*LIMITS, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Also what registers are made of, what stands beside the keys, and the token."""
+        """Add the inputs of registers, the extra keys, and the token."""
         part = "attachments.registers"
         taps = [
             replace(tap, theirs=tap.theirs.replace("frame_encoder_1", "frame_encoder")) for tap in super().taps(model)
@@ -86,7 +86,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Also the registers, from what they are made of, which evaluation does not keep."""
+        """Add the registers, computed from their inputs because evaluation does not store them."""
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
             return encoded
@@ -105,7 +105,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Both branches, what is attached, and what stands behind the term of the diffusion."""
+        """Return both branches, the attached losses, and the parts of the diffusion term."""
         made = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
         queries = mean_queries(scores["query_vectors"], index, len(scores["video_mean"]))
@@ -124,7 +124,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         )
 
     def _registers(self, case: Case) -> dict[str, Any]:
-        """The generator behind its layer over clips, its gradients, and schedules."""
+        """Return results of the generator after its layer over clips, its gradients, and schedules."""
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
         names = model.released_names()

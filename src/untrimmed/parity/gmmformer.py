@@ -1,4 +1,4 @@
-"""The golden cases of GMMFormer and GMMFormer v2, which differ in their second branch and in what is attached."""
+"""The golden cases of GMMFormer and GMMFormer v2, which differ in their second branch and attached losses."""
 
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -83,7 +83,7 @@ class ConsolidatedParity(GMMFormerParity):
     """One block a branch, whose layers are joined by time point: what GMMFormer v2 and its successors share."""
 
     blocks: ClassVar[tuple[tuple[str, str], ...]] = (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block"))
-    tokens: ClassVar[str] = "cross_tokens"  # what the released program's token is called behind its reader
+    tokens: ClassVar[str] = "cross_tokens"  # name of the token after its reader in the released program
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The temperature of the consolidation and the diverse loss."""
@@ -92,7 +92,7 @@ class ConsolidatedParity(GMMFormerParity):
         return {"temperature": case.setting("sft_factor"), "losses": {"query_diversity": diversity}}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Towers, blocks, and what the consolidation reads and weighs."""
+        """Return towers, blocks, and the inputs and weights of the consolidation."""
         taps = _common_taps()
         for theirs, ours in self.blocks:
             taps += [

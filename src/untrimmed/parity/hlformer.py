@@ -38,7 +38,7 @@ class HLFormerParity(ConsolidatedParity):
     def rules(self, case: Case) -> Rules:
         """Single formulas have limits of their own, those of the golden data's README or narrower; so have angles.
 
-        In the curvature's gradient at 0.1 terms of 1e5 cancel to 15: single precision is 3e-4 of it off. Near the
+        In the curvature's gradient at 0.1, terms of 1e5 cancel to 15: single precision differs by 3e-4 of it. Near the
         origin the cosine of an angle is a difference of numbers that agree in five digits: recorded angles are up to
         5e-4 off what double precision gives, gradients 3e-3, and a processor with AVX2 adds up in another order than
         one with AVX-512, so that they differ by 7e-5 and 4e-4. Gradients of Lorentz layers are off by 7e-6 by rounding
@@ -107,8 +107,8 @@ class HLFormerParity(ConsolidatedParity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Single formulas are compared relative to what is above 1; angles near 0 and pi, which hold the root of the
-        rounding of their cosine, by that."""
+        """Compare single formulas relative to magnitudes above 1, and angles near 0 and pi by their cosine, whose
+        rounding they magnify."""
         if case.kind != "hyperbolic-maps" or ours.shape != theirs.shape:
             return super().align(case, name, ours, theirs, exact)
         if name.endswith(".angle"):

@@ -108,7 +108,7 @@ class HolmesParity(GMMFormerV2Parity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """The losses of both branches, and what stands behind the evidential ones."""
+        """Return the losses of both branches, and the parts of the evidential ones."""
         made = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
         c = _config(model, Evidence)

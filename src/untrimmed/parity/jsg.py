@@ -71,9 +71,9 @@ class JSGParity(RetrievalParity[JSG]):
     def rules(self, case: Case) -> Rules:
         """Scores, gradients and losses as everywhere; spans in seconds; percentages are rounded to two decimals.
 
-        The true gradient of the convolution's bias is zero, as the layer norm behind it removes it. What is recorded is
-        the rounding of a sum over every position and dimension, hence 1e-3; BertAdam's first update of such noise is
-        0.1 / sqrt(0.001) = 3.2 rates, in either direction, hence 6.4 times the sum of the rates.
+        The true gradient of the convolution's bias is zero, because the following layer norm removes it. The recorded
+        gradient is the rounding of a sum over every position and dimension, hence 1e-3. BertAdam's first update of such
+        noise is 0.1 / sqrt(0.001) = 3.2 rates, in either direction, hence 6.4 times the sum of the rates.
 
         The convolution's four weights lose digits to the same layer norm: at values of 0.16 a plain program in float32
         is 5e-6 off float64, ours 7e-6; hence 1e-4 of the largest.
@@ -156,7 +156,7 @@ class JSGParity(RetrievalParity[JSG]):
     def scores(
         self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """What is recorded of inference; a loss case records the gaze of training under the same names."""
+        """Return arrays of inference; a loss case has the gaze of training under the same names."""
         if model.training:
             return self._training_scores(model, queries, videos, batch)
         scores = model.score(queries, videos)
@@ -254,7 +254,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best proposal counts only where no other one ties with it, and a tie only where it is no close call."""
+        """The best proposal is compared only if no other one ties with it or nearly does."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
@@ -276,7 +276,7 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
 
 
 def proposals(case: Case) -> dict[str, Tensor]:
-    """Proposal lists and what they weigh; sliding lists say their size in the name."""
+    """Return proposal lists and their weights; names of sliding lists contain the size."""
     made: dict[str, Tensor] = {}
     scale = float(case.setting("sigma"))
     for setting in case.setting("settings"):

@@ -41,7 +41,7 @@ def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
 
 
 def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
-    """Points, angles and apertures of pairs, and the loss summed over some of them."""
+    """Return points, angles and apertures of pairs, and losses summed over some pairs."""
     text, video = (given[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)
     text_point = lifted(text, c)
@@ -108,7 +108,7 @@ def _block(case: Case, width: float) -> ParallelLayers:
 
 
 def _steps(case: Case, layers: ParallelLayers) -> dict[str, Tensor]:
-    """What the block makes of the case's input on the way, its output, and the gradient of the input."""
+    """Return intermediate results and output of the block, and the gradient of the input."""
     x = torch.from_numpy(case.batch["input"]).to(case.precision).requires_grad_()
     mask = torch.from_numpy(case.batch["mask"]) > 0
     attention = layers.attention

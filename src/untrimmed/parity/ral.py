@@ -67,7 +67,7 @@ class RALParity(GMMFormerV2Parity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Both branches, what is attached, and the parts of RAL's two losses."""
+        """Return both branches, the attached losses, and the parts of RAL's two losses."""
         batch = case.training_batch()
         ral = _ral(model)
         queries = model.encode_queries(batch.queries)

@@ -24,24 +24,24 @@ class MethodParity(ABC):
 
     @abstractmethod
     def produce(self, case: Case) -> Arrays:
-        """Our arrays by `file/array`, for instance `expected/clip_scores`; arrays not produced count as failures."""
+        """Return our arrays by `file/array`, such as `expected/clip_scores`. Missing arrays count as failures."""
 
     def rules(self, case: Case) -> Rules:
-        """The tolerances; a method that needs a looser one puts it first and says why."""
+        """Return the tolerances. A method that needs a looser one puts it first, with the reason."""
         return RULES
 
     def exact(self, case: Case) -> Arrays:
-        """Our arrays of the same case in double precision, to measure rounding; none where nothing is rounded."""
+        """Return our arrays in double precision, to measure rounding; empty if nothing is rounded."""
         return {}
 
     def widest(self, case: Case) -> float:
-        """How many times a stated limit may be at most, where rounding alone asks for more."""
+        """Return the maximum factor by which rounding may widen a limit."""
         return 1.0
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The parts of both arrays that must match: by default all, a method leaves out rows at padding."""
+        """Return the parts of both arrays that must match: all by default, or without rows at padding."""
         return ours, theirs
 
 
@@ -60,9 +60,9 @@ def parity_of(method: str) -> Callable[[P], P]:
 
 
 def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
-    """Every recorded array of a case against ours.
+    """Compare every recorded array of a case with ours.
 
-    Raises: FeatureError when the folder is no case, UnknownNameError when its method has no parity code.
+    Raises: FeatureError if the folder is not a case, UnknownNameError if its method has no parity code.
     """
     for module in pkgutil.iter_modules(untrimmed.parity.__path__):
         if not module.name.startswith("__"):
@@ -79,7 +79,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
     except UntrimmedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # What a case may hold is open, so what does not fit is found by the code that reads it.
+        # The content of cases has no schema, so the code that reads it finds errors.
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise FeatureError(
             f"{folder}: its settings or arrays do not fit a {case.kind} case of {name} ({reason})"
@@ -101,7 +101,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
 
 
 def _largest_difference(ours: np.ndarray, exact: np.ndarray) -> float:
-    """0 where there is none to speak of: in arrays of other shapes, and where neither is a number."""
+    """Return the largest finite difference; 0 for arrays of different shapes."""
     if ours.shape != exact.shape:
         return 0.0
     difference = np.abs(ours - exact)

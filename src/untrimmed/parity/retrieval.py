@@ -73,7 +73,7 @@ class Scaling(nn.Module):
 
 
 class RetrievalParity(MethodParity, Generic[M]):
-    """Subclasses name the model and its type, translate the settings and say how its arrays are called."""
+    """Subclasses define the model, translate its settings, and map its arrays to the recorded names."""
 
     model_name: ClassVar[str]
     shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # settings of ours and theirs
@@ -88,7 +88,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     }
 
     def produce(self, case: Case) -> Arrays:
-        """Our arrays of the case; which ones depends on its kind."""
+        """Return our arrays for the kind of case."""
         case = self.common(case)
         networks = {
             "forward": self._network,
@@ -98,18 +98,18 @@ class RetrievalParity(MethodParity, Generic[M]):
             "eval-pipeline": self._evaluation,
         }
         kinds: dict[str, Callable[[Case], Mapping[str, Any]]] = {**networks, **DATA_CASES, **self.own_kinds()}
-        known = [kind for kind in kinds if case.kind == kind or case.kind.startswith(f"{kind}-")]
-        if not known:
+        matches = [kind for kind in kinds if case.kind == kind or case.kind.startswith(f"{kind}-")]
+        if not matches:
             raise FeatureError(f"{case.folder}: unknown kind {case.kind!r}; known: {', '.join(sorted(kinds))}")
-        make = kinds[max(known, key=len)]
+        make = kinds[max(matches, key=len)]
         return dict(make(case)) if make in networks.values() else expected(make(case))
 
     def common(self, case: Case) -> Case:
-        """The case with its kind as all methods call it."""
+        """Return the case with the common name of its kind."""
         return case
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Kinds of case that other methods do not have, and what produces their arrays."""
+        """Return functions for kinds of case that only this method has, by kind."""
         return {}
 
     def rules(self, case: Case) -> Rules:
@@ -131,13 +131,13 @@ class RetrievalParity(MethodParity, Generic[M]):
         return [*noise, *(after_updates if is_updated(case) else []), *RULES]
 
     def exact(self, case: Case) -> Arrays:
-        """The same in double precision, where the case runs a network."""
+        """Return our arrays in double precision if the case runs a network."""
         return self.produce(replace(case, precision=torch.float64)) if case.has_network else {}
 
     def widest(self, case: Case) -> float:
-        """Twice what is stated where weights or sizes are such that rounding asks for it, after updates ten times.
+        """Return 2, or 10 after optimizer updates.
 
-        BertAdam divides small gradients by 1e-6, so that an element whose gradient is near that moves by up to a
+        BertAdam divides small gradients by 1e-6, so an element with a gradient near that moves by up to a
         hundredth of the rate for every 1e-8 of rounding; eight updates of it reach scores and encodings.
         """
         return 10.0 if is_updated(case) else 2.0
@@ -151,7 +151,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         """The weight of each term in the released total."""
 
     def taps(self, model: M) -> list[Tap]:
-        """Released modules and ours; none where no intermediate result is recorded."""
+        """Return pairs of released modules and ours; empty if no intermediate result is recorded."""
         return []
 
     @abstractmethod
@@ -182,11 +182,11 @@ class RetrievalParity(MethodParity, Generic[M]):
         return self.model_name
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """The epoch that a step of a case stands for, where a loss asks for it."""
+        """Return the epoch of a step, for losses that depend on it."""
         return 0
 
     def watched(self, case: Case, model: M, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """What is recorded of every step of an optimizer case beside its loss, by name."""
+        """Return other recorded values of each step of an optimizer case, by name."""
         return {}
 
     def draws(self, case: Case) -> Draws:
@@ -326,7 +326,7 @@ class RetrievalParity(MethodParity, Generic[M]):
 
 
 def number_of_steps(case: Case) -> int:
-    """How many updates an optimizer case takes: as many as it recorded losses, else what its settings say."""
+    """Return the number of updates of an optimizer case: its recorded losses, otherwise its setting."""
     recorded = case.expected.get("loss_per_step")
     return case.setting("n_steps") if recorded is None else len(recorded)
 
@@ -374,7 +374,7 @@ def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Te
 
 
 def replace_dropout(model: nn.Module, replacement: Callable[[float], nn.Module]) -> None:
-    """Put something deterministic in the place of every dropout, made from its probability."""
+    """Replace every dropout by a deterministic module made from its probability."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):
@@ -386,7 +386,7 @@ def _gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _norm(gradient: Tensor | None) -> float:
-    """A gradient's norm; a tensor that takes no part has none, which the cases record as 0."""
+    """Return the norm of a gradient; 0 for a tensor without one, as the cases record it."""
     return 0.0 if gradient is None else float(tensor_norms(gradient, 0))
 
 

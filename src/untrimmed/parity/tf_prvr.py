@@ -12,7 +12,7 @@ from untrimmed.parity.registry import MethodParity, parity_of
 
 @parity_of("tf-prvr")
 class TFPRVRParity(MethodParity):
-    """One video and some queries, with everything that lies between."""
+    """Compares all intermediate results for one video and some queries."""
 
     def produce(self, case: Case) -> Arrays:
         """Segments, graph, kernel, moments, scores."""
@@ -37,5 +37,5 @@ class TFPRVRParity(MethodParity):
         return {f"expected/{name}": values for name, values in made.items()}
 
     def rules(self, case: Case) -> Rules:
-        """Nothing is learned, and all of it is in float64: the limit of the golden data's README."""
+        """Return the limit of the golden data's README: nothing is learned, and all results are float64."""
         return ((r"expected/", Tolerance(1e-6)),)
