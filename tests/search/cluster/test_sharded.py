@@ -146,10 +146,10 @@ def test_a_missing_shard_makes_the_result_partial_and_no_shard_is_an_error(lib):
 )
 @pytest.mark.parametrize("among", ["one", "all"])
 def test_a_shard_that_dies_after_ranking_makes_the_result_partial(lib, monkeypatch, query, died_before, among):
-    complete = lib.search(query, limit=9, moments=9)
+    complete = lib.search(query, limit=99, moments=9)
     count = shards_that_separate(complete)
     number = shard_of(complete[0].video_id, count)
-    limit = 1 if among == "one" else 9
+    limit = 1 if among == "one" else 99
     shards = sharded(lib, count)
     local = shards.engine._shards
     real, ranks = local.call, []
