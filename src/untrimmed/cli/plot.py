@@ -14,35 +14,31 @@ from untrimmed.errors import ConfigError
 
 def plot(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which picture; without it, all are listed.")
+        str | None, typer.Argument(metavar="[NAME]", help="Name of the figure.  \\[default: list all]")
     ] = None,
     runs: Annotated[list[Path] | None, typer.Argument(metavar="[RUN]...", help="Folders of runs.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Where to write: .png or .svg.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file: .png or .svg.")] = None,
     query: Annotated[
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="The caption to show, by its id, where one is shown; top takes several.  "
-            "\\[default: of the video with most moments]",
+            help="Caption to show, in figures of one caption (for top: repeatable).  "
+            "\\[default: a caption of the video with the most moments]",
             show_default=False,
         ),
     ] = None,
     videos: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="For top: the folder with the video files, to show frames.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="For top: folder of the video files, to show frames.", show_default=False),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="For texts: draws other videos.", show_default=False)
+        int | None, typer.Option(metavar="N", min=0, help="For texts: seed of the random videos.", show_default=False)
     ] = None,
     moment_ratio: Annotated[
         tuple[float, float] | None,
         typer.Option(
             metavar="LOW HIGH",
-            help="For uncertainty: captions whose moment / video length lies between; RAL's figure: 0.2 0.4.",
+            help="For uncertainty: range of the moment ratio; 0.2 0.4 in RAL's figure.",
             show_default=False,
         ),
     ] = None,
@@ -59,7 +55,7 @@ def plot(
         return
     catalogue.get_picture(name)
     if out is None:
-        raise ConfigError(f"plot {name}: no file to write to; add -o {name}.png or -o {name}.svg")
+        raise ConfigError(f"plot {name}: no output file; add -o {name}.png or -o {name}.svg")
     options = catalogue.PlotOptions(query=tuple(query or ()), videos=videos, seed=seed, moment_ratio=moment_ratio)
     with progress_console.status("drawing"):
         catalogue.plot(name, runs or [], out, options, split=split, root=root, device=device)
