@@ -18,7 +18,7 @@ DATASETS = ("tvr", "activitynet", "charades")
 
 
 @pytest.mark.parametrize(("base", "dataset"), list(product(("ms_sl", "gmmformer", "gmmformer_v2"), DATASETS)))
-def test_ral_brings_its_weights_and_the_published_fusion(base, dataset, batch):
+def test_ral_adds_its_weights_and_the_published_branch_weights(base, dataset, batch):
     preset, plain = load_preset(f"{base}+ral", dataset, SMALL), load_preset(base, dataset)
     assert preset.method == f"{base}+ral"
     assert preset.weights == plain.weights | {"proxy_matching": 4e-3, "distribution_alignment": 2.5e-4}
@@ -32,7 +32,7 @@ def test_ral_brings_its_weights_and_the_published_fusion(base, dataset, batch):
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-def test_losses_by_name_get_the_settings_of_the_data_set(dataset, batch):
+def test_attached_losses_get_the_settings_of_the_data_set(dataset, batch):
     preset, source = load_preset("ms_sl+matching+diversity", dataset, SMALL), load_preset("gmmformer_v2", dataset)
     assert preset.method == "ms_sl+optimal_matching+query_diversity"
     assert preset.losses == source.losses
@@ -47,13 +47,13 @@ def test_every_attachment_has_settings_for_three_data_sets():
         assert (FOLDER / "attachments" / name / f"{dataset}.yaml").is_file(), name
 
 
-def test_overrides_reach_into_what_an_attachment_brings():
+def test_overrides_change_settings_of_an_attachment():
     preset = load_preset("gmmformer_v2+ral", "tvr", {"model.ral.num_proxies": 2, "weights.proxy_matching": 0.0})
     assert preset.model["ral"]["num_proxies"] == 2
     assert preset.weights["proxy_matching"] == 0
 
 
-def test_taking_away_what_the_name_asks_for_is_refused():
+def test_removing_a_loss_that_the_name_contains_is_refused():
     preset = load_preset("ms_sl+matching", "tvr", SMALL | {"losses.optimal_matching": None})
     with pytest.raises(ConfigError, match="optimal_matching"):
         create_model(preset.method, **preset.settings)
@@ -70,14 +70,14 @@ def test_a_composition_has_a_preset_where_its_method_has_one():
         load_preset("ms_sl+matching", "my_videos")
 
 
-def test_what_is_published_of_one_attachment_holds_with_further_ones():
+def test_settings_of_one_attachment_also_apply_with_several():
     preset = load_preset("ms_sl+ral+matching", "tvr")
     assert preset.model["clip_weight"] == 0.5
     assert preset.weights.keys() >= {"proxy_matching", "optimal_matching"}
     assert preset.reported == {}
 
 
-def test_a_composition_of_several_has_settings_of_its_own_in_any_order(tmp_path, monkeypatch):
+def test_a_set_of_attachments_can_have_its_own_settings_in_any_order(tmp_path, monkeypatch):
     folder = shutil.copytree(FOLDER, tmp_path / "presets", ignore=shutil.ignore_patterns("*.py*"))
     (folder / "ms_sl+ral+transport").mkdir()
     (folder / "ms_sl+ral+transport" / "tvr.yaml").write_text("weights: {transport: 0.3}\n")

@@ -30,7 +30,7 @@ def test_three_data_sets_have_presets_with_the_papers_sum(method):
         assert reported["SumR"] == pytest.approx(sum(recalls), abs=0.21)  # each of the five is rounded to 0.1
 
 
-SIDES = {  # options of which the paper and the release take one side each
+SIDES = {  # options in which the paper and the released program differ
     "ms_sl": {"norm"},
     "gmmformer": {"norm", "window", "window_length", "output_map", "ffn_ratio", "triplet"},
     "gmmformer_v2": {"norm", "window", "padding_scores", "triplet", "weight_generator"},
@@ -39,12 +39,12 @@ SIDES = {  # options of which the paper and the release take one side each
 
 
 @pytest.mark.parametrize(("method", "options"), SIDES.items())
-def test_presets_spell_out_which_side_they_take_where_paper_and_release_differ(method, options):
+def test_presets_state_every_option_in_which_paper_and_release_differ(method, options):
     for dataset in ("tvr", "activitynet", "charades"):
         preset = load_preset(method, dataset)
         assert options <= preset.model.keys()
         rest = {key: value for key, value in preset.settings.items() if key not in options}
-        assert configure(preset.name, rest) == preset.sizes()  # the defaults take the same sides
+        assert configure(preset.name, rest) == preset.sizes()  # the defaults have the same values
 
 
 def test_overrides_attach_and_detach_losses():
@@ -61,7 +61,7 @@ def test_an_attached_loss_needs_a_weight():
         load_preset("ms_sl", "tvr", {"losses.query_diversity": {}})
 
 
-def test_a_loss_that_does_not_exist_is_refused_by_its_name_before_its_weight():
+def test_an_unknown_loss_is_refused_before_its_missing_weight():
     with refused(UnknownNameError, "'transprt'", "'transport'"):
         load_preset("ms_sl", "tvr", {"losses.transprt.iterations": 1})
 
@@ -73,7 +73,7 @@ def test_a_loss_that_does_not_exist_is_refused_by_its_name_before_its_weight():
         ("gmmformer_v2+ral", "register_kl", "gmmformer_v2+ral+registers"),
     ],
 )
-def test_the_weight_of_what_is_not_attached_names_what_carries_it(method, term, carried):
+def test_a_weight_of_a_missing_attachment_is_refused_with_the_model_that_has_it(method, term, carried):
     with pytest.raises(ConfigError, match=re.escape(carried)):
         load_preset(method, "tvr", {f"weights.{term}": 0.5})
 
@@ -82,23 +82,23 @@ def test_the_weight_of_what_is_not_attached_names_what_carries_it(method, term, 
     ("override", "message"),
     [({"trian.epochs": 3}, "'trian'.*'train'"), ({"train.epoch": 3}, "'epochs'")],
 )
-def test_unknown_keys_are_refused_with_the_nearest(override, message):
+def test_unknown_keys_are_refused_with_a_suggestion(override, message):
     with pytest.raises(ConfigError, match=message):
         load_preset("ms_sl", "tvr", override)
 
 
-def test_an_unknown_preset_is_refused_with_the_nearest():
+def test_an_unknown_preset_is_refused_with_a_suggestion():
     with pytest.raises(UnknownNameError, match="'tvr'"):
         load_preset("ms_sl", "tv")
 
 
-def test_a_preset_may_be_any_file(tmp_path):
+def test_a_preset_can_be_any_file(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("method: ms_sl\ndataset: mine\nmodel: {query_dim: 4}\nweights: {}\ntrain: {}\n")
     assert read_preset(path).train.batch_size == 128
 
 
-def test_jsg_goes_through_captions_and_is_chosen_by_moments_in_its_event_variant_alone():
+def test_only_jsgs_event_variant_iterates_over_captions_and_selects_by_moments():
     for dataset in (data for method, data in list_presets() if method == "jsg"):
         preset = load_preset("jsg", dataset)
         is_event = preset.model["variant"] == "event"
@@ -108,6 +108,6 @@ def test_jsg_goes_through_captions_and_is_chosen_by_moments_in_its_event_variant
         )
 
 
-def test_a_weight_is_not_said_to_be_of_what_the_method_cannot_carry():
+def test_a_weight_of_an_attachment_that_does_not_fit_is_kept():
     weights = load_preset("ms_sl", "tvr", {"weights.register_kl": 0.5}).weights
-    assert weights["register_kl"] == 0.5, "refused once losses are made, as a term that there is not"
+    assert weights["register_kl"] == 0.5, "the model refuses it later, as an unknown term"

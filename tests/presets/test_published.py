@@ -1,4 +1,4 @@
-"""The figures of papers: each in `published.yaml`, each read by what prints or reports it."""
+"""The published figures: `published.yaml` has each of them once, for tables and presets."""
 
 import subprocess
 import sys
@@ -17,10 +17,10 @@ from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.tables import TrainedTable
 
 FOLDER = Path(presets.__file__).parent
-READMES = {"ms_sl", "dl_dkd"}  # results that their authors give beside the programs
+READMES = {"ms_sl", "dl_dkd"}  # results in the readmes of released programs
 
 
-def test_every_figure_is_printed_by_the_table_it_stands_under():
+def test_every_figure_is_printed_by_its_table():
     assert published().keys() == PAPERS.keys() | READMES
     for paper in PAPERS.values():
         shown = {}
@@ -44,7 +44,7 @@ def test_no_preset_repeats_a_figure(method, dataset):
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("address", "message"),
     [
         (["gmmformer3", "table1", "MS-SL", "tvr"], "'gmmformer3'.*'gmmformer'"),
         (["gmmformer", "table1", "MSSL", "tvr"], "gmmformer, table1.*'MSSL'.*'MS-SL'"),
@@ -57,17 +57,17 @@ def test_no_preset_repeats_a_figure(method, dataset):
         (["jsg", "table5", "w/o GD", "charades_event"], "R@10 IoU=0.3"),
     ],
 )
-def test_a_row_that_is_not_published_is_told_with_the_near_ones(place, message):
+def test_an_unknown_row_is_refused_with_suggestions(address, message):
     with pytest.raises(UnknownNameError, match=message):
-        reported(place)
+        reported(address)
 
 
-def test_figures_are_read_when_they_are_asked_for():
+def test_importing_the_module_reads_no_figures():
     code = "import untrimmed, untrimmed.presets.published as p; assert p.published.cache_info().misses == 0"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_file_of_ones_own_may_name_a_row_or_give_figures(tmp_path):
+def test_a_users_preset_can_name_a_row_or_contain_figures(tmp_path):
     values = read_yaml(FOLDER / "ms_sl" / "tvr.yaml")
     for found, wanted in (
         (["ral", "table1", "MS-SL", "tvr"], load_preset("ms_sl", "tvr").reported),
