@@ -9,7 +9,7 @@ TINY = Scale()
 
 
 @pytest.fixture
-def place(tmp_path):
+def settings(tmp_path):
     return RunSettings(tmp_path / "runs", seed=3, device="cpu", scale=TINY)
 
 

@@ -1,7 +1,6 @@
-"""Printed commands, typed into the real command line: they must train and evaluate what the table does."""
+"""Runs printed commands through the real command line: they must train and evaluate what the table does."""
 
 import inspect
-import itertools
 import re
 import shlex
 from pathlib import Path
@@ -17,11 +16,11 @@ from untrimmed.evaluation.report import COLUMNS, heading
 from untrimmed.plots.catalogue import PICTURES
 from untrimmed.reproduction import runner
 from untrimmed.reproduction.commands import commands_of
-from untrimmed.reproduction.document import SAID_ONCE, document
+from untrimmed.reproduction.document import SHARED_NOTES, document
 from untrimmed.reproduction.efficiency import MethodCosts
 from untrimmed.reproduction.papers import PAPERS
 from untrimmed.reproduction.render import command_of
-from untrimmed.reproduction.results import notes_of, printed_grids
+from untrimmed.reproduction.results import left_out_note, notes_of, printed_grids
 from untrimmed.reproduction.runner import RunSettings, _evaluate, pairs_of, trial_of
 from untrimmed.reproduction.tables import (
     CommandEntry,
@@ -135,11 +134,11 @@ def caught(monkeypatch):
 @pytest.mark.check
 @pytest.mark.parametrize("table", TABLES)
 def test_a_printed_command_trains_and_evaluates_what_the_table_does(table, caught, type_in, tmp_path):
-    place = RunSettings(tmp_path, root=tmp_path)
+    settings = RunSettings(tmp_path, root=tmp_path)
     printed = list(commands_of(table))
     assert [(each.row, each.column) for each in printed] == list(pairs_of(table))
     for each in printed:
-        trial = trial_of(each.row, each.column, place)
+        trial = trial_of(each.row, each.column, settings)
         settled = caught(trial.train)
         assert (settled.train, settled.features) == (trial.settings.train, trial.settings.features)
         assert caught(type_in, each.train) == settled
@@ -193,66 +192,65 @@ def test_commands_of_tables_and_figures_are_understood(command, caught, type_in)
         assert isinstance(PAPERS[given["paper"]].entry(given["entry"]), MEASURED)
 
 
-def test_commands_on_the_page_are_those_of_the_rows():
+def test_a_row_of_the_page_has_the_arguments_of_its_commands():
     tables = [table.values[0] for table in TABLES]
     page = "".join(document(list(PAPERS.values()), tables, RunSettings(Path("runs")), "untrimmed reproduce"))
     train, evaluate = re.findall(r"`(untrimmed (?:train|evaluate) [^`]*)`", page.partition("\n## ")[0])
-    pairs = set()
-    for above, rows in itertools.pairwise(page.split("\n\n")):
-        own = re.search(r"`(untrimmed evaluate [^`]*)`", above)  # of all rows of a table
-        for cells in (re.findall(r"`([^`]*)`", line) for line in rows.splitlines() if line.startswith("| ")):
-            if cells:
-                pairs.add((train.replace("TRAIN", cells[0]), [*cells[1:], own[1] if own else evaluate][0]))
-    wanted = {(each.train, each.evaluate) for table in tables if table.has_figures for each in commands_of(table)}
-    assert wanted - pairs == set()
+    for commands in (commands for table in tables if table.has_figures for commands in commands_of(table)):
+        rows = [line for line in page.splitlines() if line.startswith(f"| {commands.row.name} | ")]
+        cells = [set(re.findall(r"`([^`]*)`", row)) for row in rows]
+        arguments = {commands.train_arguments, commands.train_template}
+        assert any(cell & arguments and {commands.evaluate_arguments or min(cell)} <= cell for cell in cells)
+        assert commands.train == train.replace("TRAIN", commands.train_arguments)
+        command = evaluate.replace(" --no-moments", "") if commands.column.events else evaluate
+        assert commands.evaluate == command.replace("EVALUATE", commands.evaluate_arguments).rstrip()
 
 
-def _no_costs(asked, sizes):
+def _no_costs(quantities, sizes):
     single = {"params_m", "flops_g", "attention_g"}
-    return {quantity: (0.0,) * (1 if quantity in single else len(sizes)) for quantity in asked}
+    return {quantity: (0.0,) * (1 if quantity in single else len(sizes)) for quantity in quantities}
 
 
-def test_the_index_leads_to_headings_of_the_page():
-    settings = [entry for entry in PAPERS["gmmformer_v2"].entries if isinstance(entry, SettingsTable)]
-    page = "".join(
-        document([PAPERS["gmmformer_v2"]], [*settings, TABLES[0].values[0]], RunSettings(Path("runs")), "made")
-    )
+def test_links_lead_to_headings_of_the_page():
+    entries = [entry for entry in PAPERS["gmmformer_v2"].entries if isinstance(entry, SettingsTable)]
+    page = "".join(document([PAPERS["gmmformer_v2"]], entries, RunSettings(Path("runs")), "made"))
     headings = re.findall(r"(?m)^##+ (.*)$", page)
     anchors = {re.sub(r"[^\w\s-]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    linked = set(re.findall(r"\]\(#([^)]*)\)", page))
-    assert linked == anchors
+    assert set(re.findall(r"\]\(#([^)]*)\)", page)) == {"gmmformer-v2-arxiv-240513824", "notes"} < anchors
 
 
-def test_what_papers_print_stands_in_the_table_that_the_command_prints():
+def test_metrics_have_the_names_that_evaluate_prints():
     printed = {heading(column) for column in COLUMNS}
     tables = [parameter.values[0] for parameter in TABLES]
-    asked = {heading(m) for table in tables for c in table.columns if not c.events for m in c.metrics}
-    assert {"MdR", "MnR", "SumR"} < asked
-    assert {each for each in asked if "M/V" not in each} - {"MB a video"} <= printed
+    metrics = {heading(m) for table in tables for c in table.columns if not c.events for m in c.metrics}
+    assert {"MdR", "MnR", "SumR"} < metrics
+    assert {name for name in metrics if "M/V" not in name} - {"MB a video"} <= printed
     (grid,) = printed_grids(PAPERS["ral"].entry("table5"))
-    assert grid.header[-3:] == ("MdR", "MnR", "train")
+    assert grid.header[-2:] == ("MdR", "MnR")
 
 
-def test_tables_that_differ_by_their_data_alone_share_a_section():
+def test_tables_that_differ_only_by_their_data_share_a_section():
     page = "".join(document([PAPERS["jsg"]], PAPERS["jsg"].entries, RunSettings(Path("runs")), "made"))
     headings = re.findall(r"(?m)^### (.*)$", page)
-    assert headings[0].startswith("jsg table1, table2: ")
-    assert len(headings) == 4
-    assert "| JSG | DiDeMo, events | 10.95 |" in page
-    assert re.search(r"\[3, 4: [^]]*\]\(#jsg-table3-table4-", page)
+    assert [heading.partition(":")[0] for heading in headings] == [
+        *("jsg table1, table2", "jsg table3, table4", "jsg table5", "jsg table6", "jsg")
+    ]
+    assert re.search(r"\| JSG \| 13.27, [^|]* \| 7.23, [^|]* \| 10.95, ", page)
+    assert re.search(r"\| JSG \| 2.4, [^|]* \| 6.8, [^|]* \| `jsg --data DATA` \|", page)
 
 
-def test_what_holds_for_several_tables_is_said_once(monkeypatch):
-    monkeypatch.setattr(MethodCosts, "measure", lambda self, method, asked, sizes: _no_costs(asked, sizes))
-    every = [entry for paper in PAPERS.values() for entry in paper.entries]
-    page = "".join(document(list(PAPERS.values()), every, RunSettings(Path("runs")), "made"))
-    several = [note for note in SAID_ONCE if sum(note in notes_of(entry) for entry in every) > 1]
+def test_notes_of_several_tables_are_printed_once(monkeypatch):
+    monkeypatch.setattr(MethodCosts, "measure", lambda self, method, quantities, sizes: _no_costs(quantities, sizes))
+    entries = [entry for paper in PAPERS.values() for entry in paper.entries]
+    page = "".join(document(list(PAPERS.values()), entries, RunSettings(Path("runs")), "made"))
+    several = [note for note in SHARED_NOTES if sum(note in notes_of(entry) for entry in entries) > 1]
     assert len(several) >= 6
-    assert [page.count(note) for note in SAID_ONCE] == [1] * len(SAID_ONCE)
-    assert all(note.split(". ")[0] in page for entry in every for note in notes_of(entry))
+    assert [page.count(note) for note in SHARED_NOTES] == [1] * len(SHARED_NOTES)
+    left_out = {left_out_note(entry) for entry in entries if getattr(entry, "left_out", "")}
+    assert all(note in page for entry in entries for note in notes_of(entry) if note not in left_out)
 
 
-def test_runs_that_figures_share_are_trained_by_one_command_on_the_page():
+def test_figures_that_share_a_run_have_one_command_that_trains_it():
     for paper in PAPERS.values():
         page = "".join(document([paper], [], RunSettings(Path("runs")), "made"))
         trained = re.findall(r"`(untrimmed train .*?--out (\w+).*?)`", page.partition(f"## {paper.title}")[2])
@@ -261,10 +259,10 @@ def test_runs_that_figures_share_are_trained_by_one_command_on_the_page():
         assert len({out for _, out in trained}) == len(trained), paper.name
 
 
-def test_captions_that_are_listed_are_those_that_are_drawn():
+def test_a_figure_lists_and_draws_the_same_captions():
     for paper in PAPERS.values():
         for entry in paper.entries:
             commands = "" if isinstance(entry, NotCovered) else command_of(paper, entry)
-            listed = [asked for each in re.findall(r"--queries (\S+)", commands) for asked in each.split(",")]
+            listed = [caption for ids in re.findall(r"--queries (\S+)", commands) for caption in ids.split(",")]
             assert listed == re.findall(r"--query (\S+)", commands), entry.title
     assert "--query ID --query ID2" in command_of(PAPERS["jsg"], PAPERS["jsg"].entry("figure3"))

@@ -53,7 +53,7 @@ def test_rows_that_several_tokens_read_are_mapped_once():
     assert counts == [2 * 10 * 2 * 64] * 2
 
 
-def test_vectors_kept_of_a_video():
+def test_number_of_stored_vectors_of_a_video():
     # 528 clips and 128 frames; 32 clips and the pooled video; 32 clips and 128 frames; 30 prototypes a branch
     vectors = {"ms_sl": 656, "gmmformer": 33, "gmmformer_v2": 160, "proto": 60}
     assert {method: stored_numbers(published_model(method)) // 384 for method in vectors} == vectors
@@ -73,7 +73,7 @@ def test_a_larger_corpus_takes_longer():
     assert 0 < query_ms(model, 10) < query_ms(model, 20_000)
 
 
-def test_a_table_shows_paper_and_ours(tmp_path):
+def test_a_table_has_the_papers_costs_and_ours(tmp_path):
     table = PAPERS["gmmformer"].entry("table4")
     assert isinstance(table, EfficiencyTable)
     grid = efficiency_grid(table, MethodCosts(tmp_path / "times.json"))
@@ -83,7 +83,7 @@ def test_a_table_shows_paper_and_ours(tmp_path):
     assert not (tmp_path / "times.json").exists()
 
 
-def test_a_time_is_measured_once_and_kept(tmp_path, monkeypatch):
+def test_a_measured_time_is_cached(tmp_path, monkeypatch):
     times = iter([3.5, 7.0])
     monkeypatch.setattr(efficiency, "query_ms", lambda model, num_videos: next(times))
     measured = [

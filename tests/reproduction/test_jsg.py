@@ -1,4 +1,4 @@
-"""JSG's tables mean what their rows are called."""
+"""The rows of JSG's tables have the settings that their names describe."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from untrimmed.reproduction.tables import TrainedTable
 
 TABLES = [entry for entry in paper_named("jsg").entries if isinstance(entry, TrainedTable)]
 TRIALS = [
-    pytest.param(row, on, trial_of(row, on, place), id=f"{table.name}-{row.name}-{on.name}-{place.simulated}")
+    pytest.param(row, on, trial_of(row, on, settings), id=f"{table.name}-{row.name}-{on.name}-{settings.is_simulated}")
     for table in TABLES
     for on in table.columns
     for row in table.rows
-    for place in (RunSettings(Path("runs"), root=Path("data")), RunSettings(Path("runs")))
+    for settings in (RunSettings(Path("runs"), root=Path("data")), RunSettings(Path("runs")))
 ]
 
 
@@ -35,7 +35,7 @@ def test_only_a_trained_gaze_ranks(row, column, trial):
         assert sizes.gaze_weight > 0
 
 
-def test_without_centre_based_proposals_the_gaze_keeps_its_own():
+def test_without_centre_based_proposals_the_gaze_still_uses_them():
     (slid,) = {
         str(row.overrides): trial for row, _, trial in (p.values for p in TRIALS) if row.name == "w/o CBPG"
     }.values()
@@ -43,17 +43,17 @@ def test_without_centre_based_proposals_the_gaze_keeps_its_own():
     assert (sizes.proposals, sizes.gaze_proposals) == ("sliding", "centered")
 
 
-def test_the_clips_of_ms_sl_are_its_moments_where_moments_are_searched():
+def test_moments_of_ms_sl_are_its_clips_in_event_columns():
     for row, column, trial in (p.values for p in TRIALS):
         if row.method == "ms_sl":
             assert trial.settings.sizes().moments == ("clips" if column.events else "windows")
 
 
-def test_didemo_wants_one_annotation_met_as_the_paper_writes():
+def test_on_didemo_one_matching_annotation_is_enough():
     wanted = {p.values[1].name: p.values[2].settings.train.annotators for p in TRIALS if "True" not in p.id}
     assert wanted.pop("didemo_event") == 1
     assert set(wanted.values()) == {2}  # of no effect where a caption has one moment
 
 
-def test_nothing_trains_the_row_without_a_loss():
+def test_only_the_row_without_losses_is_untrained():
     assert {p.values[0].name for p in TRIALS if is_untrained(p.values[2])} == {"none"}

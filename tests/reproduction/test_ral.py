@@ -1,4 +1,4 @@
-"""RAL's tables mean what their rows are called."""
+"""The rows of RAL's tables have the settings that their names describe."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from untrimmed.reproduction.papers import paper_named
 from untrimmed.reproduction.runner import RunSettings, pairs_of, trial_of
 
 
-def test_both_networks_of_clip_are_rows_on_msrvtt_that_start_as_clip_is():
+def test_rows_on_msrvtt_start_as_the_clip_network():
     pairs = list(pairs_of(paper_named("ral").entry("table5")))
     assert [(column.name, row.method, row.paper[column.name][0]) for row, column in pairs] == [
         ("msrvtt", "clip4clip", 44.5),

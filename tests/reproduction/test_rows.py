@@ -1,4 +1,4 @@
-"""The losses of every row, once: settings that contradict the weights show here, not in the middle of a table.
+"""Computes the losses of every row once, so that settings that contradict the weights fail here.
 
 `make stress` trains and evaluates every row.
 """
@@ -35,15 +35,15 @@ TABLES = [
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    place = RunSettings(tmp_path_factory.mktemp("rows"), seed=3, device="cpu", scale=TINY)
-    return place, simulated_data(place)
+    settings = RunSettings(tmp_path_factory.mktemp("rows"), seed=3, device="cpu", scale=TINY)
+    return settings, simulated_data(settings)
 
 
 @pytest.mark.check
 @pytest.mark.parametrize(("row", "column"), ROWS)
 def test_the_losses_of_every_row_are_weighed_and_finite(row, column, tiny):
-    place, (root, name) = tiny
-    preset = trial_of(row, column, place).settings
+    settings, (root, name) = tiny
+    preset = trial_of(row, column, settings).settings
     torch.manual_seed(0)
     model = create_model(row.method, **preset.settings)
     dataset = load_split(DataSettings(name=name, root=str(root)), model.config, preset.features, "train")
@@ -58,8 +58,8 @@ def test_the_losses_of_every_row_are_weighed_and_finite(row, column, tiny):
 @pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_every_row_of_a_table_trains_and_is_evaluated(table, tiny):
-    place, _ = tiny
-    figures = run_table(table, place).figures
+    settings, _ = tiny
+    figures = run_table(table, settings).figures
     assert set(figures) == {(row.name, column.name) for row, column in pairs_of(table)}
     for metrics in figures.values():  # no moment of the few test videos need be in a group by ratio
         assert all(np.isfinite(value) for name, value in metrics.items() if "M/V" not in name)

@@ -65,17 +65,17 @@ def test_printed_sums_are_the_sums_of_printed_recalls(table):
 
 
 @pytest.mark.parametrize("table", TRAINED)
-def test_every_row_settles_on_real_and_on_simulated_data(table):
+def test_every_row_has_valid_settings_on_real_and_simulated_data(table):
     rows = [row for row in table.rows if not row.without]
     assert rows
     for column in table.columns:
         for row in rows:
-            for place in (RunSettings(Path("runs"), root=Path("data")), RunSettings(Path("runs"))):
-                assert trial_of(row, column, place).settings.method == row.method
+            for settings in (RunSettings(Path("runs"), root=Path("data")), RunSettings(Path("runs"))):
+                assert trial_of(row, column, settings).settings.method == row.method
 
 
 @pytest.mark.parametrize(("paper", "table"), [("gmmformer", "table8"), ("gmmformer_v2", "table7")])
-def test_hyper_parameters_that_differ_from_print_are_marked(paper, table):
+def test_hyper_parameters_show_differences_from_the_paper(paper, table):
     entry = PAPERS[paper].entry(table)
     rows = {key: cells for key, *cells in settings_grid(entry).lines}
     marked = dict(zip(entry.datasets, rows["model.max_words"], strict=True))
@@ -83,7 +83,7 @@ def test_hyper_parameters_that_differ_from_print_are_marked(paper, table):
 
 
 @pytest.mark.parametrize("data", ["tvr_clip", "activitynet_clip"])
-def test_prototypes_learn_with_table_8_wherever_features_are_of_clip(data):
+def test_prototypes_use_the_settings_of_table_8_with_clip_features(data):
     tables = [entry for entry in PAPERS["proto"].entries if isinstance(entry, TrainedTable)]
     table1 = next(table for table in tables if table.name == "table1")
     column = next(column for column in table1.columns if column.name == data)
@@ -92,7 +92,7 @@ def test_prototypes_learn_with_table_8_wherever_features_are_of_clip(data):
     assert (settled.weights["orthogonal"], settled.model["iterations"]) == (0.01, 1)
 
 
-def test_the_rivals_of_table_6_read_as_often_as_in_their_own_papers():
+def test_the_other_builders_of_table_6_read_as_often_as_in_their_papers():
     table = PAPERS["proto"].entry("table6")
     assert [_settled(row).model["iterations"] for row in table.rows] == [8, 3, 1]
 
@@ -103,12 +103,12 @@ def _settled(row):
 
 @pytest.mark.check
 @pytest.mark.parametrize("table", TRAINED)
-def test_on_simulated_features_only_smallness_and_widths_differ(table):
+def test_on_simulated_features_only_sizes_differ(table):
     runs = Path("runs")
     small = {"model.query_dim", "model.video_dim", "train.seed", *Scale().overrides}
     for row, column in pairs_of(table):
         real, tried = (
-            trial_of(row, column, place) for place in (RunSettings(runs, root=Path("data")), RunSettings(runs))
+            trial_of(row, column, settings) for settings in (RunSettings(runs, root=Path("data")), RunSettings(runs))
         )
         if tried.preset != OWN_DATA_PRESET:  # which only a method without a preset for the data takes
             different = {key for key, value in _flat(tried).items() if value != _flat(real)[key]}
@@ -123,8 +123,11 @@ def test_rows_of_a_table_are_different_runs():
     for parameter in TRAINED:
         table = parameter.values[0]
         for column in table.columns:
-            place, rows = RunSettings(Path("runs"), root=Path()), [row for row, on in pairs_of(table) if on == column]
-            kept = [(trial_of(row, column, place).folder, str(row.evaluated_with)) for row in rows]
+            settings, rows = (
+                RunSettings(Path("runs"), root=Path()),
+                [row for row, on in pairs_of(table) if on == column],
+            )
+            kept = [(trial_of(row, column, settings).folder, str(row.evaluated_with)) for row in rows]
             # Intra-video terms have no weight in JSG's video variant.
             allowed = {("table6", "charades"): 2}.get((table.name, column.name), 0)
             assert len(kept) - len(set(kept)) <= allowed, (table.title, column.name)
@@ -140,7 +143,7 @@ def test_efficiency_figures_fit_the_corpus_sizes():
                 assert all(lengths == {1 if name in single else sizes} for name, lengths in by_quantity.items())
 
 
-def test_names_are_understood_as_people_write_them():
+def test_common_spellings_of_tables_are_accepted():
     assert [entry_name(text) for text in ("T1", "tab. 2", "Figure 3", "fig4")] == [
         "table1",
         "table2",
@@ -151,7 +154,7 @@ def test_names_are_understood_as_people_write_them():
     assert command_of(paper, paper.entry("T 5")) == "untrimmed reproduce jsg table5 --root DIR"
 
 
-def test_unknown_names_say_what_exists():
+def test_unknown_names_are_refused_with_the_known_ones():
     with refused(UnknownNameError, "'ral'", "gmmformer", "jsg"):
         paper_named("rall")
     with refused(UnknownNameError, "jsg", "'table7'", "table1", "figure5"):

@@ -1,4 +1,4 @@
-"""A table of a model that needs no training: what is printed, and ours beside it where data are."""
+"""The table of a model without training: the paper's results, and ours if there is data."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from untrimmed.running.evaluate import evaluate
 TABLE = PAPERS["tf_prvr"].entry("table1")
 
 
-def test_what_is_printed_stands_with_the_command_behind_it():
+def test_printed_results_have_the_command_that_reproduces_them():
     (grid,) = grids_of(TABLE, RunSettings(Path("runs")))
     assert [line[:5] for line in grid.lines] == [
         ("CLIP-L/14", "SumR", "172.9", "193.9", "-"),
@@ -24,7 +24,7 @@ def test_what_is_printed_stands_with_the_command_behind_it():
     assert grid.lines[0][5] == "`untrimmed evaluate tf_prvr --data activitynet_clip_l --root DIR --no-moments`"
 
 
-def test_ours_stand_beside_it_where_data_are(tmp_path):
+def test_our_results_are_listed_for_data_in_the_root(tmp_path):
     simulate("activitynet_siglip_l", tmp_path, num_videos=24, settings=SMALL, teacher=True)
     (grid,) = grids_of(TABLE, RunSettings(Path("runs"), root=tmp_path))
     ours = evaluate("tf_prvr", data="activitynet_siglip_l", root=tmp_path).figures["SumR"]
@@ -34,6 +34,6 @@ def test_ours_stand_beside_it_where_data_are(tmp_path):
     require_named(grid.notes[-1], "activitynet_clip_l", "activitynet_eva_clip_l")
 
 
-def test_a_root_without_any_of_them_is_refused(tmp_path):
+def test_a_root_without_the_data_sets_is_refused(tmp_path):
     with refused(ConfigError, "table1", "activitynet_clip_l", "activitynet_siglip_l"):
         list(grids_of(TABLE, RunSettings(Path("runs"), root=tmp_path)))

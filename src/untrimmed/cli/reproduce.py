@@ -1,4 +1,4 @@
-"""`untrimmed reproduce`: the papers' tables and figures, and what comes out here."""
+"""`untrimmed reproduce`: list and run the tables and figures of the papers."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    paper: Annotated[str | None, typer.Argument(metavar="[PAPER]", help="Without it, the papers are listed.")] = None,
+    paper: Annotated[
+        str | None, typer.Argument(metavar="[PAPER]", help="Name of a paper.  \\[default: list the papers]")
+    ] = None,
     entry: Annotated[
-        str | None, typer.Argument(metavar="[TABLE|FIGURE]", help="table1, figure5 ... Without it, all are listed.")
+        str | None, typer.Argument(metavar="[TABLE|FIGURE]", help="E.g. table1 or figure5.  \\[default: list all]")
     ] = None,
     root: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder with the data sets, to train a table's rows.  \\[default: what the paper prints]",
+            help="Folder that contains the data sets; train all rows of the table on them.",
             show_default=False,
         ),
     ] = None,
     simulated: Annotated[
         bool,
-        typer.Option("--simulated", help="Try a table's rows on a few simulated features, to see that they run."),
+        typer.Option("--simulated", help="Only check that a table's rows run, on a few simulated features."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -46,74 +48,73 @@ def reproduce(
             "--out",
             "-o",
             metavar="FILE.md",
-            help="Write the table, or all of the paper or of all papers; with --root, run them.",
+            help="Write the table, the paper or all papers to a file; run them with --root.",
         ),
     ] = None,
     seed: SeedOption = None,
-    runs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where runs are kept; finished rows are read there.")
-    ] = Path("runs/reproduction"),
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="Folder for runs; finished runs are reused.")] = Path(
+        "runs/reproduction"
+    ),
     device: DeviceOption = "auto",
 ) -> None:
     """List or reproduce the tables and figures of the papers.
 
-    A trained table is run with --root; a stopped command goes on where it was. Without, it is what the paper prints,
-    and the commands that train and evaluate each row.
+    A table shows the paper's results and the commands that train and evaluate each row.
+    With --root, it trains all rows and adds our results. Run a stopped command again to continue.
     """
     from untrimmed.reproduction.papers import PAPERS, paper_named
 
-    _require_fit(root, out, simulated)
-    chosen = None if paper is None else paper_named(paper)
-    papers = list(PAPERS.values()) if chosen is None else [chosen]
-    only = None if chosen is None or entry is None else chosen.entry(entry)
-    if out is None and only is None:
+    _require_compatible(root, out, simulated)
+    selected = None if paper is None else paper_named(paper)
+    papers = list(PAPERS.values()) if selected is None else [selected]
+    selection = None if selected is None or entry is None else selected.entry(entry)
+    if out is None and selection is None:
         _print_papers(papers)
         return
     from untrimmed.reproduction.runner import RunSettings
 
-    place = RunSettings(runs, root=root, seed=seed, device=device)
+    settings = RunSettings(runs, root=root, seed=seed, device=device)
     if out is not None:
-        _write(papers, only, place, out, _command(paper, entry, place, out))
-    elif chosen is not None and only is not None:
-        _run(chosen, only, place, simulated=simulated)
+        _write(papers, selection, settings, out, _command(paper, entry, settings, out))
+    elif selected is not None and selection is not None:
+        _run(selected, selection, settings, simulated=simulated)
 
 
-def _require_fit(root: Path | None, out: Path | None, simulated: bool) -> None:
+def _require_compatible(root: Path | None, out: Path | None, simulated: bool) -> None:
     if out is not None and out.suffix.lower() != ".md":
         raise ConfigError(f"--out {out}: the document is Markdown; name a file that ends in .md")
     if root is not None and not root.is_dir():
-        raise ConfigError(f"{root}: no such folder; --root is the folder that holds data sets")
+        raise ConfigError(f"{root}: no such folder; --root is the folder that contains the data sets")
     if simulated and (root is not None or out is not None):
-        raise ConfigError("--simulated only tries whether rows run, it has no figures; leave out --root and --out")
+        raise ConfigError("--simulated only checks that rows run and has no results; remove --root and --out")
 
 
-def _run(paper: Paper, entry: Entry, place: RunSettings, *, simulated: bool) -> None:
-    """Measure one table or figure and print it; of one that other commands draw, print these."""
+def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool) -> None:
+    """Print a table or figure, or the commands that produce it."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
     from untrimmed.reproduction.tables import TrainedTable, UntrainedTable
 
     if simulated and not isinstance(entry, TrainedTable):
         raise ConfigError(
-            f"{paper.name} {entry.name}: has no row that is trained, so there is nothing that --simulated could try; "
-            "leave it out"
+            f"{paper.name} {entry.name}: has no trained rows, so --simulated has nothing to check; remove it"
         )
     with progress_console.status("starting") as status:
-        grids = list(grids_of(entry, place, _ProgressLine(status), simulated=simulated))
+        grids = list(grids_of(entry, settings, _ProgressLine(status), simulated=simulated))
     for grid in grids:
         _print(grid)
     if not grids:
-        _print_behind(paper, entry)
-    if isinstance(entry, TrainedTable) and place.root is not None:
-        for command in drawing(entry, place):
+        _print_entry(paper, entry)
+    if isinstance(entry, TrainedTable) and settings.root is not None:
+        for command in drawing(entry, settings):
             typer.echo(f"next    {command}")
-    elif isinstance(entry, TrainedTable | UntrainedTable) and place.root is None and not simulated:
+    elif isinstance(entry, TrainedTable | UntrainedTable) and settings.root is None and not simulated:
         _print_commands(entry)
         result_console.print(f"next    untrimmed reproduce {paper.name} {entry.name} --root DIR")
 
 
-def _print_behind(paper: Paper, entry: Entry) -> None:
-    """What other commands draw, or why nothing does; commands stand on lines that can be copied whole."""
+def _print_entry(paper: Paper, entry: Entry) -> None:
+    """Print an entry's title and commands, or why it has none. Commands are not wrapped, so they can be copied."""
     from untrimmed.reproduction.render import command_of
 
     result_console.print(f"{entry.title}.", *entry.notes)
@@ -121,7 +122,7 @@ def _print_behind(paper: Paper, entry: Entry) -> None:
 
 
 def _print_commands(table: TrainedTable | UntrainedTable) -> None:
-    """What trains and evaluates each row, on lines that can be copied whole."""
+    """Print the commands that train and evaluate each row, without wrapping, so they can be copied."""
     from untrimmed.reproduction.commands import commands_of, untrained_commands
     from untrimmed.reproduction.tables import UntrainedTable
 
@@ -129,31 +130,37 @@ def _print_commands(table: TrainedTable | UntrainedTable) -> None:
         for column, command in untrained_commands(table):
             typer.echo(f"# {table.row}, {column.label}\n{command}")
         return
-    for each in commands_of(table):
-        typer.echo(f"# {each.row.name}, {each.column.label}\n{each.train}\n{each.evaluate}")
+    for commands in commands_of(table):
+        typer.echo(f"# {commands.row.name}, {commands.column.label}\n{commands.train}\n{commands.evaluate}")
 
 
-def _write(papers: list[Paper], only: Entry | None, place: RunSettings, out: Path, command: str) -> None:
-    """Measure one entry, or all but sweeps, and write the document."""
+def _write(papers: list[Paper], selection: Entry | None, settings: RunSettings, out: Path, command: str) -> None:
+    """Write the page of one entry, or of all entries; sweeps run only as the selection."""
     from untrimmed.reproduction.document import document
     from untrimmed.reproduction.tables import TrainedTable
 
-    every = [each for one in papers for each in one.entries] if only is None else [only]
-    wanted = [each for each in every if each is only or not (isinstance(each, TrainedTable) and each.sweep)]
-    # The file is opened first: nobody should learn after hours that it cannot be written.
+    entries = [selection] if selection else [entry for paper in papers for entry in paper.entries]
+    included = [
+        entry for entry in entries if entry is selection or not (isinstance(entry, TrainedTable) and entry.sweep)
+    ]
+    # Open the file first, so that an unwritable path fails before hours of training.
     with whole_file(out) as path, progress_console.status("starting") as status:
-        path.write_text("".join(document(papers, wanted, place, command, _ProgressLine(status))), encoding="utf-8")
+        parts = document(papers, included, settings, command, _ProgressLine(status))
+        path.write_text("".join(parts), encoding="utf-8")
     result_console.print(f"written to {out}")
 
 
-def _command(paper: str | None, entry: str | None, place: RunSettings, out: Path) -> str:
+def _command(paper: str | None, entry: str | None, settings: RunSettings, out: Path) -> str:
     words = ["untrimmed reproduce", paper, entry]
-    words += [f"--root {place.root}" if place.root else None, None if place.seed is None else f"--seed {place.seed}"]
+    words += [
+        f"--root {settings.root}" if settings.root else None,
+        None if settings.seed is None else f"--seed {settings.seed}",
+    ]
     return " ".join(word for word in [*words, f"--out {out}"] if word)
 
 
 def _print_papers(papers: list[Paper]) -> None:
-    """All papers in short, or one with its tables and figures."""
+    """Print the list of papers, or one paper's tables and figures."""
     from untrimmed.reproduction.render import listing
 
     if len(papers) == 1:
@@ -169,25 +176,25 @@ def _print_papers(papers: list[Paper]) -> None:
 
 def _print(grid: Grid) -> None:
     table = Table(title=grid.title, title_justify="left", box=box.SIMPLE)
-    width = len(grid.header) - grid.num_commands  # commands are printed whole, below
+    width = len(grid.header) - grid.num_commands  # commands follow the table, without wrapping
     for name, figures in zip(grid.header[:width], grid.are_figures, strict=False):
         table.add_column(name, justify="right" if figures else "left", overflow="fold")
     for line in grid.lines:
         table.add_row(*line[:width])
-    result_console.print(table if width > grid.num_labels or not grid.num_commands else grid.title)
+    result_console.print(table if grid.lines else grid.title)
     for note in grid.notes:
         result_console.print(note)
 
 
 class _ProgressLine:
-    """What is under way on one line of a terminal; each finished row on a line of its own."""
+    """Shows progress in the terminal's status line, and prints a line for each finished row."""
 
     def __init__(self, status: Status):
         self._status = status
 
-    def __call__(self, step: TableProgress) -> None:
-        """Show one step."""
-        line = f"{step.number}/{step.total} {step.name}: {step.doing}"
+    def __call__(self, progress: TableProgress) -> None:
+        """Show the progress."""
+        line = f"{progress.number}/{progress.total} {progress.name}: {progress.activity}"
         self._status.update(escape(line))
-        if step.finished:
+        if progress.is_finished:
             progress_console.print(line)

@@ -1,7 +1,7 @@
-"""The Markdown document of what the papers print, the commands behind it, and what comes out here."""
+"""The Markdown page of the papers' results, the commands that reproduce them, and our costs."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from untrimmed.presets.published import shared_notes
@@ -12,16 +12,16 @@ from untrimmed.reproduction.results import (
     COSTS_NOTE,
     EFFICIENCY_NOTES,
     SETTINGS_NOTE,
-    drawn_by,
     efficiency_grid,
-    notes_of,
+    left_out_note,
+    page_grid,
     printed_grids,
     settings_grid,
     smoke_grid,
     trained_grids,
     untrained_grid,
 )
-from untrimmed.reproduction.runner import RunSettings, TableProgress, run_table
+from untrimmed.reproduction.runner import OnProgress, RunSettings, TableProgress, run_table
 from untrimmed.reproduction.tables import (
     CommandEntry,
     EfficiencyTable,
@@ -33,93 +33,110 @@ from untrimmed.reproduction.tables import (
     UntrainedTable,
 )
 
-Tell = Callable[[TableProgress], None]
-TIMES = "times.json"  # among the runs
-SAID_ONCE = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # on top
+TIMES = "times.json"  # in the folder of runs
+SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # printed once
 
 
 def grids_of(
-    entry: Entry, place: RunSettings, tell: Tell = lambda step: None, *, simulated: bool = False
+    entry: Entry, settings: RunSettings, on_progress: OnProgress = lambda step: None, *, simulated: bool = False
 ) -> Iterator[Grid]:
-    """What an entry comes to, none for what is not measured here.
+    """Yield the result tables of an entry; none if other commands produce it, or nothing does.
 
-    A trained table is run where the place has data, or on simulated features; else it is what the paper prints.
+    A trained table is run if the settings have a root of data sets, or if `simulated`. Otherwise its grids have the
+    paper's results.
     """
     if isinstance(entry, TrainedTable):
-        if place.root is not None:
-            yield from trained_grids(entry, run_table(entry, place, tell), place)
+        if settings.root is not None:
+            yield from trained_grids(entry, run_table(entry, settings, on_progress), settings)
         elif simulated:
-            yield smoke_grid(entry, run_table(entry, place, tell), place)
+            yield smoke_grid(entry, run_table(entry, settings, on_progress), settings)
         else:
             yield from printed_grids(entry)
     elif isinstance(entry, EfficiencyTable):
         names = list(entry.methods)
 
-        def measuring(name: str) -> None:
-            tell(TableProgress(names.index(name) + 1, len(names), name, "measuring"))
+        def report(name: str) -> None:
+            on_progress(TableProgress(names.index(name) + 1, len(names), name, "measuring"))
 
-        yield efficiency_grid(entry, MethodCosts(place.runs / TIMES), measuring)
+        yield efficiency_grid(entry, MethodCosts(settings.runs / TIMES), report)
     elif isinstance(entry, UntrainedTable):
-        yield untrained_grid(entry, place)
+        yield untrained_grid(entry, settings)
     elif isinstance(entry, SettingsTable):
         yield settings_grid(entry)
 
 
 def document(
-    papers: Sequence[Paper], wanted: Sequence[Entry], place: RunSettings, command: str, tell: Tell = lambda step: None
+    papers: Sequence[Paper],
+    entries: Sequence[Entry],
+    settings: RunSettings,
+    command: str,
+    on_progress: OnProgress = lambda step: None,
 ) -> Iterator[str]:
-    """The parts of a document: how it was made, an index, then each paper with its wanted entries."""
-    yield _preface(command, place)
-    yield _index(papers, wanted, place)
-    yield _said_once(papers, wanted)
+    """Yield the parts of the page: how to read it, each paper with its entries, and notes."""
+    yield _preface(papers, command, settings)
+    shared = dict[str, None]()
+    details = list[str]()
     for paper in papers:
         yield f"\n## {paper.title}\n"
-        others = tuple(_others(paper, wanted, place))
-        if others:
-            yield markdown(Grid("", ("", "shows", "command"), others, num_labels=3))
-        for section in _sections(paper, wanted, place):
-            yield f"\n### {_heading(paper, section)}\n"
-            grids = (_shortened(grid, paper, section) for grid in grids_of(section, place, tell))
-            yield "\n".join(markdown(grid, heading=section.title) for grid in grids)
+        for section in _sections(paper, entries, settings):
+            title = f"{paper.name} {section.name}: {section.title}"
+            yield f"\n### {title}\n"
+            for grid in _page_grids(section, settings, on_progress):
+                shared |= dict.fromkeys(note for note in grid.notes if note in SHARED_NOTES)
+                notes = _section_notes(grid, section)
+                details += [f"{paper.name} {section.name}: {note}" for note in notes[1:]]
+                yield markdown(replace(grid, notes=tuple(notes[:1])), heading=section.title)
+        if lines := tuple(_command_lines(paper, entries, settings)):
+            shared |= dict.fromkeys(note for entry in paper.entries for note in entry.notes if note in SHARED_NOTES)
+            yield f"\n### {paper.name}: other tables and figures\n"
+            yield markdown(Grid("", ("", "shows", "command"), lines, num_labels=3))
+    if shared or details:
+        ordered = [note for note in SHARED_NOTES if note in shared]
+        yield "\n## Notes\n\n" + "".join(f"- {note}\n" for note in (*ordered, *details))
 
 
-def _shortened(grid: Grid, paper: Paper, entry: Entry) -> Grid:
-    """Without what is said above all papers; of hyper-parameters only those that differ from the preset's."""
-    grid = replace(grid, notes=tuple(note for note in grid.notes if note not in SAID_ONCE))
-    if not isinstance(entry, SettingsTable):
-        return grid
-    lines = tuple(line for line in grid.lines if any(" / " in cell for cell in line))
-    same = f"{len(grid.lines) - len(lines)} others are the same in the presets: `{command_of(paper, entry)}`."
-    return replace(grid, lines=lines, notes=(same, *grid.notes))
+def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
+    """The grids of an entry as they are on the page, which has one line per row."""
+    if isinstance(entry, TrainedTable) and settings.root is None:
+        yield page_grid(entry)
+        return
+    for grid in grids_of(entry, settings, on_progress):
+        if isinstance(entry, SettingsTable):
+            lines = tuple(line for line in grid.lines if any(" / " in cell for cell in line))
+            others = f"{len(grid.lines) - len(lines)} others"
+            grid = replace(grid, lines=(*lines, (others, *["same"] * (len(grid.header) - 1))))
+        yield grid
 
 
-def _heading(paper: Paper, entry: Entry) -> str:
-    return f"{paper.name} {entry.name}: {entry.title}"
+def _section_notes(grid: Grid, entry: Entry) -> list[str]:
+    """The notes that only this entry has, without the list of systems that are not available."""
+    left_out = left_out_note(entry) if isinstance(entry, TrainedTable | EfficiencyTable) else ""
+    return [note for note in grid.notes if note not in (*SHARED_NOTES, left_out)]
 
 
-def _has_section(entry: Entry, place: RunSettings) -> bool:
-    """Whether an entry has figures: in the paper, or here."""
+def _has_section(entry: Entry, settings: RunSettings) -> bool:
+    """Whether the paper or this page has figures of the entry."""
     if isinstance(entry, TrainedTable):
-        return entry.has_figures or place.root is not None
+        return entry.has_figures or settings.root is not None
     return not isinstance(entry, CommandEntry | NotCovered)
 
 
-def _sections(paper: Paper, wanted: Sequence[Entry], place: RunSettings) -> list[Entry]:
-    """The wanted entries with figures; tables that differ by their data sets alone are one, with all their names."""
-    found: list[Entry] = []
+def _sections(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> list[Entry]:
+    """The requested entries with figures; consecutive tables that differ only by their data sets are joined."""
+    sections: list[Entry] = []
     for entry in paper.entries:
-        if entry not in wanted or not _has_section(entry, place):
+        if entry not in entries or not _has_section(entry, settings):
             continue
-        joined = _joined(found[-1], entry) if found else None
+        joined = _joined(sections[-1], entry) if sections else None
         if joined is None:
-            found.append(entry)
+            sections.append(entry)
         else:
-            found[-1] = joined
-    return found
+            sections[-1] = joined
+    return sections
 
 
 def _joined(first: Entry, second: Entry) -> TrainedTable | None:
-    """Two tables as one, or None where they differ by more than data sets, figures and what is said of them."""
+    """Join two tables, or return None if they differ by more than data sets, figures and notes."""
     if not (isinstance(first, TrainedTable) and isinstance(second, TrainedTable)):
         return None
     columns = first.columns + second.columns
@@ -139,31 +156,27 @@ def _joined(first: Entry, second: Entry) -> TrainedTable | None:
 
 
 def _subject(title: str) -> str:
-    """What a title says before the data set: "Comparison on "."""
+    """The part of a title before the data set: "Comparison on "."""
     return title[: title.find(" on ") + len(" on ")] if " on " in title else title
 
 
-def _others(paper: Paper, wanted: Sequence[Entry], place: RunSettings) -> Iterator[tuple[str, ...]]:
-    """Lines of the entries without a section, below the runs that several draw; those with one reason share a line."""
-    shown = [entry for entry in paper.entries if isinstance(entry, CommandEntry)]
-    runs = dict.fromkeys(command for entry in shown for command in entry.commands if _trains(command))
+def _command_lines(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> Iterator[tuple[str, ...]]:
+    """Lines of the entries without a section. The runs that several of them use are listed once, in the first line."""
+    shared = [entry for entry in paper.entries if isinstance(entry, CommandEntry)]
+    runs = dict.fromkeys(command for entry in shared for command in entry.commands if _is_training(command))
     if runs:
-        yield "runs", "What the figures below are drawn from.", _code(runs)
-    reasons: dict[str, list[Entry]] = {}
+        yield "runs", "The runs for the figures below.", _code(runs)
     for entry in paper.entries:
-        if isinstance(entry, NotCovered):
-            reasons.setdefault(entry.reason, []).append(entry)
-        elif not (entry in wanted and _has_section(entry, place)):
-            lines = [line for line in command_of(paper, entry).split("\n") if not _trains(line)]
-            notes = (note for note in (*entry.notes, *drawn_by(entry)) if note not in SAID_ONCE)
-            yield entry.name, " ".join([f"{entry.title}.", *notes]), _code(lines)
-    for reason, alike in reasons.items():
-        names = ", ".join(entry.name for entry in alike)
-        titles = "; ".join(entry.title for entry in alike)
-        yield names, titles, f"not covered: {reason}"
+        if isinstance(entry, NotCovered) or (entry in entries and _has_section(entry, settings)):
+            continue
+        lines = [line for line in command_of(paper, entry).split("\n") if not _is_training(line)]
+        notes = [note for note in entry.notes if note not in SHARED_NOTES]
+        if isinstance(entry, TrainedTable) and entry.picture:
+            notes.append(f"The command ends by printing one that draws it (`untrimmed plot {entry.picture}`).")
+        yield entry.name, " ".join([f"{entry.title}.", *notes]), _code(lines)
 
 
-def _trains(command: str) -> bool:
+def _is_training(command: str) -> bool:
     return command.startswith("untrimmed train ")
 
 
@@ -171,77 +184,30 @@ def _code(commands: Iterable[str]) -> str:
     return "\n".join(f"`{command}`" for command in commands)
 
 
-def _preface(command: str, place: RunSettings) -> str:
-    train = TRAIN.format("TRAIN")
-    evaluate = EVALUATE.format("--no-moments")
-    made_with = conditions().replace(", 1 threads", ", 1 thread")
-    lines = [
-        "# What the papers print, and what comes out here",
-        f"Made by `{command}` with {made_with}. Every table and figure of the papers is here with the command "
-        "behind it, or with the reason why there is none; `untrimmed reproduce PAPER TABLE` shows one.",
-    ]
-    if place.root is not None:
-        lines.append(f"Trained tables: on the data sets in {place.root}.")
-    else:
-        lines.append(
-            "**Trained tables list what the papers print, and how to train it.** `untrimmed reproduce PAPER TABLE "
-            "--root DIR` runs all rows of a table on the data sets in DIR and puts the figures beside the paper's. A "
-            f"row by itself: `{train}` with what its line has under *train*, then `{evaluate}`, or what the line has "
-            "under *evaluate* or the note above the table says. There are no figures of ours without the features of "
-            "the papers; on a few simulated ones every row is run in `make stress` (`--simulated`), and its figures "
-            "mean nothing. What compares methods on a simulated world, over seeds: [benchmarks.md](benchmarks.md)."
+def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> str:
+    versions = conditions().replace(", 1 threads", ", 1 thread")
+    links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
+    if settings.root is None:
+        results = (
+            "Results are the papers', in percent; two numbers in a cell are the paper's / ours. To train and evaluate "
+            f"a row, run `{TRAIN.format('TRAIN')}` and `{EVALUATE} EVALUATE` with its *train* and *evaluate* cells "
+            "(DATA: the folder in a column's head; without `--no-moments` for columns named *events*). "
+            "`untrimmed reproduce PAPER TABLE --root DIR` does this for all rows of a table and prints our results "
+            "beside the paper's; the [notes](#notes) at the end have details of single tables."
         )
-    lines[-1] += " Tables of costs are measured, at the published sizes."
-    return "\n\n".join(lines) + "\n"
-
-
-def _said_once(papers: Sequence[Paper], wanted: Sequence[Entry]) -> str:
-    """What is to be said of several entries of the document."""
-    there = [entry for paper in papers for entry in paper.entries if entry in wanted or isinstance(entry, CommandEntry)]
-    said = {note for entry in there for note in notes_of(entry)}
-    return "".join(["\n", *(f"- {note}\n" for note in SAID_ONCE if note in said)])
-
-
-def _index(papers: Sequence[Paper], wanted: Sequence[Entry], place: RunSettings) -> str:
-    """A line for each paper: its tables by title, each on a line of its own, and its figures, which share a table."""
-    lines = ["| paper | tables | figures |", "| --- | --- | --- |"]
-    for paper in papers:
-        sections = {section.name.split(", ")[0]: section for section in _sections(paper, wanted, place)}
-        inside = {name for section in sections.values() for name in section.name.split(", ")}
-        home = _anchor(paper.title)
-        gathered = list[str]()
-        cells: dict[str, list[str]] = {"table": [], "figure": []}
-        for entry in paper.entries:
-            own = sections.get(entry.name)
-            kind = entry.name.rstrip("0123456789")
-            if own is not None:
-                cells[kind].append(_link(f"{_numbers(own.name)}: {own.title}", _anchor(_heading(paper, own))))
-            elif entry.name not in inside and kind == "table":
-                cells[kind].append(_link(f"{_numbers(entry.name)}: {entry.title}", home))
-            elif entry.name not in inside:
-                gathered.append(entry.name)
-        if gathered:
-            cells["figure"].append(_link(_numbers(", ".join(gathered)), home))
-        lines.append(f"| {_link(paper.title, home)} | {'<br>'.join(cells['table'])} | {'<br>'.join(cells['figure'])} |")
-    return "\n" + "\n".join(lines) + "\n"
-
-
-def _link(text: str, anchor: str) -> str:
-    return f"[{text}](#{anchor})"
-
-
-def _numbers(names: str) -> str:
-    """The numbers in names of tables or figures, three or more in a row as the first to the last.
-
-    >>> _numbers("table4"), _numbers("table1, table2"), _numbers("figure1, figure2, figure3")
-    ('4', '1, 2', '1 to 3')
-    """
-    numbers = [int(number) for number in re.findall(r"\d+", names)]
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(map(str, numbers))
+        origin = (
+            "Only costs have results of ours, because the trained tables need the papers' features; "
+            "[benchmarks.md](benchmarks.md) compares methods on simulated features. Systems without a program here and "
+            "figures that only illustrate an idea are left out."
+        )
+    else:
+        results = f"Trained tables were run on the data sets in {settings.root}. Costs are measured at published sizes."
+        origin = "Systems without a program here are left out."
+    return (
+        f"# Reproducing the papers\n\n{results}\n\nMade by `{command}` with {versions}. {origin}\n\nPapers: {links}\n"
+    )
 
 
 def _anchor(heading: str) -> str:
-    """The address of a heading on its page, as sites of Markdown make it."""
+    """The anchor that Markdown sites create for a heading."""
     return re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-")

@@ -1,6 +1,6 @@
-"""What a method costs at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
+"""Costs of a method at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
 
-FLOPs count maps with learned weights only, as the figures of GMMFormer, GMMFormer v2 and RAL do: two for each
+FLOPs count only maps with learned weights, as in the papers of GMMFormer, GMMFormer v2 and RAL: two for each
 multiplication with its addition. Attention products are counted separately. Layers count as they are published.
 """
 
@@ -36,19 +36,19 @@ UNITS = {
     "memory_mb": "MB of the corpus",
     "matching_g": "GFLOPs of matching",
 }
-LEAST_S = 0.5  # how long a query is timed at least, after once to warm up
+LEAST_S = 0.5  # minimum total time of the timed queries, after one to warm up
 
 
 @dataclass(frozen=True)
 class Flops:
-    """Of maps with learned weights, and of products of activations."""
+    """FLOPs of maps with learned weights, and of products of activations."""
 
     weights: int
     activations: int
 
 
 class _Counter(TorchDispatchMode):
-    """Counts matrix products by whether one side is a parameter or a view of one."""
+    """Counts FLOPs of matrix products, separately for those with a parameter (or a view of one) as a factor."""
 
     def __init__(self, model: RetrievalModel):
         super().__init__()
@@ -70,18 +70,18 @@ class _Counter(TorchDispatchMode):
 
 
 def published_model(method: str, overrides: Mapping[str, Any] | None = None, preset: str = "tvr") -> RetrievalModel:
-    """A method with random weights at the sizes of a preset."""
+    """Return a method with random weights at the sizes of a preset."""
     return create_model(method, **load_preset(method, preset, overrides).settings).eval()
 
 
 def parameters(model: RetrievalModel) -> int:
-    """How many numbers are learned."""
+    """Return the number of learned parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 @torch.no_grad()
 def flops(model: RetrievalModel) -> Flops:
-    """Of encoding one video of `max_frames` frames and one query of `max_words` words."""
+    """Return the FLOPs of encoding one video of `max_frames` frames and one query of `max_words` words."""
     saved = _SavedMaps(model)
     with _Counter(model) as counter:
         model.encode_videos(_videos(model.config))
@@ -90,7 +90,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """The key and value maps of token attention, which ours folds into the token: two for each row read."""
+    """FLOPs of the key and value maps of token attention, which our code avoids by applying them to the token."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0
@@ -98,9 +98,9 @@ class _SavedMaps:
         self._hooks = [module.register_forward_hook(self._count) for module in modules]
 
     def _count(self, module: Any, args: Any, output: Tensor) -> None:
-        read = args[1]
-        # Several tokens of a sequence read the same rows: a view of them, without a step from one token to the next.
-        rows = math.prod(size for size, step in zip(read.shape[:-1], read.stride(), strict=False) if step)
+        inputs = args[1]
+        # Tokens that read the same rows get an expanded view, whose stride is 0 along the tokens: count rows once.
+        rows = math.prod(size for size, step in zip(inputs.shape[:-1], inputs.stride(), strict=False) if step)
         self.flops += 2 * rows * (module.key.weight.numel() + module.value.weight.numel())
 
     def finish(self) -> int:
@@ -111,26 +111,26 @@ class _SavedMaps:
 
 @torch.no_grad()
 def stored_numbers(model: RetrievalModel) -> int:
-    """Numbers that the score reads of one video of `max_frames` frames: vectors times their width."""
+    """Return how many numbers the score reads from one video of `max_frames` frames: vectors times width."""
     encoded = model.encode_videos(_videos(model.config))
-    # What shares of units a prototype reads serves to find moments, not to score.
+    # `unit_attention` serves to find moments, not to score.
     fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}
     return sum(tensor.numel() for tensor in fields.values() if tensor.is_floating_point())
 
 
 def megabytes_per_video(model: RetrievalModel) -> float:
-    """What a video takes in float32, in 10^6 bytes."""
+    """Return the size of a video in float32, in 10^6 bytes."""
     return stored_numbers(model) * 4 / 1e6
 
 
 def matching_gflops(model: RetrievalModel, num_videos: int) -> float:
-    """Of comparing one query vector with every stored vector of a corpus."""
+    """Return the GFLOPs of comparing one query vector with every stored vector of a corpus."""
     return 2 * stored_numbers(model) * num_videos / 1e9
 
 
 @torch.no_grad()
 def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Time from a query's word features to its scores against a corpus that lies in memory encoded: the median."""
+    """Return the median time (ms) from a query's word features to its first 100 videos in an encoded corpus."""
     corpus = _corpus(model, num_videos)
     queries = _queries(model.config)
     times: list[float] = []
@@ -143,9 +143,9 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 
 @dataclass(frozen=True)
 class MethodCosts:
-    """Costs of methods at their published sizes; times are kept in the file `times`, and measured where it has none.
+    """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    Several tables ask for the same times, and a document that is written again takes those of a quiet machine.
+    So several tables share a time, and a page that is written again keeps the times of a quiet machine.
     """
 
     times: Path
@@ -153,7 +153,7 @@ class MethodCosts:
     def measure(
         self, method: str, quantities: Sequence[str], corpus_sizes: Sequence[int]
     ) -> dict[str, tuple[float, ...]]:
-        """The asked quantities of `UNITS`, one figure for each corpus size where they depend on it."""
+        """Return the requested quantities of `UNITS`, one figure per corpus size if they depend on it."""
         torch.manual_seed(0)
         model = published_model(method)
         counted = flops(model)
@@ -169,17 +169,17 @@ class MethodCosts:
         return {name: figures[name] for name in quantities}
 
     def _query_ms(self, method: str, model: RetrievalModel, num_videos: int) -> float:
-        known = json.loads(self.times.read_text(encoding="utf-8")) if self.times.is_file() else {}
+        times = json.loads(self.times.read_text(encoding="utf-8")) if self.times.is_file() else {}
         key = f"{method}, {num_videos} videos; {conditions()}"
-        if key not in known:
+        if key not in times:
             self.times.parent.mkdir(parents=True, exist_ok=True)
-            known[key] = query_ms(model, num_videos)
-            write_whole(self.times, json.dumps(known, indent=1))
-        return float(known[key])
+            times[key] = query_ms(model, num_videos)
+            write_whole(self.times, json.dumps(times, indent=1))
+        return float(times[key])
 
 
 def conditions() -> str:
-    """What times depend on besides the method."""
+    """Return the versions and the machine that times depend on."""
     versions = f"untrimmed {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     return f"{versions}, {torch.get_num_threads()} threads on a machine with {os.cpu_count()} cores"
 
@@ -198,7 +198,7 @@ def _queries(config: ModelConfig) -> QueryBatch:
 
 
 def _corpus(model: RetrievalModel, num_videos: int) -> EncodedVideos:
-    """One encoded video as often as asked for, each in memory of its own."""
+    """Return `num_videos` copies of one encoded video, each in its own memory."""
     encoded = model.encode_videos(_videos(model.config))
     copies = {name: tensor.repeat(num_videos, *[1] * (tensor.ndim - 1)) for name, tensor in encoded.tensors().items()}
     return encoded.with_tensors(copies)

@@ -1,4 +1,4 @@
-"""The papers by name, with what they print: `presets/published.yaml` as tables."""
+"""The papers by name, with the tables and figures of `presets/published.yaml`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,64 +31,65 @@ METHODS = {
     "Holmes": "holmes",
     "DreamPRVR": "dreamprvr",
 }
-DRAWING = "a drawing of the idea, nothing is measured"
+DRAWING = "an illustration without results"
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
-    """A table or figure; its kind follows from what is said of it."""
-    own = {"name": name, **values}
-    if "columns" in own:
-        shared: dict[str, Any] = {key: own.pop(key) for key in ("metrics", "split") if key in own}
-        columns = own["columns"] if isinstance(own["columns"], dict) else {column: {} for column in own["columns"]}
-        own["columns"] = [_column(column, {**shared, **said}) for column, said in columns.items()]
-    if "rows" in own:
-        table = {"method": own.pop("method", ""), "set": own.pop("set", {})}
-        own["rows"] = [_row(row, said, table) for row, said in own["rows"].items()]
-        return build(TrainedTable, own, where=name)
-    own["paper"] = own.pop("figures", {})
-    if "model" in own:
-        return build(UntrainedTable, own, where=name)
-    if "datasets" in own:
-        return build(SettingsTable, own, where=name)
-    if "methods" in own:
-        if isinstance(own["methods"], list):
-            own["methods"] = {method: METHODS[method] for method in own["methods"]}
-        return build(EfficiencyTable, own, where=name)
-    del own["paper"]
-    if "commands" in own:
-        own["commands"] = [f"untrimmed {command}" for command in own["commands"]]
-        return build(CommandEntry, own, where=name)
-    return build(NotCovered, {"reason": DRAWING, **own}, where=name)
+    """Build a table or figure. Its class follows from the keys of `values`."""
+    fields = {"name": name, **values}
+    if "columns" in fields:
+        shared: dict[str, Any] = {key: fields.pop(key) for key in ("metrics", "split") if key in fields}
+        columns = fields["columns"]
+        columns = columns if isinstance(columns, dict) else {column: {} for column in columns}
+        fields["columns"] = [_column(column, {**shared, **settings}) for column, settings in columns.items()]
+    if "rows" in fields:
+        table = {"method": fields.pop("method", ""), "set": fields.pop("set", {})}
+        fields["rows"] = [_row(row, settings, table) for row, settings in fields["rows"].items()]
+        return build(TrainedTable, fields, where=name)
+    fields["paper"] = fields.pop("figures", {})
+    if "model" in fields:
+        return build(UntrainedTable, fields, where=name)
+    if "datasets" in fields:
+        return build(SettingsTable, fields, where=name)
+    if "methods" in fields:
+        if isinstance(fields["methods"], list):
+            fields["methods"] = {method: METHODS[method] for method in fields["methods"]}
+        return build(EfficiencyTable, fields, where=name)
+    del fields["paper"]
+    if "commands" in fields:
+        fields["commands"] = [f"untrimmed {command}" for command in fields["commands"]]
+        return build(CommandEntry, fields, where=name)
+    return build(NotCovered, {"reason": DRAWING, **fields}, where=name)
 
 
-def _column(name: str, said: Mapping[str, Any]) -> Column:
+def _column(name: str, settings: Mapping[str, Any]) -> Column:
     is_event = name.endswith("_event")
-    own = {
+    defaults = {
         "name": name,
         "metrics": EVENTS if is_event else RECALL,
         "events": is_event,
         "data": name.removesuffix("_event") if is_event else "",
-        "overrides": said.get("set", {}),
+        "overrides": settings.get("set", {}),
     }
-    return build(Column, own | {key: value for key, value in said.items() if key != "set"}, where=name)
+    return build(Column, defaults | {key: value for key, value in settings.items() if key != "set"}, where=name)
 
 
-def _row(name: str, said: Mapping[str, Any], table: Mapping[str, Any]) -> TableRow:
-    own = {
+def _row(name: str, settings: Mapping[str, Any], table: Mapping[str, Any]) -> TableRow:
+    fields = {
         "name": name,
-        "method": said.get("method") or METHODS.get(name) or table["method"],
-        "overrides": {**table["set"], **said.get("set", {})},
-        "evaluated_with": said.get("evaluate", {}),
-        "paper": figures_of(said),
+        "method": settings.get("method") or METHODS.get(name) or table["method"],
+        "overrides": {**table["set"], **settings.get("set", {})},
+        "evaluated_with": settings.get("evaluate", {}),
+        "paper": figures_of(settings),
     }
-    return build(TableRow, own, where=name)
+    return build(TableRow, fields, where=name)
 
 
 def _papers() -> dict[str, Paper]:
     papers = {}
     for name, values in read_papers().items():
-        if "title" in values:  # else only presets name its figures
-            entries = (_entry(entry, said) for entry, said in values.items() if entry != "title")
+        if "title" in values:  # only presets use the figures of a paper without a title
+            entries = (_entry(entry, fields) for entry, fields in values.items() if entry != "title")
             papers[name] = Paper(name=name, title=values["title"], entries=tuple(entries))
     return papers
 
@@ -97,7 +98,7 @@ PAPERS = _papers()
 
 
 def paper_named(name: str) -> Paper:
-    """The paper of that name. Raises UnknownNameError when there is none."""
+    """Return the paper of that name. Raises UnknownNameError if it is unknown."""
     if name not in PAPERS:
         raise UnknownNameError.among("paper", name, PAPERS)
     return PAPERS[name]

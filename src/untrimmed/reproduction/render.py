@@ -1,4 +1,4 @@
-"""Tables as rows of text: what a paper holds with the command behind each part, and Markdown."""
+"""Tables of text cells, the list of a paper's tables and figures, and output as Markdown."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from untrimmed.reproduction.tables import CommandEntry, Entry, NotCovered, Paper
 
 @dataclass(frozen=True)
 class Grid:
-    """A table as it is printed: `num_labels` columns of text, then figures, and `num_commands` columns of code."""
+    """A printed table: `num_labels` columns of text, then figures, then `num_commands` columns of code."""
 
     title: str
     header: tuple[str, ...]
@@ -18,19 +18,19 @@ class Grid:
 
     @property
     def are_figures(self) -> tuple[bool, ...]:
-        """Of each column, whether it holds figures, which stand right."""
+        """For each column, whether it contains figures, which are right-aligned."""
         count = len(self.header)
-        return tuple(self.num_labels <= place < count - self.num_commands for place in range(count))
+        return tuple(self.num_labels <= column < count - self.num_commands for column in range(count))
 
 
 def listing(paper: Paper) -> Grid:
-    """Every table and figure of a paper, with what it shows and the command behind it, or why there is none."""
+    """Return a list of a paper's tables and figures, each with its title and its command, or why it has none."""
     lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in paper.entries)
     return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
 
 
 def command_of(paper: Paper, entry: Entry) -> str:
-    """The command behind a table or figure, or why there is none."""
+    """Return the command that produces a table or figure, or why there is none."""
     if isinstance(entry, NotCovered):
         return f"not covered: {entry.reason}"
     if isinstance(entry, CommandEntry):
@@ -40,7 +40,7 @@ def command_of(paper: Paper, entry: Entry) -> str:
 
 
 def markdown(grid: Grid, *, heading: str = "") -> str:
-    """The grid as a Markdown table; its notes stand above, with the title unless that is the heading."""
+    """Return the grid as a Markdown table, below its notes and its title (unless that equals `heading`)."""
     rules = ("---:" if figures else "---" for figures in grid.are_figures)
     escaped = ([cell.replace("|", r"\|") for cell in line] for line in (grid.header, tuple(rules), *grid.lines))
     text = "\n".join(f"| {' | '.join(line)} |".replace("\n", "<br>") for line in escaped)

@@ -1,4 +1,4 @@
-"""What tables come to: what a paper prints with the commands behind it, our figures on real data, costs, settings."""
+"""Result tables: the papers' figures, ours on real or simulated data, costs, and hyper-parameters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import Any
 from untrimmed.data.simulation.simulate import is_simulated
 from untrimmed.evaluation.report import heading
 from untrimmed.presets import load_preset
-from untrimmed.reproduction.commands import EVALUATE, commands_of, untrained_commands
+from untrimmed.reproduction.commands import RowCommands, commands_of, untrained_commands
 from untrimmed.reproduction.efficiency import UNITS, MethodCosts
 from untrimmed.reproduction.render import Grid
-from untrimmed.reproduction.runner import STORED, RunSettings, TableResults, columns_there
+from untrimmed.reproduction.runner import STORED, RunSettings, TableResults, available_columns
 from untrimmed.reproduction.tables import (
     Column,
     EfficiencyTable,
@@ -28,138 +28,165 @@ DECIMALS = {"params_m": 2, "flops_g": 2, "attention_g": 2, "runtime_ms": 2, "mem
 
 
 def printed_grids(table: TrainedTable) -> Iterator[Grid]:
-    """What the paper prints and what trains each row, one grid for each set of metrics; no figure of ours."""
-    typed = {(each.row.name, each.column.name): each for each in commands_of(table)}
-    groups = dict.fromkeys(column.metrics for column in table.columns)
-    for metrics in groups:
+    """Yield the paper's results, one grid for each set of metrics."""
+    for number, metrics in enumerate(dict.fromkeys(column.metrics for column in table.columns)):
         columns = [column for column in table.columns if column.metrics == metrics]
-        shown = [
-            (row, column)
+        several = len(columns) > 1
+        lines = tuple(
+            (row.name, *([column.label] if several else []), *_printed(row, column))
             for column in columns
             for row in table.rows
-            if column.name in row.paper or (row.name, column.name) in typed
-        ]
-        several = len(columns) > 1
-        figures = table.has_figures
-        changed = any(row.evaluated_with for row, _ in shown)
-        lines = []
-        for row, column in shown:
-            commands = typed.get((row.name, column.name))
-            line = [row.name, *([column.label] if several else [])]
-            if figures:
-                printed = row.paper.get(column.name, [None] * len(metrics))
-                line += [_figure(metric, value) for metric, value in zip(metrics, printed, strict=True)]
-            line.append(f"`{commands.trained}`" if commands else "")
-            if changed:
-                line.append(f"`{commands.evaluate}`" if commands else "")
-            lines.append(tuple(line))
-        header = ("", *(["data"] if several else []), *(map(heading, metrics) if figures else ()), "train")
-        header = (*header, "evaluate") if changed else header
-        notes = notes_of(table) if metrics is next(iter(groups)) else ()
-        ways = {typed[row.name, column.name].evaluate for row, column in shown if (row.name, column.name) in typed}
-        if not changed and ways != {EVALUATE.format("--no-moments")}:
-            notes = (f"Evaluated by: {', '.join(f'`{way}`' for way in sorted(ways))}.", *notes)
-        yield Grid(table.title, header, tuple(lines), notes, num_labels=1 + several, num_commands=1 + changed)
-
-
-def smoke_grid(table: TrainedTable, measured: TableResults, place: RunSettings) -> Grid:
-    """That rows were trained and evaluated on simulated features: figures of so little would mean nothing."""
-    label = {column.name: column.label for column in measured.columns}
-    lines = tuple((row, label[column], "trained and evaluated") for row, column in measured.figures)
-    title = f"{table.title} ({place.scale.num_videos} simulated videos, seed {place.data_seed})"
-    return Grid(title, ("", "data", "runs"), lines, ("Figures at this scale would mean nothing.",), num_labels=3)
-
-
-def trained_grids(table: TrainedTable, measured: TableResults, place: RunSettings) -> Iterator[Grid]:
-    """One grid for each data set that was run: the paper's figures, ours, and the difference.
-
-    Of simulated features, ours beside what needs no training: the paper's figures are of other data.
-    """
-    for column in measured.columns:
-        if place.root is not None and is_simulated(column.data_name, place.root):
-            yield _simulated_grid(table, column, measured, place.root, place)
-            continue
-        rows = [row for row in table.rows if row.without or (row.name, column.name) in measured.figures]
-        lines = [line for row in rows for line in _lines(row, column, measured)]
-        notes = (*notes_of(table), *_without_data(measured.missing))
-        seed = "" if place.seed is None else f", seed {place.seed}"
-        yield Grid(
-            f"{table.title} ({column.label}{seed})", ("", "", *map(heading, column.metrics)), tuple(lines), notes
+            if column.name in row.paper
         )
+        header = ("", *(["data"] if several else []), *map(heading, metrics))
+        yield Grid(table.title, header, lines, () if number else notes_of(table), num_labels=1 + several)
 
 
-def _without_data(missing: Sequence[str]) -> list[str]:
-    """The data sets of a table that the root does not have, as a note; none where it has all."""
+def page_grid(table: TrainedTable) -> Grid:
+    """Return the paper's results and the arguments that train and evaluate a row: one line per row.
+
+    One data set has a column per metric. Several data sets have one column each, with all metrics in a cell.
+    """
+    commands: dict[str, list[RowCommands]] = {row.name: [] for row in table.rows}
+    for command in commands_of(table):
+        commands[command.row.name].append(command)
+    train = {name: _train_cell(group) for name, group in commands.items()}
+    evaluate = {name: _code([command.evaluate_arguments for command in group]) for name, group in commands.items()}
+    lines = []
+    for row in table.rows:
+        figures = {column.name: _printed(row, column) for column in table.columns}
+        joined = [", ".join(figures[name]) if name in row.paper else "-" for name in figures]
+        cells = joined if len(joined) > 1 else figures[table.columns[0].name]
+        lines.append((row.name, *cells, train[row.name], *([evaluate[row.name]] if any(evaluate.values()) else [])))
+    has_template = any(" --data DATA" in cell for cell in train.values())
+    ends = ("train", "evaluate") if any(evaluate.values()) else ("train",)
+    header = (*_page_header(table.columns, with_folders=has_template), *ends)
+    return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1, num_commands=len(ends))
+
+
+def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
+    """The metrics of one data set, or the names of several; their common metrics are above the row labels."""
+    metrics = [", ".join(map(heading, column.metrics)) for column in columns]
+    if len(columns) == 1:
+        return ["", *map(heading, columns[0].metrics)]
+    labels = [f"{column.label} (`{column.data_name}`)" if with_folders else column.label for column in columns]
+    if len(set(metrics)) == 1:
+        return [metrics[0], *labels]
+    return ["", *(f"{label}: {names}" for label, names in zip(labels, metrics, strict=True))]
+
+
+def _train_cell(commands: Sequence[RowCommands]) -> str:
+    """The arguments that train a row: once with DATA if its data sets differ by nothing else, or one line for each."""
+    templates = [command.train_template for command in commands]
+    if len(commands) > 1 and len(set(templates)) == 1:
+        return _code(templates)
+    return _code([command.train_arguments for command in commands])
+
+
+def _code(texts: Sequence[str]) -> str:
+    return "\n".join(f"`{text}`" for text in dict.fromkeys(texts) if text)
+
+
+def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings) -> Grid:
+    """Return the rows that ran on simulated features, without their figures, which would mean nothing."""
+    label = {column.name: column.label for column in results.columns}
+    lines = tuple((row, label[column], "trained and evaluated") for row, column in results.figures)
+    title = f"{table.title} ({settings.scale.num_videos} simulated videos, seed {settings.data_seed})"
+    return Grid(title, ("", "data", "runs"), lines, ("Results at this scale mean nothing.",), num_labels=3)
+
+
+def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
+    """Yield one grid for each data set that was run: the paper's figures, ours, and the difference.
+
+    A simulated data set has our figures and those of baselines without training, because the paper's do not apply.
+    """
+    for column in results.columns:
+        if settings.root is not None and is_simulated(column.data_name, settings.root):
+            yield _simulated_grid(table, column, results, settings.root, settings)
+            continue
+        rows = [row for row in table.rows if row.without or (row.name, column.name) in results.figures]
+        lines = [line for row in rows for line in _lines(row, column, results)]
+        notes = (*notes_of(table), *_missing_note(results.missing))
+        seed = "" if settings.seed is None else f", seed {settings.seed}"
+        title = f"{table.title} ({column.label}{seed})"
+        yield Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), notes)
+
+
+def _missing_note(missing: Sequence[str]) -> list[str]:
     return [f"No data for: {', '.join(missing)}."] if missing else []
 
 
 def _simulated_grid(
-    table: TrainedTable, column: Column, measured: TableResults, root: Path, place: RunSettings
+    table: TrainedTable, column: Column, results: TableResults, root: Path, settings: RunSettings
 ) -> Grid:
-    """Our figures on simulated features of one data set, below those of the same split that need no training."""
+    """Our figures on one simulated data set, below baselines without training on the same split."""
     untrained, split = untrained_rows_of(column.data_name, root, column.split)
-    trained = {row: figures for (row, on), figures in measured.figures.items() if on == column.name}
+    trained = {row: figures for (row, on), figures in results.figures.items() if on == column.name}
     lines = [
         (name, kind, *(_figure(metric, figures.get(metric)) for metric in column.metrics))
         for kind, rows in (("untrained", untrained), ("ours", trained))
         for name, figures in rows.items()
     ]
-    seed = "" if place.seed is None else f" {place.seed}"
+    seed = "" if settings.seed is None else f" {settings.seed}"
     size = f"{len(split.caption_ids):,} queries, {len(split.video_ids):,} {column.split} videos, one seed{seed}"
-    said = "Simulated features: no figure of the paper stands beside ours; untrimmed study compares methods over seeds."
+    note = "Simulated features: the paper's results do not apply. untrimmed study compares methods over seeds."
     title = f"{table.title} ({column.label}, simulated: {size})"
-    return Grid(title, ("", "", *map(heading, column.metrics)), tuple(lines), (said, *_without_data(measured.missing)))
+    header = ("", "", *map(heading, column.metrics))
+    return Grid(title, header, tuple(lines), (note, *_missing_note(results.missing)))
 
 
-def untrained_grid(table: UntrainedTable, place: RunSettings) -> Grid:
-    """What the paper prints and the command behind it; where the place has data sets, ours beside it.
+def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
+    """Return the paper's results with the commands that reproduce them, and ours for data sets in the root.
 
-    Raises: ConfigError when the root has none of the table's data sets; whatever evaluating raises.
+    Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
     """
-    columns, missing = columns_there(table, place)
+    columns, missing = available_columns(table, settings)
     commands = {column.name: command for column, command in untrained_commands(table)}
     lines = []
     for column in columns:
         ours: Mapping[str, float] = {}
-        if place.root is not None:
-            ours = evaluate(table.model, data=column.data_name, root=place.root, moments=column.events).figures
-        made_up = place.root is not None and is_simulated(column.data_name, place.root)
-        label = f"{column.label}, ours simulated" if made_up else column.label
+        if settings.root is not None:
+            ours = evaluate(table.model, data=column.data_name, root=settings.root, moments=column.events).figures
+        simulated = settings.root is not None and is_simulated(column.data_name, settings.root)
+        label = f"{column.label}, ours simulated" if simulated else column.label
         printed = (table.paper[row][column.name] for row in (table.beside, table.row))
         for metric, *figures in zip(column.metrics, *printed, strict=True):
             cells = (_figure(metric, value) for value in (*figures, ours.get(metric)))
             lines.append((label, heading(metric), *cells, f"`{commands[column.name]}`"))
-    notes = (*notes_of(table), *_without_data(missing))
+    notes = (*notes_of(table), *_missing_note(missing))
     header = ("", "", table.beside, table.row, "ours", "evaluate")
     return Grid(table.title, header, tuple(lines), notes, num_labels=2, num_commands=1)
 
 
-def drawn_by(entry: Entry) -> tuple[str, ...]:
-    """How a figure whose rows are trained is drawn, as a note; nothing for others."""
-    if not (isinstance(entry, TrainedTable) and entry.picture):
-        return ()
-    return (f"Its last line draws it: untrimmed plot {entry.picture} RUN ... -o FILE.",)
-
-
 def notes_of(entry: Entry) -> tuple[str, ...]:
-    """What is to be said of a table or figure, each note a sentence or more."""
+    """Return the notes of a table or figure, each a sentence or more."""
     notes = entry.notes
     if isinstance(entry, TrainedTable | EfficiencyTable) and entry.left_out:
-        notes += (f"Not run: {entry.left_out}.",)
+        notes += (left_out_note(entry),)
     if isinstance(entry, TrainedTable):
         notes += tuple(f"{row.name} is not run: {row.without}." for row in entry.rows if row.without)
     if isinstance(entry, EfficiencyTable):
-        asked = (text for quantity, text in EFFICIENCY_NOTES.items() if quantity in entry.paper)
-        notes = (COSTS_NOTE, *notes, *asked)
+        efficiency = (text for quantity, text in EFFICIENCY_NOTES.items() if quantity in entry.paper)
+        notes = (COSTS_NOTE, *notes, *efficiency)
     return (SETTINGS_NOTE, *notes) if isinstance(entry, SettingsTable) else notes
 
 
-def _lines(row: TableRow, column: Column, measured: TableResults) -> Iterator[tuple[str, ...]]:
+def left_out_note(table: TrainedTable | EfficiencyTable) -> str:
+    """Return the note that lists the table's systems without a program here."""
+    return f"Not available here: {table.left_out}."
+
+
+def _printed(row: TableRow, column: Column) -> tuple[str, ...]:
+    values = row.paper.get(column.name, [None] * len(column.metrics))
+    return tuple(_figure(metric, value) for metric, value in zip(column.metrics, values, strict=True))
+
+
+def _lines(row: TableRow, column: Column, results: TableResults) -> Iterator[tuple[str, ...]]:
     printed = row.paper.get(column.name)
-    ours = measured.figures.get((row.name, column.name))
+    ours = results.figures.get((row.name, column.name))
     name = row.name
     if printed:
-        yield (name, "paper", *(_figure(metric, value) for metric, value in zip(column.metrics, printed, strict=True)))
+        yield (name, "paper", *_printed(row, column))
         name = ""
     if ours:
         yield (name, "ours", *(_figure(metric, ours[metric]) for metric in column.metrics))
@@ -177,66 +204,64 @@ def _figure(metric: str, value: float | None, sign: str = "") -> str:
 
 
 def efficiency_grid(
-    table: EfficiencyTable, costs: MethodCosts, tell: Callable[[str], None] = lambda name: None
+    table: EfficiencyTable, costs: MethodCosts, report: Callable[[str], None] = lambda name: None
 ) -> Grid:
-    """Costs at the published sizes: a line for each method, or for each of its quantities by corpus size."""
+    """Return the costs at the published sizes: a line per method, or per method and quantity if by corpus size."""
     quantities = list(table.paper)
     if "flops_g" in quantities:
         quantities.append("attention_g")
     by_size = len(table.corpus_sizes) > 1
     lines = []
     for name, method in table.methods.items():
-        tell(name)
+        report(name)
         ours = costs.measure(method, quantities, table.corpus_sizes)
         cells = {}
         for quantity in quantities:
-            own = ours[quantity]
-            printed = table.paper.get(quantity, {}).get(name, (None,) * len(own))
+            values = ours[quantity]
+            printed = table.paper.get(quantity, {}).get(name, (None,) * len(values))
             cells[quantity] = [
                 f"{'-' if paper is None else f'{paper:g}'} / {value:.{DECIMALS[quantity]}f}"
-                for paper, value in zip(printed, own, strict=True)
+                for paper, value in zip(printed, values, strict=True)
             ]
         if by_size:
             lines += [(name, UNITS[quantity], *cells[quantity]) for quantity in quantities]
         else:
             lines.append((name, *(cell for quantity in quantities for cell in cells[quantity])))
-    heads = [f"{size:,} videos" for size in table.corpus_sizes] if by_size else [UNITS[each] for each in quantities]
-    header = ("", *([""] if by_size else []), *heads)
+    sizes = [f"{size:,} videos" for size in table.corpus_sizes]
+    header = ("", "", *sizes) if by_size else ("", *(UNITS[quantity] for quantity in quantities))
     return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1 + by_size)
 
 
-COSTS_NOTE = "Costs: two figures are paper / ours."
+COSTS_NOTE = "Costs: two numbers are paper / ours."
 EFFICIENCY_NOTES = {
-    "flops_g": "FLOPs: one video of 128 frames and one query of 30 words, two for a multiplication with its addition, "
-    "in maps with learned weights only, counted as the layers are published. The figures of GMMFormer, GMMFormer v2 "
-    "and RAL fit this convention; the heads of RAL's distributions, which only training needs, are not in ours. The "
-    "products of attention come on top and are given apart. MS-SL's 1.29 does not fit: encoding one query and matching "
-    "it with the 656 vectors of each of 2,500 videos, which is how the text of GMMFormer v2 describes the measurement, "
-    "is 1.31.",
-    "memory_mb": "MB: the float32 vectors that a query meets in videos of 128 frames, 656 in MS-SL, 33 in GMMFormer, "
-    "160 in GMMFormer v2. The papers print a tenth of it (12.67 is 2,500 x 33 x 384 x 4 bytes / 10^7); MS-SL's figures "
-    "are those of videos of 123 frames. ProtoPRVR's table 1 prints the full size.",
-    "matching_g": "Matching: two FLOPs for each stored number; the paper rounds to two decimals.",
-    "runtime_ms": "Time: median from word features to the first 100 videos on this machine's processor; the papers "
-    "measure on an RTX 3080 Ti or 3090. MS-SL passes all frames of the corpus through two maps for each query. "
-    "docs/benchmarks.md has times of more methods, measured on another processor: they differ from these, in either "
-    "direction.",
+    "flops_g": "FLOPs: one video of 128 frames and one query of 30 words. A multiplication with its addition counts as "
+    "two, only in maps with learned weights, and layers count as published; products inside attention are listed "
+    "separately. The papers' numbers for GMMFormer, GMMFormer v2 and RAL fit this rule, except that ours leave out the "
+    "heads of RAL's distributions, which only training uses. MS-SL's 1.29 does not fit. It is close to 1.31: encoding "
+    "one query and matching it with 656 vectors of each of 2,500 videos, as GMMFormer v2's text describes it.",
+    "memory_mb": "MB: the float32 vectors that a query is compared with, for videos of 128 frames (656 vectors in "
+    "MS-SL, 33 in GMMFormer, 160 in GMMFormer v2). The papers print a tenth (12.67 is 2,500 x 33 x 384 x 4 bytes / "
+    "10^7), and MS-SL's numbers are for 123 frames. ProtoPRVR's table 1 prints the full size.",
+    "matching_g": "Matching: two FLOPs per stored number. The paper rounds to two decimals.",
+    "runtime_ms": "Time: the median from word features to the first 100 videos, on the processor of the machine that "
+    "made the page; the papers used an RTX 3080 Ti or 3090. MS-SL maps all frames of the corpus twice per query. Times "
+    "in docs/benchmarks.md are from another processor and differ in both directions.",
 }
 
 
 def settings_grid(table: SettingsTable) -> Grid:
-    """The paper's hyper-parameters, and those of the presets where they differ."""
+    """Return the paper's hyper-parameters, with those of the presets where they differ."""
     presets = {name: load_preset(table.method, name) for name in table.datasets}
     lines = []
     for key, printed in table.paper.items():
         ours = [_at(presets[name], key) for name in table.datasets]
         pairs = zip(printed, ours, strict=True)
-        lines.append((key, *(f"{paper:g}" if paper == own else f"{paper:g} / {own:g}" for paper, own in pairs)))
+        lines.append((key, *(f"{paper:g}" if paper == value else f"{paper:g} / {value:g}" for paper, value in pairs)))
     header = ("", *map(titled, table.datasets))
     return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1)
 
 
-SETTINGS_NOTE = "Hyper-parameters: two figures are paper / preset where they differ; the file of the preset says why."
+SETTINGS_NOTE = "Hyper-parameters: two numbers are paper / preset; the preset's file explains the difference."
 
 
 def _at(preset: Any, key: str) -> float:

@@ -1,6 +1,6 @@
 """Train and evaluate the rows of a table, on real data or on simulated features.
 
-A row's folder is named by a hash of everything that decides its run, so that tables share rows.
+The name of a run's folder contains a hash of all its settings, so equal rows of several tables share a run.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How small a trial on simulated features is, which shows that rows run: about a second for each."""
+    """Sizes of a trial on simulated features. It takes about a second per row and only shows that rows run."""
 
     num_videos: int = 15
     features: SimulationSettings = SMALL
@@ -47,34 +47,37 @@ class Scale:
     )
 
     def overrides_of(self, column: Column) -> dict[str, Any]:
-        """Of all rows on a column: what it sets itself, smallness where it does not, and the widths of the features."""
+        """Return the overrides for all rows of a column: small sizes, the column's own settings, feature widths."""
         widths = {"model.query_dim": self.features.query_dim, "model.video_dim": self.features.video_dim}
         return {**self.overrides, **column.overrides, **widths}
 
 
 @dataclass(frozen=True)
 class TableProgress:
-    """Where a table stands: row `number` of `total`; `doing` is for people."""
+    """Progress of a table: row `number` of `total` rows; `activity` is text for people."""
 
     number: int
     total: int
     name: str
-    doing: str
-    finished: bool = False
+    activity: str
+    is_finished: bool = False
+
+
+OnProgress = Callable[[TableProgress], None]
 
 
 @dataclass(frozen=True)
 class TableResults:
-    """The figures of a table by row and column, and the columns that were run."""
+    """The figures of a table by row and column."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # with data
     figures: Mapping[tuple[str, str], Figures]
-    missing: tuple[str, ...] = ()  # columns whose data set is not there
+    missing: tuple[str, ...] = ()  # data sets that the root does not have
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """Where rows learn (`scale` is None on real data) and where what they leave is kept."""
+    """Where and how rows are trained. Without a `root` of data sets, features are simulated at `scale`."""
 
     runs: Path
     root: Path | None = None
@@ -83,115 +86,114 @@ class RunSettings:
     scale: Scale = Scale()
 
     @property
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether features are simulated."""
         return self.root is None
 
     @property
     def data_seed(self) -> int:
-        """The seed of simulated features, and of training on them."""
+        """The seed of simulated features and of training on them."""
         return 0 if self.seed is None else self.seed
 
 
-def run_table(
-    table: TrainedTable, place: RunSettings, progress: Callable[[TableProgress], None] = lambda step: None
-) -> TableResults:
-    """The figures of every row that can be run, from the kept ones where there are any.
+def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgress = lambda step: None) -> TableResults:
+    """Train and evaluate every row that has a program. Results of finished runs are reused.
 
-    Raises: ConfigError when the root has none of the table's data sets; whatever training raises.
+    Raises: ConfigError if the root has none of the table's data sets; any error of training.
     """
-    columns, missing = columns_there(table, place)
+    columns, missing = available_columns(table, settings)
     pairs = [(row, column) for row, column in pairs_of(table) if column in columns]
     figures = {}
     for number, (row, column) in enumerate(pairs, start=1):
         name = f"{row.name}, {column.label}" if len(columns) > 1 else row.name
 
-        def tell(doing: str, *, finished: bool = False, number: int = number, name: str = name) -> None:
-            progress(TableProgress(number, len(pairs), name, doing, finished))
+        def report(activity: str, *, is_finished: bool = False, number: int = number, name: str = name) -> None:
+            on_progress(TableProgress(number, len(pairs), name, activity, is_finished))
 
-        figures[row.name, column.name] = figures_of(row, column, place, tell)
+        figures[row.name, column.name] = figures_of(row, column, settings, report)
     return TableResults(columns, figures, missing)
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """What can be run, data set after data set: rows with figures on it, and rows that the paper prints without any."""
+    """Yield the rows to run on each column: those with figures for it, and those without any figures."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):
                 yield row, column
 
 
-def columns_there(
-    table: TrainedTable | UntrainedTable, place: RunSettings
+def available_columns(
+    table: TrainedTable | UntrainedTable, settings: RunSettings
 ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """The columns whose data sets the root has, and the other data sets; without a root, all columns.
+    """Return the columns whose data sets are in the root, and the missing data sets. Without a root: all columns.
 
-    Raises: ConfigError when the root has none of them.
+    Raises: ConfigError if the root has none of them.
     """
-    if place.root is None:
+    if settings.root is None:
         return table.columns, ()
-    root = place.root
+    root = settings.root
     if not root.is_dir():
-        raise ConfigError(f"{root}: no such folder; --root is the folder that holds data sets")
-    there = tuple(column for column in table.columns if (root / column.data_name).is_dir())
-    if not there:
-        found = ", ".join(sorted(path.name for path in root.iterdir() if path.is_dir())) or "nothing"
-        wanted = ", ".join(dict.fromkeys(column.data_name for column in table.columns))
+        raise ConfigError(f"{root}: no such folder; --root is the folder that contains the data sets")
+    available = tuple(column for column in table.columns if (root / column.data_name).is_dir())
+    if not available:
+        folders = ", ".join(sorted(path.name for path in root.iterdir() if path.is_dir())) or "nothing"
+        names = ", ".join(dict.fromkeys(column.data_name for column in table.columns))
         raise ConfigError(
-            f"{root}: {table.name} needs one of {wanted}, found {found}; correct --root, or leave it out for what the "
-            "paper prints"
+            f"{root}: {table.name} needs one of {names}, found {folders}; correct --root, or omit it to see the "
+            "paper's results"
         )
-    return there, tuple(dict.fromkeys(c.data_name for c in table.columns if c not in there))
+    return available, tuple(dict.fromkeys(column.data_name for column in table.columns if column not in available))
 
 
-def trial_of(row: TableRow, column: Column, place: RunSettings) -> Trial:
-    """The training of a row on a data set; its settings are checked here."""
+def trial_of(row: TableRow, column: Column, settings: RunSettings) -> Trial:
+    """Return the training of a row on a data set, with checked settings."""
     candidates = (column.preset_name, column.data_name)
     preset = next((name for name in candidates if has_preset(row.method, name)), None)
-    root = place.root
+    root = settings.root
     data = column.data_name
     if root is None:
         preset = preset or OWN_DATA_PRESET
-        overrides = {**place.scale.overrides_of(column), **row.overrides, "train.seed": place.data_seed}
-        root = place.runs / "data"
-        data = _simulated_name(place)
+        overrides = {**settings.scale.overrides_of(column), **row.overrides, "train.seed": settings.data_seed}
+        root = settings.runs / "data"
+        data = _simulated_name(settings)
     else:
-        seeded = {} if place.seed is None else {"train.seed": place.seed}
-        overrides = {**column.overrides, **row.overrides, **seeded}
-    settings = load_preset(row.method, preset or OWN_DATA_PRESET, overrides)
-    settings.sizes()  # raises for a setting that the model does not take
-    identity = [__version__, to_plain(settings), str(root.resolve() / data), preset]
-    name = "simulated" if place.simulated else data
+        seed = {} if settings.seed is None else {"train.seed": settings.seed}
+        overrides = {**column.overrides, **row.overrides, **seed}
+    merged = load_preset(row.method, preset or OWN_DATA_PRESET, overrides)
+    merged.sizes()  # raises for a setting that the model does not have
+    identity = [__version__, to_plain(merged), str(root.resolve() / data), preset]
+    name = "simulated" if settings.is_simulated else data
     return Trial(
         method=row.method,
         data=data,
         root=root,
-        folder=place.runs / f"{row.method}-{name}-{_digest(identity)}",
+        folder=settings.runs / f"{row.method}-{name}-{_digest(identity)}",
         overrides=overrides,
         preset=preset,
-        device=place.device,
+        device=settings.device,
     )
 
 
-def figures_of(row: TableRow, column: Column, place: RunSettings, tell: Callable[..., None]) -> Figures:
-    """The figures of a row in percent, the kept ones if there are any."""
+def figures_of(row: TableRow, column: Column, settings: RunSettings, report: Callable[..., None]) -> Figures:
+    """Return the figures of a row in percent. Trains the row unless its results are cached."""
 
-    def report_epoch(at: TrainingProgress) -> None:
-        tell(f"epoch {at.epoch}/{at.num_epochs} {at.stage}, step {at.step}/{at.num_steps}")
+    def report_epoch(progress: TrainingProgress) -> None:
+        position = f"epoch {progress.epoch}/{progress.num_epochs}"
+        report(f"{position} {progress.stage}, step {progress.step}/{progress.num_steps}")
 
     def measure(run: Run) -> dict[str, float]:
-        return _evaluate(run, row, column, place.device)
+        return _evaluate(run, row, column, settings.device)
 
-    trial = trial_of(row, column, place)
+    trial = trial_of(row, column, settings)
     name = _digest([dict(row.evaluated_with), column.events, column.split])
-    was_kept = name in trial.figures
-    if not was_kept:
-        if place.simulated:
-            simulated_data(place, tell)
+    was_cached = name in trial.figures
+    if not was_cached:
+        if settings.is_simulated:
+            simulated_data(settings, report)
         trial.train(report_epoch)
-        tell("evaluating")
+        report("evaluating")
     figures = trial.measured(name, measure)
-    tell("kept from before" if was_kept else "done", finished=True)
+    report("cached" if was_cached else "done", is_finished=True)
     if STORED in column.metrics:
         sizes = {key: value for key, value in row.overrides.items() if key.startswith("model.")}
         figures |= {STORED: megabytes_per_video(published_model(row.method, sizes))}
@@ -208,23 +210,23 @@ def _evaluate(run: Run, row: TableRow, column: Column, device: str) -> dict[str,
     return {**report.figures, **groups}
 
 
-def simulated_data(place: RunSettings, tell: Callable[[str], None] = lambda doing: None) -> tuple[Path, str]:
-    """The root and name of the simulated data set, which is written if it is not there."""
-    root = place.runs / "data"
-    name = _simulated_name(place)
+def simulated_data(settings: RunSettings, report: Callable[[str], None] = lambda activity: None) -> tuple[Path, str]:
+    """Return the root and name of the simulated data set, after writing it if it does not exist."""
+    root = settings.runs / "data"
+    name = _simulated_name(settings)
     if not (root / name).is_dir():
-        tell("simulating features")
-        root.mkdir(parents=True, exist_ok=True)  # an unwritable place is named as it was given
-        settings = dataclasses.replace(place.scale.features, seed=place.data_seed)
-        simulate(name, root, num_videos=place.scale.num_videos, teacher=True, settings=settings)
+        report("simulating features")
+        root.mkdir(parents=True, exist_ok=True)  # so that an error names the folder that the user gave
+        features = dataclasses.replace(settings.scale.features, seed=settings.data_seed)
+        simulate(name, root, num_videos=settings.scale.num_videos, teacher=True, settings=features)
     return root, name
 
 
-def _simulated_name(place: RunSettings) -> str:
-    settings = dataclasses.replace(place.scale.features, seed=place.data_seed)
-    return f"simulated-{place.scale.num_videos}-{_digest(to_plain(settings))[:6]}"
+def _simulated_name(settings: RunSettings) -> str:
+    features = dataclasses.replace(settings.scale.features, seed=settings.data_seed)
+    return f"simulated-{settings.scale.num_videos}-{_digest(to_plain(features))[:6]}"
 
 
 def _digest(values: Any) -> str:
-    """A short name for plain values, the same for the same values."""
+    """Return a short hash of plain values."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]

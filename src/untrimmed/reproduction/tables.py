@@ -1,4 +1,4 @@
-"""What a paper prints, as data: tables that can be run, and what stands for everything else in it."""
+"""The tables and figures of a paper as data, with what is needed to run them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,21 +12,20 @@ from untrimmed.presets.published import RECALL
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A data set of a table: which preset trains on it and what is reported.
+    """A data set of a table, the preset that trains on it, and the reported metrics.
 
-    `events` asks for moments among all videos (R@K IoU=m) instead of videos, `split` is the one that the printed
-    figures are of. `name` is its name in `published.yaml`, `title` what people call it where that is not the
-    benchmark's own title.
+    `name` is its name in `published.yaml`, `title` its label if that differs from the benchmark's title. `events`:
+    rank moments of all videos (R@K IoU=m) instead of videos. `split` is the split of the printed figures.
     """
 
     name: str
     metrics: tuple[str, ...] = RECALL
-    data: str = ""  # the folder below the root; empty: as `name`
-    preset: str = ""  # empty: as `name`
+    data: str = ""  # the folder in the root; empty: same as `name`
+    preset: str = ""  # empty: same as `name`
     title: str = ""
     events: bool = False
     split: str = "test"
-    overrides: Mapping[str, Any] = field(default_factory=dict)  # of all rows on it
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # for all rows
 
     @property
     def data_name(self) -> str:
@@ -40,17 +39,17 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The data set as people call it, with a word where its moments are meant.
+        """The label of the data set; it ends with "events" if moments are ranked.
 
         >>> Column(name="charades_event", data="charades", events=True).label
         'Charades-STA, events'
         """
-        known = self.title or titled(self.data_name)
-        return f"{known}, events" if self.events else known
+        title = self.title or titled(self.data_name)
+        return f"{title}, events" if self.events else title
 
 
 def titled(data: str) -> str:
-    """What people call the data set of that folder: the title of the benchmark, else the folder's name.
+    """Return the benchmark's title for a data set's folder, or the folder's name if it is not a benchmark.
 
     >>> titled("activitynet"), titled("mine")
     ('ActivityNet Captions', 'mine')
@@ -61,12 +60,11 @@ def titled(data: str) -> str:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A trained system: a method with attachments (`gmmformer_v2+ral`), what differs from its preset, what is printed.
+    """A trained system: a method with attachments (`gmmformer_v2+ral`), its changed settings, its printed figures.
 
-    `paper` has, for each column that prints any, as many figures as the column has metrics; `papers.py` fills it from
-    `presets/published.yaml`, as it does in the other tables. `evaluated_with` are settings of the model that change
-    after training (ranking strategies), by dotted keys as in `overrides`. `without` says why a row cannot be run; it is
-    listed all the same.
+    `paper` has one figure per metric for each column that the paper fills (from `presets/published.yaml`).
+    `evaluated_with` has model settings that change after training (ranking strategies), with dotted keys like
+    `overrides`. `without` is the reason why a row cannot be run; such a row is still listed.
     """
 
     name: str
@@ -79,7 +77,7 @@ class TableRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One table or figure: `name` as the command takes it (`table1`), `title` of what it shows."""
+    """One table or figure; `name` is the argument of the command (`table1`)."""
 
     name: str
     title: str
@@ -88,11 +86,10 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedTable(Entry):
-    """A table whose rows are trained and evaluated, or a figure that shows such figures as curves.
+    """A table whose rows are trained and evaluated, or a figure that plots such results.
 
-    A `sweep` is run when it is asked for by name, not with everything else. `left_out` names the rows of systems that
-    have no program here. Of a figure, `picture` is the name by which `untrimmed plot` draws its runs; where it has
-    `panels`, each is drawn by itself from the rows whose names begin so.
+    A `sweep` only runs when it is named. `left_out` lists systems without a program here. For a figure, `picture` is
+    the NAME for `untrimmed plot`. Each of its `panels` is drawn from the rows whose names start with the panel's name.
     """
 
     columns: tuple[Column, ...]
@@ -104,15 +101,15 @@ class TrainedTable(Entry):
 
     @property
     def has_figures(self) -> bool:
-        """Whether the paper prints figures, not bars or curves alone."""
+        """Whether the paper prints numbers, not only bars or curves."""
         return any(row.paper for row in self.rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UntrainedTable(Entry):
-    """A table of a model that needs no training, on data sets that differ by the encoder of their features.
+    """A table of a model without training, on data sets whose features come from different encoders.
 
-    `model` as `untrimmed evaluate` takes it, `row` as the paper calls it; it prints figures of `beside` next to these.
+    `model` is the argument of `untrimmed evaluate`, `row` its name in the paper, `beside` the paper's other row.
     """
 
     model: str
@@ -124,13 +121,13 @@ class UntrainedTable(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class EfficiencyTable(Entry):
-    """A table of costs, computed at the published sizes on random features.
+    """A table of costs at the published sizes, measured on random features.
 
-    `quantities` by method: published figures in the units of `efficiency.UNITS`; `runtime_ms` and the like have one
-    figure for each corpus size.
+    `paper` has the published figures in the units of `efficiency.UNITS`. Quantities that depend on the corpus
+    (`runtime_ms`, `memory_mb`, `matching_g`) have one figure per corpus size.
     """
 
-    methods: Mapping[str, str]  # as printed -> composition
+    methods: Mapping[str, str]  # printed name -> method with attachments
     corpus_sizes: tuple[int, ...] = ()
     left_out: str = ""
     paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # quantity -> name -> figures
@@ -138,41 +135,43 @@ class EfficiencyTable(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsTable(Entry):
-    """A table of hyper-parameters, compared with the presets; keys are dotted keys of a preset."""
+    """A table of hyper-parameters that is compared with the presets."""
 
     method: str
     datasets: tuple[str, ...]
-    paper: Mapping[str, Sequence[float]] = field(default_factory=dict)  # key -> a figure for each data set
+    paper: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # dotted key of a preset -> a figure for each data set
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandEntry(Entry):
-    """A figure that other commands draw."""
+    """A figure or table that other commands produce."""
 
     commands: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotCovered(Entry):
-    """A table or figure without a program here, and the reason."""
+    """A table or figure that we do not reproduce, and the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper with all its tables and figures, in their order."""
+    """A paper with all its tables and figures in order."""
 
     name: str
     title: str
     entries: tuple[Entry, ...]
 
-    def entry(self, wanted: str) -> Entry:
-        """The table or figure of that name; `table 1`, `T1`, `tab.1` and `fig5` are understood.
+    def entry(self, text: str) -> Entry:
+        """Return the table or figure of that name; spellings such as `table 1`, `T1`, `tab.1` and `fig5` are accepted.
 
-        Raises: UnknownNameError when the paper has none.
+        Raises: UnknownNameError if the paper has no such table or figure.
         """
-        name = entry_name(wanted)
+        name = entry_name(text)
         for entry in self.entries:
             if entry.name == name:
                 return entry
@@ -180,7 +179,7 @@ class Paper:
 
 
 def entry_name(text: str) -> str:
-    """The name of a table or figure as people write it.
+    """Return the name of a table or figure for any common spelling.
 
     >>> entry_name("Table 4"), entry_name("T4"), entry_name("fig. 5")
     ('table4', 'table4', 'figure5')
