@@ -8,8 +8,8 @@ from untrimmed.study.costs import Stepper
 
 
 @pytest.mark.parametrize("name", ["holmes+ral", "gmmformer_v2+ral"])
-def test_a_step_weighs_the_terms_that_are_on(name):
-    """Of RAL Holmes has the words alone: its preset keeps weights of losses that are off."""
+def test_a_step_ignores_weights_of_losses_that_are_off(name):
+    """Holmes uses only the words of RAL, and its preset still has the weights of the losses."""
     preset = load_preset(name, "tvr", {f"model.{key}": value for key, value in SIZES.items()})
     assert "proxy_matching" in preset.weights
     assert Stepper(preset).step(make_batch()) > 0

@@ -1,4 +1,4 @@
-"""What the page of a study says in words, from made up results."""
+"""The sentences on the page of a study, from invented results."""
 
 import re
 from dataclasses import replace
@@ -23,10 +23,10 @@ def found(data, **sum_r):
         Candidate.of(name.replace("_with_", "+")): (Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)),)
         for name, value in sum_r.items()
     }
-    world = StudySetup(data=data, root=Path(), out=Path())
-    vars(world)["num_train"] = 100  # no data set is there
+    setup = StudySetup(data=data, root=Path(), out=Path())
+    vars(setup)["num_train"] = 100  # no data set is there
     return StudyResults(
-        world=world,
+        setup=setup,
         plan=StudyPlan(methods=(PLAIN, OTHER)),
         rates={PLAIN: 3e-4},
         growths=(grown,),
@@ -36,7 +36,7 @@ def found(data, **sum_r):
     )
 
 
-def test_the_best_of_a_world_is_compared_with_its_method_with_the_next_and_elsewhere():
+def test_the_best_is_compared_with_its_method_the_second_and_on_other_data():
     first = found("tvr", ms_sl=100.0, ms_sl_with_ral=240.0, dl_dkd=236.0)
     second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
     assert list(winners([first, second])) == [
@@ -49,7 +49,7 @@ def test_the_best_of_a_world_is_compared_with_its_method_with_the_next_and_elsew
 
 
 def ranked(own, **rank):
-    """With the ranks of captions, whose SumR is then what the row says."""
+    """Replace the reports by those of the given ranks of captions."""
     reports = {
         Candidate.of(name): (Report("", 300, {"fused": recall(of)}, of, tuple(map(str, range(len(of))))),)
         for name, of in rank.items()
@@ -57,52 +57,52 @@ def ranked(own, **rank):
     return replace(own, finalists=tuple(reports), reports=reports)
 
 
-def test_each_difference_comes_with_its_p_and_one_of_chance_is_none_that_is_known():
+def test_differences_are_printed_with_p():
     own = ranked(found("tvr"), ms_sl=np.array([1] * 40), dl_dkd=np.array([300] * 40))
     require_named(next(winners([own])), "400.0", "`dl_dkd`", "p < 0.0001")
     own = ranked(found("tvr"), ms_sl=np.array([1] * 21 + [300] * 20), dl_dkd=np.array([300] * 21 + [1] * 20))
     require_named(next(winners([own])), "9.8", "`dl_dkd`", "p 1")
 
 
-def test_what_finds_more_without_training_is_told_and_the_oracle_is_no_such_row():
+def test_a_better_untrained_baseline_is_named_unless_it_is_the_oracle():
     rows = {"chance": {"SumR": 29.0}, "ridge": {"SumR": 126.0}, "oracle": {"SumR": 390.0}}
     own = replace(found("tvr", ms_sl=100.0), untrained=rows)
     require_named(next(winners([own])), "`ridge`", "126.0")
     assert "ridge" not in next(winners([replace(found("tvr", ms_sl=130.0), untrained=rows)]))
 
 
-def test_what_was_named_with_its_attachments_is_compared_with_its_method():
+def test_a_candidate_named_with_attachments_is_compared_with_its_method():
     own = found("tvr", dl_dkd=200.0, dl_dkd_with_evidence=210.0, gmmformer_with_ral=100.0)
     named, alone = Candidate.of("dl_dkd+evidence"), Candidate.of("gmmformer+ral")
     assert (own.compared_with(named), own.compared_with(alone)) == (OTHER, alone)
     require_named(next(winners([own])), "10.0", "`dl_dkd`")
 
 
-def test_worlds_without_results_have_no_winner():
+def test_without_results_there_is_no_winner():
     assert list(winners([found("tvr")])) == []
 
 
-def test_what_was_left_out_elsewhere_has_no_place_there():
+def test_a_winner_without_results_on_other_data_has_no_place_there():
     first, second = found("tvr", ms_sl=100.0), found("charades", dl_dkd=200.0)
     require_named(next(winners([first, second])), "charades")
 
 
-def test_what_did_not_add_up_is_told_with_what_it_reached():
+def test_an_attachment_without_gain_is_listed_with_its_sum():
     lower = Candidate.of("ms_sl+ral+transport")
     own = found("tvr")
     (growth,) = own.growths
-    own = replace(own, growths=(replace(growth, tried=(*growth.tried, CandidateResult(lower, 1.5, PLAIN, GROWN))),))
+    own = replace(own, growths=(replace(growth, results=(*growth.results, CandidateResult(lower, 1.5, PLAIN, GROWN))),))
     assert any({"ral", "2.0", "transport", "1.5"} <= set(re.findall(r"[\w.]*\w", line)) for line in _findings(own))
 
 
-def test_a_method_that_did_not_grow_is_named_with_what_it_reached():
+def test_a_method_that_was_not_extended_is_listed_with_its_sum():
     other = Growth((CandidateResult(OTHER, 1.5, OTHER),), (OTHER,), {})
     own = found("tvr")
     own = replace(own, growths=(*own.growths, other), plan=replace(own.plan, attachments=("ral",)))
     assert any("`dl_dkd`" in line and "1.5" in line for line in _findings(own))
 
 
-def test_p_of_seeds_knows_how_seeds_differ():
+def test_p_of_seeds_depends_on_the_spread_of_seeds():
     def seeds(*sum_r):
         return [Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)) for value in sum_r]
 

@@ -1,4 +1,4 @@
-"""The processes that a study trains in."""
+"""The worker processes of a study."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ pool.submit(time.sleep, 600).result()
 
 
 @pytest.mark.check
-def test_a_study_that_is_killed_leaves_none_at_work():
+def test_workers_end_when_the_study_is_killed():
     with subprocess.Popen([sys.executable, "-c", STUDY], stdout=subprocess.PIPE, text=True) as study:
         worker = psutil.Process(int(study.stdout.readline()))
         study.kill()

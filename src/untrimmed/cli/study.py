@@ -158,36 +158,36 @@ def study(
         search_steps=search_steps,
         steps=steps,
         seeds=seeds,
-        grown=grow,
-        most=most,
+        grow=grow,
+        max_attachments=most,
         finalists=finalists,
     )
     number_format = read_precision(precision)
-    worlds = [
+    setups = [
         StudySetup(
             data=name, root=root, out=out, dim=dim, frames=frames, batch=batch, precision=number_format, device=device
         )
         for name in dict.fromkeys(data)
     ]
-    for world in worlds:
-        lines = outlook(world, plan)
+    for setup in setups:
+        lines = outlook(setup, plan)
         (result_console if dry_run else progress_console).print("\n".join(lines))
     if not dry_run:
-        _run(plan, worlds, jobs, page)
+        _run(plan, setups, jobs, page)
 
 
-def _run(plan: StudyPlan, worlds: list[StudySetup], jobs: int, page: Path | None) -> None:
+def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None) -> None:
     from untrimmed.study.study import Trainer
     from untrimmed.study.study import study as run_study
 
     trainer = Trainer(progress_console.print, jobs)
     finished: list[StudyResults] = []
-    for world in worlds:
-        for found in run_study(world, plan, trainer):
+    for setup in setups:
+        for results in run_study(setup, plan, trainer):
             if page is not None:
-                _write(page, [*finished, found], _command(plan, worlds, page))
-        finished.append(found)
-        _print(found)
+                _write(page, [*finished, results], _command(plan, setups, page))
+        finished.append(results)
+        _print(results)
 
 
 def _rates(text: str) -> tuple[float, ...]:
@@ -197,27 +197,30 @@ def _rates(text: str) -> tuple[float, ...]:
         raise ConfigError(f"--rates {text}: expected numbers separated by commas, e.g. 1e-3,3e-4") from None
 
 
-def _command(plan: StudyPlan, worlds: list[StudySetup], page: Path) -> str:
-    """What makes the page again, with what is not as by default."""
+def _command(plan: StudyPlan, setups: list[StudySetup], page: Path) -> str:
+    """Return the command that writes the page again, with all options that are not at their default."""
     from untrimmed.study.study import StudyPlan
 
-    one, usual = worlds[0], StudyPlan(methods=plan.methods)
+    setup = setups[0]
+    defaults = StudyPlan(methods=plan.methods)
     words = ["untrimmed study", *map(str, plan.methods)]
-    words += [f"--data {world.data}" for world in worlds] + ["--root DIR --out DIR"]
+    words += [f"--data {setup.data}" for setup in setups] + ["--root DIR --out DIR"]
     words += [f"--attach {','.join(plan.attachments)}"] if plan.attachments else []
-    given = {"--grow": "grown", "--most": "most", "--finalists": "finalists", "--search-steps": "search_steps"}
-    given |= {"--steps": "steps", "--seeds": "seeds"}
+    options = {"grow": "grow", "most": "max_attachments", "finalists": "finalists", "search-steps": "search_steps"}
+    options |= {"steps": "steps", "seeds": "seeds"}
     words += [
-        f"{name} {getattr(plan, key)}" for name, key in given.items() if getattr(plan, key) != getattr(usual, key)
+        f"--{name} {getattr(plan, key)}"
+        for name, key in options.items()
+        if getattr(plan, key) != getattr(defaults, key)
     ]
-    words += [] if plan.rates == usual.rates else [f"--rates {','.join(f'{rate:g}' for rate in plan.rates)}"]
+    words += [] if plan.rates == defaults.rates else [f"--rates {','.join(f'{rate:g}' for rate in plan.rates)}"]
     sizes = {"dim": 128, "frames": 32, "batch": 16, "precision": "float32"}
-    words += [f"--{name} {getattr(one, name)}" for name, value in sizes.items() if getattr(one, name) != value]
+    words += [f"--{name} {getattr(setup, name)}" for name, value in sizes.items() if getattr(setup, name) != value]
     return " ".join([*words, f"--page {shlex.quote(page.name)}"])
 
 
-def _write(page: Path, found: list[StudyResults], command: str) -> None:
-    """The page, and the picture in `figures` beside it."""
+def _write(page: Path, results: list[StudyResults], command: str) -> None:
+    """Write the page, and its picture to the folder `figures` beside it."""
     from untrimmed.files import write_whole
     from untrimmed.plots.combinations import CombinationResult, Combinations, draw_combinations
     from untrimmed.plots.style import save
@@ -225,18 +228,21 @@ def _write(page: Path, found: list[StudyResults], command: str) -> None:
 
     picture = page.parent / "figures" / f"{page.stem}.png"
     picture.parent.mkdir(parents=True, exist_ok=True)
-    worlds = []
-    for each in found:
-        kept = {candidate for growth in each.growths if len(growth.tried) > 1 for candidate in growth.kept}
-        tried = [one for growth in each.growths for one in growth.tried]
-        results = tuple(CombinationResult(str(one.candidate), one.sum_r, one.candidate in kept) for one in tried)
-        worlds.append(Combinations(each.world.data, results))
-    save(draw_combinations(worlds), picture)
-    write_whole(page, text_of(found, command, f"figures/{picture.name}"))
+    panels = []
+    for study_results in results:
+        growths = study_results.growths
+        accepted = {candidate for growth in growths if len(growth.results) > 1 for candidate in growth.accepted}
+        searched = [result for growth in growths for result in growth.results]
+        bars = tuple(
+            CombinationResult(str(entry.candidate), entry.sum_r, entry.candidate in accepted) for entry in searched
+        )
+        panels.append(Combinations(study_results.setup.data, bars))
+    save(draw_combinations(panels), picture)
+    write_whole(page, text_of(results, command, f"figures/{picture.name}"))
 
 
-def _print(found: StudyResults) -> None:
+def _print(results: StudyResults) -> None:
     from untrimmed.reproduction.render import markdown
     from untrimmed.study.page import table
 
-    result_console.print(markdown(table(found), heading=""))
+    result_console.print(markdown(table(results), heading=""))

@@ -21,10 +21,10 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Growth:
-    """The search from one method. `kept` begins with the method; each next entry has one attachment more."""
+    """The search from one method. `accepted` begins with the method; each next entry has one attachment more."""
 
-    tried: tuple[CandidateResult, ...]
-    kept: tuple[Candidate, ...]
+    results: tuple[CandidateResult, ...]
+    accepted: tuple[Candidate, ...]
     refused: Mapping[Candidate, str]  # combination -> reason
     waiting: tuple[Candidate, ...] = ()  # not trained yet, and may still win
 
@@ -34,24 +34,26 @@ def grow(
     attachments: Sequence[str],
     refusal: Callable[[Candidate], str],
     reach: Callable[[Sequence[Candidate]], Sequence[float | None]],
-    most: int | None = None,
+    max_attachments: int | None = None,
 ) -> Growth:
-    """Add the attachment that raises SumR most, then the next one, until SumR does not rise or `most` are added.
+    """Add the attachment that raises SumR most, then the next one, until SumR does not rise.
+
+    At most `max_attachments` are added.
 
     `reach` returns the SumR of candidates, None for those to be trained later. `refusal` returns why a candidate
     cannot exist, or an empty text. An attachment that does not fit a combination fits nothing that grows from it, so
     it is not tried again.
     """
-    (alone,) = reach([base])
-    if alone is None:
+    (base_sum_r,) = reach([base])
+    if base_sum_r is None:
         return Growth((), (base,), {}, (base,))
-    best = CandidateResult(base, alone, base)
-    tried = [best]
-    kept = [base]
+    best = CandidateResult(base, base_sum_r, base)
+    searched = [best]
+    accepted = [base]
     refused = dict[Candidate, str]()
     remaining = list(attachments)
     waiting: list[Candidate] = []
-    while most is None or len(kept) <= most:
+    while max_attachments is None or len(accepted) <= max_attachments:
         reasons = {name: refusal(best.candidate.carrying(name)) for name in remaining}
         refused |= {best.candidate.carrying(name): reason for name, reason in reasons.items() if reason}
         remaining = [name for name in remaining if not reasons[name]]
@@ -63,11 +65,11 @@ def grow(
             if value is not None
         ]
         waiting += [candidate for candidate, value in sum_r.items() if value is None]
-        tried += results
+        searched += results
         top = max(results, key=lambda result: result.sum_r, default=best)
         if top.sum_r <= best.sum_r:
             break
         best = top
-        kept.append(best.candidate)
+        accepted.append(best.candidate)
         remaining.remove(best.candidate.name.attachments[-1])
-    return Growth(tuple(tried), tuple(kept), refused, tuple(waiting))
+    return Growth(tuple(searched), tuple(accepted), refused, tuple(waiting))

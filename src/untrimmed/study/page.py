@@ -27,7 +27,7 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
     """Yield a sentence for each data set: the best candidate, its lead with p, and its place on the other data sets."""
     ranked = [(entry, ordered(entry)[::-1]) for entry in results if entry.reports]
     for result, (best, *others) in ranked:
-        line = f"- On {result.world.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
+        line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
         line += "on test videos" + "".join(
             f", {_lead(result, best, other)}"
             for other in dict.fromkeys([result.compared_with(best), *others[:1]])
@@ -36,7 +36,7 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
         for elsewhere, order in ranked:
             if elsewhere is not result:
                 place = f"takes place {order.index(best) + 1} of {len(order)}" if best in order else "has no row"
-                line += f"; on {elsewhere.world.data} it {place}"
+                line += f"; on {elsewhere.setup.data} it {place}"
         yield f"{line}.{_short_of_untrained(result, best)}"
 
 
@@ -59,16 +59,16 @@ def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
 
 def section(results: StudyResults) -> Iterator[str]:
     """Yield the lines of one data set."""
-    world = results.world
+    setup = results.setup
     plan = results.plan
-    train_set, val_set, test_set = world.sets
+    train_set, val_set, test_set = setup.sets
     seeds = min((len(reports) for reports in results.reports.values()), default=0)
-    kind = "simulated features" if world.simulated else "features as stored"
-    yield f"## {world.data}, {kind}\n"
+    kind = "simulated features" if setup.simulated else "features as stored"
+    yield f"## {setup.data}, {kind}\n"
     yield (
         f"{len(train_set.video_ids):,} videos to learn from, {len(val_set.video_ids):,} to choose by, "
         f"{len(test_set.video_ids):,} with {len(test_set.caption_ids):,} captions to be found. "
-        f"All are {world.dim} wide, see {world.frames} frames, train on {world.batch} videos a step. "
+        f"All are {setup.dim} wide, see {setup.frames} frames, train on {setup.batch} videos a step. "
         f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
         "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR, which does not know "
@@ -140,15 +140,15 @@ def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
 def _findings(results: StudyResults) -> Iterator[str]:
     """Yield a line for each method: its SumR, and that of each attachment that the search added."""
     for growth in results.growths:
-        base, *steps = growth.kept
-        sum_r = {entry.candidate: entry.sum_r for entry in growth.tried}
-        if len(growth.tried) > 1:
+        base, *steps = growth.accepted
+        sum_r = {entry.candidate: entry.sum_r for entry in growth.results}
+        if len(growth.results) > 1:
             gains = "".join(f", with {entry.name.attachments[-1]} {sum_r[entry]:.1f}" for entry in steps)
             end = "no further attachment gained" if steps else "no attachment gained"
-            last = [entry for entry in growth.tried if entry.over == growth.kept[-1]]
+            last = [entry for entry in growth.results if entry.over == growth.accepted[-1]]
             reached = ", ".join(f"{entry.candidate.name.attachments[-1]} {entry.sum_r:.1f}" for entry in last)
             end += f" ({reached})" if last else ""
-            end = f"more than {len(steps)} were not tried" if len(steps) == results.plan.most else end
+            end = f"more than {len(steps)} were not tried" if len(steps) == results.plan.max_attachments else end
             untried = " or ".join(f"{rate:g}" for rate in results.untried_rates[base])
             rate = f"rate {results.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
             end = "what could come next is not all trained yet" if growth.waiting else end

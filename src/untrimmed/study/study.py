@@ -30,8 +30,9 @@ class StudyPlan:
     """The trainings on each data set.
 
     Each method, alone or with attachments, uses the rate of `rates` with the best SumR after `search_steps`. The best
-    `grown` methods grow by `attachments`, at most `most` each. The best `finalists` of all candidates, and the methods
-    that they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are finalists.
+    `grow` methods are extended by `attachments`, up to `max_attachments` each. The best `finalists` of all candidates,
+    and the methods that they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods
+    are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -40,12 +41,12 @@ class StudyPlan:
     search_steps: int = 750
     steps: int = 3000
     seeds: int = 5
-    grown: int = 1
-    most: int | None = None
+    grow: int = 1
+    max_attachments: int | None = None
     finalists: int = 5
 
     def __post_init__(self) -> None:
-        for name in ("search_steps", "steps", "seeds", "grown", "finalists"):
+        for name in ("search_steps", "steps", "seeds", "grow", "finalists"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
         if not self.methods or not self.rates:
@@ -59,7 +60,7 @@ class StudyPlan:
 class StudyResults:
     """The results on one data set so far. `reports` are on test videos, one for each completed seed."""
 
-    world: StudySetup
+    setup: StudySetup
     plan: StudyPlan
     rates: Mapping[Candidate, float]  # by method
     growths: tuple[Growth, ...]
@@ -73,14 +74,14 @@ class StudyResults:
         """The rates of each method that are not trained yet."""
         return {
             method: tuple(
-                rate for rate in self.plan.rates if not _knows(trial_of(self.world, self.plan, method, rate), "val")
+                rate for rate in self.plan.rates if not _knows(trial_of(self.setup, self.plan, method, rate), "val")
             )
             for method in self.rates
         }
 
     def base_of(self, candidate: Candidate) -> Candidate:
         """Return the method that a candidate grew from, with whose rate it was best."""
-        return next((each.base for each in self.tried if each.candidate == candidate), candidate)
+        return next((result.base for result in self.ranking if result.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
         """Return the method that a candidate grew from, or its bare method if it was named directly."""
@@ -89,10 +90,10 @@ class StudyResults:
         return bare if base == candidate and bare in self.reports else base
 
     @property
-    def tried(self) -> list[CandidateResult]:
+    def ranking(self) -> list[CandidateResult]:
         """Every candidate of the search once, with its best SumR, best first."""
         best: dict[Candidate, CandidateResult] = {}
-        results = (result for growth in self.growths for result in growth.tried)
+        results = (result for growth in self.growths for result in growth.results)
         for result in sorted(results, key=lambda result: -result.sum_r):
             best.setdefault(result.candidate, result)
         return list(best.values())
@@ -153,35 +154,37 @@ def _timed(trial: Trial) -> tuple[float, float]:
     return reached(trial), time.perf_counter() - start_s
 
 
-def study(world: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[StudyResults]:
+def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[StudyResults]:
     """Yield the results on one data set: after the search, and again after each seed of the finalists.
 
     Raises: as `outlook`, and what training raises.
     """
-    outlook(world, plan)
-    world.require_own()
-    rates = {method: _best_rate(world, plan, method, trainer) for method in plan.methods}
+    outlook(setup, plan)
+    setup.require_own()
+    rates = {method: _best_rate(setup, plan, method, trainer) for method in plan.methods}
 
     def reach(base: Candidate, candidates: Sequence[Candidate]) -> list[float | None]:
-        return trainer.reached([trial_of(world, plan, each, rates[base]) for each in candidates])
+        return trainer.reached([trial_of(setup, plan, candidate, rates[base]) for candidate in candidates])
 
     def refusal(base: Candidate, candidate: Candidate) -> str:
-        return trial_of(world, plan, candidate, rates[base]).refusal()
+        return trial_of(setup, plan, candidate, rates[base]).refusal()
 
-    alone = {method: reach(method, [method])[0] or 0.0 for method in plan.methods}
+    sum_r = {method: reach(method, [method])[0] or 0.0 for method in plan.methods}
     growths = []
-    for place, method in enumerate(sorted(alone, key=lambda each: -alone[each])):
-        attachments = plan.attachments if place < plan.grown else ()
-        growths.append(grow(method, attachments, partial(refusal, method), partial(reach, method), plan.most))
+    for rank, method in enumerate(sorted(sum_r, key=lambda method: -sum_r[method])):
+        attachments = plan.attachments if rank < plan.grow else ()
+        growths.append(
+            grow(method, attachments, partial(refusal, method), partial(reach, method), plan.max_attachments)
+        )
     results = StudyResults(
-        world=world, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=world.untrained()
+        setup=setup, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=setup.untrained()
     )
     results = replace(results, finalists=_finalists(results))
     yield results
     yield from _finals(results, trainer)
 
 
-def outlook(world: StudySetup, plan: StudyPlan) -> list[str]:
+def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
     """Describe what the study will train, in lines for people. Nothing is trained or written.
 
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for an impossible method or a folder with
@@ -192,72 +195,71 @@ def outlook(world: StudySetup, plan: StudyPlan) -> list[str]:
     for method in plan.methods:
         require_learner(method.name.method)
         model_class(method.name)
-        trial = trial_of(world, plan, method, plan.rates[0])
+        trial = trial_of(setup, plan, method, plan.rates[0])
         if reason := trial.refusal():
             raise ConfigError(reason)
         require_teacher(trial)
-    world.require_same()
-    searched = [trial_of(world, plan, method, rate) for method in plan.methods for rate in plan.rates]
+    setup.require_same()
+    searched = [trial_of(setup, plan, method, rate) for method in plan.methods for rate in plan.rates]
     finished = sum(_knows(trial, "val") for trial in searched)
     trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
     purpose = " for the rates" if len(plan.rates) > 1 else ""  # a single rate needs no search
-    lines = [f"{world.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
+    lines = [f"{setup.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
-        added = {each: trial_of(world, plan, method.carrying(each), plan.rates[0]) for each in plan.attachments}
-        reasons = {each: trial.refusal() for each, trial in added.items()}
-        fitting = [each for each, reason in reasons.items() if not reason]
-        lines.append(
-            f"{method}, if it is among the best {plan.grown}: + {', + '.join(fitting) or 'nothing'}; and so on"
-        )
+        added = {name: trial_of(setup, plan, method.carrying(name), plan.rates[0]) for name in plan.attachments}
+        reasons = {name: trial.refusal() for name, trial in added.items()}
+        fitting = [name for name, reason in reasons.items() if not reason]
+        lines.append(f"{method}, if it is among the best {plan.grow}: + {', + '.join(fitting) or 'nothing'}; and so on")
         lines += [f"  refused: {reason}" for reason in reasons.values() if reason]
     count = f"{plan.finalists} and their methods" if plan.attachments else f"{len(plan.methods)}"
     return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]
 
 
-def trial_of(world: StudySetup, plan: StudyPlan, candidate: Candidate, rate: float) -> Trial:
+def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, rate: float) -> Trial:
     """Return a trial of the search."""
-    return world.trial(candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
+    return setup.trial(candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
 
 
 def _knows(trial: Trial, figure: str) -> bool:
     return figure in trial.figures or trial.is_finished
 
 
-def _best_rate(world: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> float:
+def _best_rate(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> float:
     """Return the rate with the best SumR in the search, or the only one."""
     if len(plan.rates) == 1:
         return plan.rates[0]
-    results = trainer.reached([trial_of(world, plan, method, rate) for rate in plan.rates])
+    results = trainer.reached([trial_of(setup, plan, method, rate) for rate in plan.rates])
     sum_r = {rate: value for rate, value in zip(plan.rates, results, strict=True) if value is not None}
     return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
 
 
 def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
     if not results.plan.attachments:
-        return tuple(each for each in results.plan.methods if each in {own.candidate for own in results.tried})
-    finalists = [each.candidate for each in results.tried[: results.plan.finalists]]
-    for each in finalists:  # also for bases added here: one method may have grown into another
-        if (base := results.base_of(each)) not in finalists:
+        trained = {result.candidate for result in results.ranking}
+        return tuple(method for method in results.plan.methods if method in trained)
+    finalists = [result.candidate for result in results.ranking[: results.plan.finalists]]
+    for finalist in finalists:  # also for bases added here: one method may have grown into another
+        if (base := results.base_of(finalist)) not in finalists:
             finalists.append(base)
     return tuple(finalists)
 
 
 def _finals(results: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
     """Yield the results with the finalists on test videos, seed by seed."""
-    world = results.world
+    setup = results.setup
     plan = results.plan
 
     def trial(candidate: Candidate, seed: int) -> Trial:
         rate = results.rates[results.base_of(candidate)]
-        return world.trial(candidate, rate=rate, steps=plan.steps, seed=seed)
+        return setup.trial(candidate, rate=rate, steps=plan.steps, seed=seed)
 
-    costs = costs_of([trial(each, 0) for each in results.finalists])
+    costs = costs_of([trial(candidate, 0) for candidate in results.finalists])
     results = replace(results, costs=dict(zip(results.finalists, costs, strict=True)))
     for seed in range(plan.seeds):
-        trials = [trial(each, seed) for each in results.finalists]
+        trials = [trial(candidate, seed) for candidate in results.finalists]
         if not all(trainer.known(trials, "test")):
             return
-        new = {finalist: world.report(trial) for finalist, trial in zip(results.finalists, trials, strict=True)}
+        new = {finalist: setup.report(trial) for finalist, trial in zip(results.finalists, trials, strict=True)}
         results = replace(
             results, reports={name: (*results.reports.get(name, ()), new[name]) for name in results.finalists}
         )
