@@ -40,7 +40,7 @@ SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTING
 def grids_of(
     entry: Entry, settings: RunSettings, on_progress: OnProgress = lambda step: None, *, simulated: bool = False
 ) -> Iterator[Grid]:
-    """Yield the result tables of an entry; none if other commands produce it, or nothing does.
+    """Yield the result tables of an entry. An entry that other commands produce, or nothing, has no tables.
 
     A trained table is run if the settings have a root of data sets, or if `simulated`. Otherwise its grids have the
     paper's results.
@@ -96,7 +96,7 @@ def document(
 
 
 def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
-    """The grids of an entry as they are on the page, which has one line per row."""
+    """The grids of an entry for the page, which has one line per row."""
     if isinstance(entry, TrainedTable) and settings.root is None:
         yield page_grid(entry)
         return

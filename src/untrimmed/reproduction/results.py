@@ -76,7 +76,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """The arguments that train a row: once with DATA if its data sets differ by nothing else, or one line for each."""
+    """The arguments that train a row: once with DATA, or one line per data set if other settings differ too."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)

@@ -1,4 +1,4 @@
-"""The tables and figures of a paper as data, with what is needed to run them."""
+"""The tables and figures of a paper as data, with the settings to run them."""
 
 import re
 from collections.abc import Mapping, Sequence
