@@ -112,8 +112,8 @@ def compare(
         return ArrayComparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
     stated = tolerance.of(theirs)
     limit = max(stated, min(ROUNDINGS * rounding, widest * stated))
-    same = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # infinities have no difference
-    difference = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
+    is_equal = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # infinities have no difference
+    difference = np.abs(ours[~is_equal].astype(np.float64) - theirs[~is_equal].astype(np.float64))
     largest = float(difference.max(initial=0.0))
     return ArrayComparison(name, largest, limit, rounding=rounding if limit > stated else 0.0)
 

@@ -27,7 +27,7 @@ def preprocessing(case: Case) -> Arrays:
     lengths = case.batch["seq_lengths"]
     rows = case.batch["seq_frames"].astype(np.float64)
     sequences = np.split(rows, np.cumsum(lengths)[:-1])
-    made: Arrays = {
+    arrays: Arrays = {
         "l2_output": normalise(case.batch["l2_input"]),
         "l2_output_from_float64": normalise(case.batch["l2_input"].astype(np.float64)).astype(np.float32),
     }
@@ -35,14 +35,14 @@ def preprocessing(case: Case) -> Arrays:
     frame_limits = case.setting("max_ctx_l")
     for count in np.atleast_1d(clip_counts).tolist():
         suffix = f"_{count}" if isinstance(clip_counts, list) else ""
-        made[f"clip_bounds{suffix}"] = np.stack([segment_bounds(len(s), count, np.float32) for s in sequences])
-        made[f"clip_average{suffix}"] = np.stack([segment_means(s, count, np.float32) for s in sequences])
+        arrays[f"clip_bounds{suffix}"] = np.stack([segment_bounds(len(s), count, np.float32) for s in sequences])
+        arrays[f"clip_average{suffix}"] = np.stack([segment_means(s, count, np.float32) for s in sequences])
     for limit in np.atleast_1d(frame_limits).tolist():
         suffix = f"_{limit}" if isinstance(frame_limits, list) else ""
         sampled = [at_most(sequence, limit) for sequence in sequences]
-        made[f"sampled_lengths{suffix}"] = np.array([len(s) for s in sampled])
-        made[f"sampled_frames{suffix}"] = np.concatenate(sampled)
-    return made
+        arrays[f"sampled_lengths{suffix}"] = np.array([len(s) for s in sampled])
+        arrays[f"sampled_frames{suffix}"] = np.concatenate(sampled)
+    return arrays
 
 
 def store_root(case: Case) -> Path:
@@ -84,23 +84,23 @@ def _by_id(arrays: Arrays, item: str, row: str) -> Arrays:
 
 def collate(case: Case) -> Arrays:
     """One training batch and all evaluation batches of a toy data set."""
-    made = training_arrays(case)
+    arrays = training_arrays(case)
     dataset = toy_dataset(case, case.config.get("eval_split", "val"))
     captions = np.array(dataset.caption_ids)
     videos = np.array(dataset.video_ids)
     for i, rows in enumerate(query_batches(dataset, case.setting("eval_query_bsz"), "released")):
         queries = query_batch(dataset, rows)
-        made[f"text_batch{i}_feat"] = queries.words.numpy()
-        made[f"text_batch{i}_mask"] = queries.mask.numpy().astype(np.float32)
-        made[f"text_batch{i}_caption_ids"] = captions[rows]
-        made[f"text_batch{i}_index"] = rows
+        arrays[f"text_batch{i}_feat"] = queries.words.numpy()
+        arrays[f"text_batch{i}_mask"] = queries.mask.numpy().astype(np.float32)
+        arrays[f"text_batch{i}_caption_ids"] = captions[rows]
+        arrays[f"text_batch{i}_index"] = rows
     for i, rows in enumerate(in_batches(np.arange(len(videos)), case.setting("eval_context_bsz"))):
         batch = video_batch(dataset, rows)
-        made[f"video_batch{i}_clips"] = batch.clips.numpy()
-        made[f"video_batch{i}_frames"] = batch.frames.numpy()
-        made[f"video_batch{i}_mask"] = batch.frame_mask.numpy().astype(np.float32)
-        made[f"video_batch{i}_video_ids"] = videos[rows]
-    return made
+        arrays[f"video_batch{i}_clips"] = batch.clips.numpy()
+        arrays[f"video_batch{i}_frames"] = batch.frames.numpy()
+        arrays[f"video_batch{i}_mask"] = batch.frame_mask.numpy().astype(np.float32)
+        arrays[f"video_batch{i}_video_ids"] = videos[rows]
+    return arrays
 
 
 def training_arrays(
@@ -132,8 +132,8 @@ def bigfile(case: Case) -> Arrays:
     store = BigFile(features)
     read_names, read_vectors = store.read(map(str, case.expected["request_names"]))
     index_names, index_vectors = store.read_rows(map(int, case.expected["request_indices"]))
-    made = {name: case.expected[name] for name in ("request_names", "request_indices", "read_one_name")}
-    made |= {
+    arrays = {name: case.expected[name] for name in ("request_names", "request_indices", "read_one_name")}
+    arrays |= {
         "shape": np.array(store.shape),
         "names": np.array(store.names),
         "all_vectors": np.asarray(store.vectors),
@@ -144,7 +144,7 @@ def bigfile(case: Case) -> Arrays:
         "read_one_vector": store.read_one(str(case.expected["read_one_name"])),
     }
     table = read_video2frames(features / "video2frames.txt")
-    return made | {f"frames.{video}": store.read_sequence(names) for video, names in table.items()}
+    return arrays | {f"frames.{video}": store.read_sequence(names) for video, names in table.items()}
 
 
 def metrics(case: Case) -> Arrays:
@@ -155,7 +155,7 @@ def metrics(case: Case) -> Arrays:
     plain = case.batch["scores_plain"]
     tied = case.batch["scores_ties"]
     several = case.batch["multi_gt"]
-    made = {
+    arrays = {
         "gt_video_index": truth,
         "plain_rank": ranks(plain, truth),
         "plain_metrics": metric_values(case, plain, truth),
@@ -165,9 +165,9 @@ def metrics(case: Case) -> Arrays:
     }
     rules: dict[Ties, str] = {"index": "index_order", "best": "best_case", "worst": "worst_case"}
     for rule, name in rules.items():
-        made[f"ties_rank_{name}"] = ranks(tied, truth, ties=rule)
-        made[f"ties_metrics_{name}"] = metric_values(case, tied, truth, rule)
-    return made
+        arrays[f"ties_rank_{name}"] = ranks(tied, truth, ties=rule)
+        arrays[f"ties_metrics_{name}"] = metric_values(case, tied, truth, rule)
+    return arrays
 
 
 def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties = "index") -> np.ndarray:
@@ -181,11 +181,11 @@ def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties 
 
 def gaussian_window(case: Case) -> Arrays:
     """Windows by length and width, both read from the array names."""
-    made = {}
+    arrays = {}
     for name in case.expected:
         length, width = name.removeprefix("window_L").split("_w")
-        made[name] = constraint_windows(int(length), [float(width)])[0].numpy()
-    return made
+        arrays[name] = constraint_windows(int(length), [float(width)])[0].numpy()
+    return arrays
 
 
 def matching(case: Case) -> dict[str, Any]:

@@ -102,9 +102,11 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
     def taps(self, model: DLDKD) -> list[Tap]:
         """Input layers, positions, attention before its output map, and encoders, of both branches."""
-        later = model.config.version == "later"
-        prefixes = {"inheritance": "", "exploration": "exp_"} if later else {"inheritance": "B_", "exploration": "A_"}
-        frame = "visual" if later else "frame"
+        is_later = model.config.version == "later"
+        prefixes = (
+            {"inheritance": "", "exploration": "exp_"} if is_later else {"inheritance": "B_", "exploration": "A_"}
+        )
+        frame = "visual" if is_later else "frame"
         taps = []
         for branch in ("inheritance", "exploration") if model.config.two_branches else ("inheritance",):
             prefix = prefixes[branch]
@@ -127,11 +129,11 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         """Frame and query vectors of each branch."""
         queries = DLDKDQueries.of(queries)
         videos = DLDKDVideos.of(videos)
-        made = {"inheritance_query": queries.sentence, "inheritance_frames": videos.frames}
+        arrays = {"inheritance_query": queries.sentence, "inheritance_frames": videos.frames}
         if queries.exploration is not None and videos.exploration_frames is not None:
-            made["exploration_query"] = queries.exploration
-            made["exploration_frames"] = videos.exploration_frames
-        return made
+            arrays["exploration_query"] = queries.exploration
+            arrays["exploration_frames"] = videos.exploration_frames
+        return arrays
 
     def scores(
         self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
@@ -144,7 +146,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         mask = batch.videos.frame_mask
         assert sentence is not None
         assert frames is not None
-        made = {
+        arrays = {
             "fused_scores": scores.fused,
             "teacher_scores": max_sim(sentence, frames, mask).value,
             "teacher_scores_raw": max_sim(sentence, frames, mask, similarity="dot").value,
@@ -152,10 +154,10 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         }
         encoded = self.encodings(model, queries, videos)
         for name, score in scores.branches.items():
-            made[f"{name}_scores"] = score.value
-            made[f"{name}_scores_raw"] = dot[name].value
-            made[f"{name}_frame_scores"] = _frame_cosines(encoded[f"{name}_query"], encoded[f"{name}_frames"], mask)
-        return made
+            arrays[f"{name}_scores"] = score.value
+            arrays[f"{name}_scores_raw"] = dot[name].value
+            arrays[f"{name}_frame_scores"] = _frame_cosines(encoded[f"{name}_query"], encoded[f"{name}_frames"], mask)
+        return arrays
 
     def loss_arrays(
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
@@ -169,22 +171,22 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         assert batch.videos.teacher is not None
         student = own_frame_cosines(scores["inheritance_query"], scores["inheritance_frames"], index)
         taught = own_frame_cosines(batch.queries.teacher, batch.videos.teacher, index)
-        made = {
+        arrays = {
             "kl": terms["distillation"],
             "kl_per_query": distillation_per_query(student, taught, mask[index], temperature=c.temperature),
         }
         for branch in ("inheritance", "exploration") if c.two_branches else ("inheritance",):
             cosine = scores[f"{branch}_scores"]
             dot = scores[f"{branch}_scores_raw"]
-            made |= branch_losses(branch, cosine, dot, index, draws, c.margin)
+            arrays |= branch_losses(branch, cosine, dot, index, draws, c.margin)
             guide = scores["teacher_scores_raw"] if branch == "inheritance" else dot
             parts = soft_nce_parts(dot, guide, index, hard_share=c.hard_share, label_share=c.label_share)
             for side in ("hard", "soft"):
-                made[f"nce_{branch}_{side}_t2v"] = getattr(parts, f"{side}_queries")
-                made[f"nce_{branch}_{side}_v2t"] = getattr(parts, f"{side}_videos")
-            made[f"nce_{branch}"] = terms[f"{branch}_nce"]
-            made[f"triplet_{branch}"] = terms[f"{branch}_triplet"]
-        return made
+                arrays[f"nce_{branch}_{side}_t2v"] = getattr(parts, f"{side}_queries")
+                arrays[f"nce_{branch}_{side}_v2t"] = getattr(parts, f"{side}_videos")
+            arrays[f"nce_{branch}"] = terms[f"{branch}_nce"]
+            arrays[f"triplet_{branch}"] = terms[f"{branch}_triplet"]
+        return arrays
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         if not name.startswith("expected/mid."):

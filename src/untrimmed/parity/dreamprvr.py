@@ -64,8 +64,8 @@ class DreamPRVRParity(GMMFormerV2Parity):
             "query_diversity": {"margin": margin, "scale": scale, "focus": focus},
             "query_similarity": {"temperature": case.setting("deterministic_tau")},
         }
-        made = {"gaussian_widths": widths, "temperature": case.setting("sft_factor"), "losses": losses}
-        return made | {"registers": _register_settings(case)}
+        values = {"gaussian_widths": widths, "temperature": case.setting("sft_factor"), "losses": losses}
+        return values | {"registers": _register_settings(case)}
 
     def draws(self, case: Case) -> Draws:
         """Negatives and noise of a case."""
@@ -90,14 +90,14 @@ class DreamPRVRParity(GMMFormerV2Parity):
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
             return encoded
-        made = RegisterVideos.of(videos.attached["registers"])
+        record = RegisterVideos.of(videos.attached["registers"])
         part = _registers_of(model)
-        trajectory = part.diffusion.trajectory(made.mean, made.condition)
+        trajectory = part.diffusion.trajectory(record.mean, record.condition)
         return encoded | {
             "mid.position_weights": part.pooling.weights(model.config.num_clips),
-            "video_mean": made.mean,
-            "video_logvar": made.log_variance,
-            "register_condition": made.condition,
+            "video_mean": record.mean,
+            "video_logvar": record.log_variance,
+            "register_condition": record.condition,
             "register_trajectory": trajectory,
             "registers": trajectory[-1],
         }
@@ -106,15 +106,15 @@ class DreamPRVRParity(GMMFormerV2Parity):
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Return both branches, the attached losses, and the parts of the diffusion term."""
-        made = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
+        arrays = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
         queries = mean_queries(scores["query_vectors"], index, len(scores["video_mean"]))
-        own = _diffusion_arrays(
+        diffusion = _diffusion_arrays(
             _registers_of(model), queries, scores["video_mean"], scores["register_condition"], self.draws(case)
         )
         return (
-            made
-            | own
+            arrays
+            | diffusion
             | {
                 "query_similarity": terms["query_similarity"],
                 "video_kl": terms["register_kl"],
@@ -128,8 +128,8 @@ class DreamPRVRParity(GMMFormerV2Parity):
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
         names = model.released_names()
-        given = as_tensors(case.weights)
-        import_released(model, names, export_released(names, model.state_dict()) | given)
+        weights = as_tensors(case.weights)
+        import_released(model, names, export_released(names, model.state_dict()) | weights)
         part = _registers_of(model.to(case.precision).eval())  # type: ignore[arg-type]
         context, condition, queries = (
             torch.from_numpy(case.batch[name]).to(case.precision).requires_grad_()
@@ -137,7 +137,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         )
         gaussian = part.distribution(context)
         trajectory = part.diffusion.trajectory(gaussian.mean, condition)
-        made = {
+        tensors = {
             "position_weights": part.pooling.weights(case.setting("map_size")),
             "video_pooled": part.pooling(context),
             "video_mean": gaussian.mean,
@@ -146,13 +146,13 @@ class DreamPRVRParity(GMMFormerV2Parity):
             "registers": trajectory[-1],
         }
         draws = self.draws(replace(case, config=case.config | {"use_hard_negative": False}))
-        made |= _diffusion_arrays(part, queries, gaussian.mean, condition, draws)
+        tensors |= _diffusion_arrays(part, queries, gaussian.mean, condition, draws)
         probed = (trajectory[-1] * torch.from_numpy(case.batch["probe"]).to(case.precision)).sum()
         places = {"encoded_clips": context, "condition": condition, "mean_queries": queries}
-        for name, total in (("registers", probed), ("diffusion", made["register_diffusion"])):
-            found = torch.autograd.grad(total, list(places.values()), retain_graph=True, allow_unused=True)
-            made |= {f"grad_{name}_{of}": g for of, g in zip(places, found, strict=True) if g is not None}
-        arrays: dict[str, Any] = dict(made)
+        for name, total in (("registers", probed), ("diffusion", tensors["register_diffusion"])):
+            gradients = torch.autograd.grad(total, list(places.values()), retain_graph=True, allow_unused=True)
+            tensors |= {f"grad_{name}_{of}": g for of, g in zip(places, gradients, strict=True) if g is not None}
+        arrays: dict[str, Any] = dict(tensors)
         for num_steps in (4, case.setting("timesteps")):
             arrays |= {f"schedule_T{num_steps}_{name}": array for name, array in schedule_arrays(num_steps).items()}
         return arrays
@@ -197,13 +197,13 @@ def _diffusion_arrays(
 def schedule_arrays(num_steps: int) -> Arrays:
     """The numbers of a schedule, by recorded name; of the variance's logarithm the first, which is 0's, is left out."""
     schedule = Schedule.cosine(num_steps)
-    kept = np.array(schedule.alpha_bars)
+    alpha_bars = np.array(schedule.alpha_bars)
     of_clean, of_present, variance = np.array(schedule.posterior).T
     return {
         "betas": np.array(schedule.betas),
-        "alphas_cumprod": kept,
-        "sqrt_recip_alphas_cumprod": np.sqrt(1 / kept),
-        "sqrt_recipm1_alphas_cumprod": np.sqrt(1 / kept - 1),
+        "alphas_cumprod": alpha_bars,
+        "sqrt_recip_alphas_cumprod": np.sqrt(1 / alpha_bars),
+        "sqrt_recipm1_alphas_cumprod": np.sqrt(1 / alpha_bars - 1),
         "posterior_mean_coef1": of_clean,
         "posterior_mean_coef2": of_present,
         "posterior_variance": variance,

@@ -57,26 +57,26 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
         """Both branches by cosine and by dot product, and the fused score."""
-        made = {"fused_scores": model.score(queries, videos).fused}
+        arrays = {"fused_scores": model.score(queries, videos).fused}
         for branch, score in model.branch_sims(queries, videos).items():
-            made[f"{branch}_scores"] = score.value
+            arrays[f"{branch}_scores"] = score.value
         for branch, score in model.branch_sims(queries, videos, "dot").items():
-            made[f"{branch}_scores_raw"] = score.value
-        return made
+            arrays[f"{branch}_scores_raw"] = score.value
+        return arrays
 
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Both branches alike, then the attached losses."""
         index = case.training_batch().video_index
-        made = {"query_diverse": terms[self.terms[2]]}
+        arrays = {"query_diverse": terms[self.terms[2]]}
         for branch in ("clip", "frame"):
-            made[f"nce_{branch}"] = terms[f"{branch}_nce"]
-            made[f"triplet_{branch}"] = terms[f"{branch}_triplet"]
+            arrays[f"nce_{branch}"] = terms[f"{branch}_nce"]
+            arrays[f"triplet_{branch}"] = terms[f"{branch}_triplet"]
             cosine = scores[f"{branch}_scores"]
             dot = scores[f"{branch}_scores_raw"]
-            made |= branch_losses(branch, cosine, dot, index, draws, model.config.margin)
-        return made
+            arrays |= branch_losses(branch, cosine, dot, index, draws, model.config.margin)
+        return arrays
 
 
 class ConsolidatedParity(GMMFormerParity):
@@ -123,9 +123,9 @@ class GMMFormerV2Parity(ConsolidatedParity):
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Also the matching loss."""
-        made = super().settings(case)
-        made["losses"] |= {"optimal_matching": {}}
-        return made
+        values = super().settings(case)
+        values["losses"] |= {"optimal_matching": {}}
+        return values
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
         """Also the layers."""
@@ -137,10 +137,10 @@ class GMMFormerV2Parity(ConsolidatedParity):
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Also the matching loss and its pairs."""
-        made = super().loss_arrays(case, model, scores, terms, draws)
+        arrays = super().loss_arrays(case, model, scores, terms, draws)
         index = case.training_batch().video_index
         pairs = matched_pairs(scores["query_vectors"], scores["encoded_clips"], index)
-        return made | {"optimal_matching": terms["optimal_matching"], "om_pairs": pairs}
+        return arrays | {"optimal_matching": terms["optimal_matching"], "om_pairs": pairs}
 
 
 def _common_taps() -> list[Tap]:

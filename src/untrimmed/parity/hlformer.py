@@ -62,9 +62,9 @@ class HLFormerParity(ConsolidatedParity):
     def settings(self, case: Case) -> dict[str, Any]:
         """As many widths of either kind as blocks, the start of the curvature, and the width in Lorentz space."""
         widths = (math.inf, *(2.0**k for k in range(1, case.setting("attention_num") // 2)))
-        made = super().settings(case) | {"gaussian_widths": widths, "lorentz_widths": widths}
-        made["losses"] |= {"partial_order": {"curvature": case.setting("curv_init")}}
-        return made | {"lorentz_dim": case.setting("lorentz_dim")}
+        values = super().settings(case) | {"gaussian_widths": widths, "lorentz_widths": widths}
+        values["losses"] |= {"partial_order": {"curvature": case.setting("curv_init")}}
+        return values | {"lorentz_dim": case.setting("lorentz_dim")}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
         """Also the layers of both kinds, and the token."""
@@ -79,14 +79,14 @@ class HLFormerParity(ConsolidatedParity):
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Also the points in hyperbolic space, and the logits of the poolings before them."""
         loss = _loss(model)
-        made = loss.hierarchy(queries, videos)
+        hierarchy = loss.hierarchy(queries, videos)
         assert loss.frame_pooling is not None
         assert loss.clip_pooling is not None
         frames = lengthened(*frames_of(videos), model.config.max_frames)[0]
         return super().encodings(model, queries, videos) | {
-            "query_hyperbolic": made.text,
-            "video_hyperbolic": made.video,
-            "curvature": made.curvature,
+            "query_hyperbolic": hierarchy.text,
+            "video_hyperbolic": hierarchy.video,
+            "curvature": hierarchy.curvature,
             "mid.modular_vector_mapping_2": loss.frame_pooling.score(frames),
             "mid.modular_vector_mapping_3": loss.clip_pooling.score(clips_of(videos)),
         }

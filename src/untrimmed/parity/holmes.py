@@ -109,18 +109,19 @@ class HolmesParity(GMMFormerV2Parity):
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
         """Return the losses of both branches, and the parts of the evidential ones."""
-        made = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
+        arrays = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
         c = _config(model, Evidence)
         t = _config(model, Transport)
         cosines = [scores[f"{branch}_scores"] for branch in BRANCHES]
         settings = {"temperature": c.temperature, "bound": c.division_bound, "smoothing": c.smoothing}
-        made |= evidence_arrays(cosines, index, is_switched=bool(self.epoch(case)), **settings)
+        arrays |= evidence_arrays(cosines, index, is_switched=bool(self.epoch(case)), **settings)
         query = scores["query_vectors"]
         clips = scores["encoded_clips"]
         share = case.setting("pot_prompt_ratio")
         plan = plan_arrays(query, clips, index, share, regularisation=t.regularisation, iterations=t.iterations)
-        return made | {f"transport_{name}": array for name, array in plan.items()} | {"intra_video": terms["transport"]}
+        arrays |= {f"transport_{name}": array for name, array in plan.items()}
+        return arrays | {"intra_video": terms["transport"]}
 
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         """After the switch, which queries are ambiguous."""
@@ -174,16 +175,17 @@ def evidence_arrays(
     cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float, smoothing: float, is_switched: bool
 ) -> dict[str, Tensor]:
     """Evidence, errors, groups and labels, by recorded name, of the cosines of frames and of clips."""
-    found = dict(zip(BRANCHES, (evidence.evidence(cosine, temperature=temperature) for cosine in cosines), strict=True))
-    found["combined"] = evidence.combine(*found.values())
+    pairs = zip(BRANCHES, cosines, strict=True)
+    values = {branch: evidence.evidence(cosine, temperature=temperature) for branch, cosine in pairs}
+    values["combined"] = evidence.combine(*values.values())
     parts = _divisions(cosines, index, temperature=temperature, bound=bound)
     is_ambiguous = evidence.ambiguous(parts) & is_switched
     target = evidence.smoothed_labels(cosines, index, is_ambiguous, smoothing=smoothing)
-    made = {"final_labels": target, "ambiguous": is_ambiguous.long()}
-    for name, e in found.items():
-        made |= {f"evidence_{name}": e, f"edl_{name}": dirichlet_error(target, e).mean()}
+    arrays = {"final_labels": target, "ambiguous": is_ambiguous.long()}
+    for name, e in values.items():
+        arrays |= {f"evidence_{name}": e, f"edl_{name}": dirichlet_error(target, e).mean()}
     for branch, part in zip(BRANCHES, parts, strict=True):
-        made |= {
+        arrays |= {
             f"division_{branch}": part.group,
             f"uncertainty_{branch}": part.uncertainty,
             f"consensus_{branch}": part.consensus,
@@ -192,7 +194,7 @@ def evidence_arrays(
             f"consensus_limit_{branch}": part.consensus_limit,
             f"median_entropy_{branch}": part.entropy_limit,
         }
-    return made
+    return arrays
 
 
 def plan_arrays(
@@ -212,7 +214,7 @@ def plan_arrays(
 
 
 def _evidence(case: Case) -> dict[str, Tensor]:
-    made: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
     for block, settings in case.setting("blocks").items():
         index, cosines = _block(case, block, [f"{branch}_scores" for branch in BRANCHES])
         constants = {
@@ -222,24 +224,24 @@ def _evidence(case: Case) -> dict[str, Tensor]:
         }
         total = evidence.between_videos(cosines, index, divides=settings["warmup_end"], **constants)
         total.backward()
-        own = evidence_arrays(cosines, index, is_switched=settings["warmup_end"], **constants) | {"total": total}
-        own |= {f"grad_{branch}_scores": gradient_of(cosine) for branch, cosine in zip(BRANCHES, cosines, strict=True)}
-        made |= {f"{block}.{name}": array for name, array in own.items()}
-    return made
+        terms = evidence_arrays(cosines, index, is_switched=settings["warmup_end"], **constants) | {"total": total}
+        terms |= {f"grad_{name}_scores": gradient_of(cosine) for name, cosine in zip(BRANCHES, cosines, strict=True)}
+        arrays |= {f"{block}.{name}": array for name, array in terms.items()}
+    return arrays
 
 
 def _transport(case: Case) -> dict[str, Tensor]:
-    made: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
     iterations = Transport.Config().iterations
     for block, settings in case.setting("blocks").items():
         index, (query, clips) = _block(case, block, ["query_vectors", "clips"])
         constants = {"regularisation": settings["pot_scale"], "iterations": iterations}
         loss = transport.inside_videos(query, clips, index, temperature=settings["edl_intra_video_tau"], **constants)
         loss.backward()
-        own = plan_arrays(query, clips, index, settings["pot_prompt_ratio"], **constants) | {"loss": loss}
-        own |= {"grad_query_vectors": gradient_of(query), "grad_clips": gradient_of(clips)}
-        made |= {f"{block}.{name}": array for name, array in own.items()}
-    return made
+        terms = plan_arrays(query, clips, index, settings["pot_prompt_ratio"], **constants) | {"loss": loss}
+        terms |= {"grad_query_vectors": gradient_of(query), "grad_clips": gradient_of(clips)}
+        arrays |= {f"{block}.{name}": array for name, array in terms.items()}
+    return arrays
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:

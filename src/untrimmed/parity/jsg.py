@@ -86,7 +86,7 @@ class JSGParity(RetrievalParity[JSG]):
             (rf"grads/{re.escape(CONV_WEIGHT)}", Tolerance(1e-6, 1e-4)),
             (rf"weights_final/{re.escape(CONV_BIAS)}", Tolerance(6.4 * rates)),
         ]
-        own = [
+        limits = [
             (cosines, Tolerance(5e-6 if is_updated(case) else 1e-6)),
             (events, Tolerance(1e-6)),
             (r"expected/(ranked|nms)_span_seconds", Tolerance(1e-4)),
@@ -94,7 +94,7 @@ class JSGParity(RetrievalParity[JSG]):
             (r"expected/intra_.*", Tolerance(1e-7, 1e-5)),
             (r"expected/.*recall.*", Tolerance(1e-4)),
         ]
-        return [*noise, *own, *super().rules(case)]
+        return [*noise, *limits, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
         """The case's options by our names."""
@@ -209,10 +209,10 @@ class JSGParity(RetrievalParity[JSG]):
         return contrastive | {name: term for name, term in terms.items() if name.startswith("intra_")}
 
     def _network(self, case: Case) -> Arrays:
-        made = super()._network(case)
+        arrays = super()._network(case)
         if case.kind.startswith("forward"):
-            made |= expected(self._events(case))
-        return made
+            arrays |= expected(self._events(case))
+        return arrays
 
     @torch.no_grad()
     def _events(self, case: Case) -> Arrays:
@@ -223,10 +223,10 @@ class JSGParity(RetrievalParity[JSG]):
         assert isinstance(model, JSG)
         frames = batch.videos.frames
         mask = batch.videos.frame_mask
-        made: dict[str, Tensor] = {}
+        arrays: dict[str, Tensor] = {}
         if model.down_sampling is not None:
-            made["pooled_features"], made["pooled_mask"] = model.down_sampling.pooled(frames, mask)
-            made["coarse_input"], made["coarse_mask"] = model.down_sampling(frames, mask)
+            arrays["pooled_features"], arrays["pooled_mask"] = model.down_sampling.pooled(frames, mask)
+            arrays["coarse_input"], arrays["coarse_mask"] = model.down_sampling(frames, mask)
         queries = model.encode_queries(batch.queries)
         videos = model.encode_videos(batch.videos)
         settings = LocateSettings(
@@ -239,7 +239,7 @@ class JSGParity(RetrievalParity[JSG]):
         duration_s = torch.from_numpy(case.batch["durations"])
         ranked = model.rank_moments(queries, videos, duration_s, settings)
         located = model.locate(queries, videos, duration_s, settings)
-        return {name: tensor.numpy().astype(np.float32) for name, tensor in made.items()} | {
+        return {name: tensor.numpy().astype(np.float32) for name, tensor in arrays.items()} | {
             "topk_spans": proposals.spans[top.window].numpy(),
             "topk_scores": top.score.numpy(),
             "ranked_video": ranked.video_index,
@@ -277,32 +277,32 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
 
 def proposals(case: Case) -> dict[str, Tensor]:
     """Return proposal lists and their weights; names of sliding lists contain the size."""
-    made: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
     scale = float(case.setting("sigma"))
     for setting in case.setting("settings"):
         bounds = {"min_width": setting["width_lower_bound"], "max_width": setting["width_upper_bound"]}
-        made_of = centered_proposals(setting["num_gauss_center"], setting["num_gauss_width"], **bounds)
+        centered = centered_proposals(setting["num_gauss_center"], setting["num_gauss_width"], **bounds)
         name = setting["name"]
-        made |= {f"{name}/center": made_of.center, f"{name}/width": made_of.width}
+        arrays |= {f"{name}/center": centered.center, f"{name}/width": centered.width}
         for length in setting["lengths"]:
-            weights = pooling_weights(made_of.center, made_of.width, time_grid(length), scale=scale)
-            made[f"{name}/pooling_weight_{length}"] = weights
+            weights = pooling_weights(centered.center, centered.width, time_grid(length), scale=scale)
+            arrays[f"{name}/pooling_weight_{length}"] = weights
     for name in {key.partition("/")[0] for key in case.expected if key.startswith("sliding_")}:
         _, units, step = name.split("_")
-        list_of = sliding_proposals(int(units), step=int(step), min_width=0.05, max_width=1.0)
-        made |= {f"{name}/center": list_of.center, f"{name}/width": list_of.width}
+        sliding = sliding_proposals(int(units), step=int(step), min_width=0.05, max_width=1.0)
+        arrays |= {f"{name}/center": sliding.center, f"{name}/width": sliding.width}
     center, width = (torch.from_numpy(case.batch[f"negative_{part}"]) for part in ("center", "width"))
     windows = side_windows(center, width, "released")
     side_scale = scale * windows.scale / WIDTHS_PER_DEVIATION
     for length in {int(key.rpartition("_")[2]) for key in case.expected if key.startswith("negative_")}:
         side = gaussian_windows(windows.center, windows.width, time_grid(length), scale=side_scale)
-        made |= {f"negative_left_weight_{length}": side[:, 0], f"negative_right_weight_{length}": side[:, 1]}
-    return made
+        arrays |= {f"negative_left_weight_{length}": side[:, 0], f"negative_right_weight_{length}": side[:, 1]}
+    return arrays
 
 
 def feature_pipeline(case: Case) -> Arrays:
     """Segment means and unit length of a data set of one video, in float32 as this release does."""
-    made = {}
+    arrays = {}
     for name in case.expected:
         kind, _, count = name.partition("_")
         size = int("".join(c for c in kind if c.isdigit()))
@@ -311,21 +311,21 @@ def feature_pipeline(case: Case) -> Arrays:
         frames = {"v": case.batch[f"features_{count}"]}
         words = {"v#0": np.ones((1, 1), np.float32)}
         features = dataset_of_arrays(frames, words, [Annotation("v", "v#0", "?")], settings).features
-        made[name] = features.clips[0] if kind.startswith("clip") else features.frames.rows
-    return made
+        arrays[name] = features.clips[0] if kind.startswith("clip") else features.frames.rows
+    return arrays
 
 
 def metrics(case: Case) -> Arrays:
     """Suppression, event recall with and without it, and the metrics of videos."""
     ranked = RankedMoments(*(case.batch[f"prediction_{name}"] for name in ("video", "span", "score")))
-    before = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
+    candidates = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
     limit = case.setting("max_after_nms")
-    kept = suppress_ranked(before, max_overlap=case.setting("nms_threshold"), limit=limit)
+    best = suppress_ranked(candidates, max_overlap=case.setting("nms_threshold"), limit=limit)
     counts = case.batch["ground_truth_count"]
     spans = case.batch["ground_truth_span"]
-    truth = [own[:count] for own, count in zip(spans, counts, strict=True)]
-    made = {"nms_count": kept.count, "nms_video": kept.video_index, "nms_span": kept.span_s, "nms_score": kept.score}
-    for name, moments in (("recall_with_nms", kept), ("recall_without_nms", ranked)):
+    truth = [rows[:count] for rows, count in zip(spans, counts, strict=True)]
+    arrays = {"nms_count": best.count, "nms_video": best.video_index, "nms_span": best.span_s, "nms_score": best.score}
+    for name, moments in (("recall_with_nms", best), ("recall_without_nms", ranked)):
         recalls = event_recall(
             moments.video_index,
             moments.span_s,
@@ -334,9 +334,9 @@ def metrics(case: Case) -> Arrays:
             at=case.setting("recall_at"),
             min_iou=case.setting("iou_thresholds"),
         )
-        made[name] = np.array(list(recalls.values())).round(2).reshape(-1, len(case.setting("recall_at")))
+        arrays[name] = np.array(list(recalls.values())).round(2).reshape(-1, len(case.setting("recall_at")))
     video_cutoffs = [int(name.removeprefix(RECALL)) for name in case.expected if name.startswith(RECALL)]
     videos = retrieval_metrics(case.batch["video_scores"], case.batch["video_ground_truth"], at=video_cutoffs)
     names = {f"R@{k}": f"{RECALL}{k}" for k in video_cutoffs}
     names |= {"median_rank": "video_median_rank", "mean_rank": "video_mean_rank", "mAP": "video_mean_average_precision"}
-    return made | {theirs: np.array(videos[ours], dtype=np.float32) for ours, theirs in names.items()}
+    return arrays | {theirs: np.array(videos[ours], dtype=np.float32) for ours, theirs in names.items()}

@@ -16,39 +16,39 @@ from untrimmed.parity.retrieval import replace_dropout
 
 def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
     """Maps to and from the hyperboloid, heads, centroids, and the parts of the partial order loss, with gradients."""
-    given = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
-    leaves = {name: x.requires_grad_() for name, x in given.items() if x.is_floating_point()}
-    made = {
+    inputs = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
+    leaves = {name: x.requires_grad_() for name, x in inputs.items() if x.is_floating_point()}
+    arrays = {
         "expmap0_point": exponential_map(leaves["expmap0_tangent"]),
         "logmap0_tangent": F.pad(logarithmic_map(leaves["logmap0_vector"]), (1, 0)),
     }
     rows = F.linear(leaves["linear_input"], leaves["linear_weight"]).unflatten(-1, (2, -1))
-    made["linear_output"] = points_of(rows, leaves["linear_scale"].exp()[None, None, None, None])
+    arrays["linear_output"] = points_of(rows, leaves["linear_scale"].exp()[None, None, None, None])
     for name, gradient in (
         ("expmap0_point", "expmap0_grad_out"),
         ("logmap0_tangent", "logmap0_grad_out"),
         ("linear_output", "linear_grad_out"),
     ):
-        made[name].backward(given[gradient])
+        arrays[name].backward(inputs[gradient])
     for part in ("expmap0_tangent", "logmap0_vector", "linear_input", "linear_weight", "linear_scale"):
-        made[part.replace("_", "_grad_", 1)] = gradient_of(leaves[part])
-    points = given["midpoint_points"]
-    made["midpoint"] = centroid(given["midpoint_weights"] @ points)
-    made["inner_products"] = negated_time(points) @ points.mT
+        arrays[part.replace("_", "_grad_", 1)] = gradient_of(leaves[part])
+    points = inputs["midpoint_points"]
+    arrays["midpoint"] = centroid(inputs["midpoint_weights"] @ points)
+    arrays["inner_products"] = negated_time(points) @ points.mT
     for curvature in case.setting("curvatures"):
-        made |= {f"c{curvature}.{name}": x for name, x in _cones(given, curvature).items()}
-    return made
+        arrays |= {f"c{curvature}.{name}": x for name, x in _cones(inputs, curvature).items()}
+    return arrays
 
 
-def _cones(given: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
+def _cones(inputs: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
     """Return points, angles and apertures of pairs, and losses summed over some pairs."""
-    text, video = (given[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
+    text, video = (inputs[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)
     text_point = lifted(text, c)
     video_point = lifted(video, c)
     angle = exterior_angle(video_point, text_point, c)
     opening = aperture(video_point, c, radius=0.1)
-    loss = ((angle - opening).clamp_min(0) * given["loss_rows"]).sum()
+    loss = ((angle - opening).clamp_min(0) * inputs["loss_rows"]).sum()
     loss.backward()
     return {
         "text_point": text_point,
@@ -83,7 +83,7 @@ class Pattern(nn.Module):
 
 def lorentz_attention(case: Case) -> dict[str, Tensor]:
     """One block for each width, step by step, with the gradients of all its parameters."""
-    made: dict[str, Tensor] = {}
+    arrays: dict[str, Tensor] = {}
     tensors = {name: x.to(case.precision) for name, x in as_tensors(case.weights).items()}
     for width in case.setting("widths"):
         prefix = f"w{width}"
@@ -95,8 +95,8 @@ def lorentz_attention(case: Case) -> dict[str, Tensor]:
         gradients = {f"layers.{name}": p.grad for name, p in layers.named_parameters() if p.grad is not None}
         exported = export_released(names, gradients)
         steps |= {f"grad.{name.removeprefix(f'{prefix}.')}": x for name, x in exported.items()}
-        made |= {f"{prefix}.{name}": x for name, x in steps.items()}
-    return made
+        arrays |= {f"{prefix}.{name}": x for name, x in steps.items()}
+    return arrays
 
 
 def _block(case: Case, width: float) -> ParallelLayers:

@@ -95,12 +95,12 @@ class MSSLParity(RetrievalParity[MSSL]):
         """The clip branch as in all methods; the frame branch by rows and columns of its square matrix."""
         index = case.training_batch().video_index
         margin = model.config.margin
-        made = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)
+        arrays = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)
         square = scores["train_frame_scores"]
         rows = draws.candidate_ranks("frame_rows", *square.shape)
         columns = draws.candidate_ranks("frame_columns", *square.shape)
         diagonal = torch.arange(len(square))
-        return made | {
+        return arrays | {
             "nce_clip": terms["clip_nce"],
             "triplet_clip": terms["clip_triplet"],
             "nce_frame": terms["frame_nce"],

@@ -42,8 +42,8 @@ class RALParity(GMMFormerV2Parity):
 
     def loss_weights(self, case: Case) -> dict[str, float]:
         """With the two constants of the release."""
-        own = {name: case.setting(f"{name}_weight") for name in ("proxy_matching", "distribution_alignment")}
-        return super().loss_weights(case) | own
+        weights = {name: case.setting(f"{name}_weight") for name in ("proxy_matching", "distribution_alignment")}
+        return super().loss_weights(case) | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
         """None: the cases hold no intermediate results."""
@@ -106,13 +106,13 @@ class RALParity(GMMFormerV2Parity):
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
     """The words of the frame branch and their confidences, by recorded name."""
     csa = _ral(model).csa
-    own = _ral(model).record_of(queries)
+    record = _ral(model).record_of(queries)
     assert csa is not None
-    assert own.word_weights is not None
+    assert record.word_weights is not None
     return {
-        "frame_query_tokens": own.words,
-        "word_confidence": own.word_weights,
-        "word_confidence_raw": csa.weights(own.words, own.word_mask, "dot"),
+        "frame_query_tokens": record.words,
+        "word_confidence": record.word_weights,
+        "word_confidence_raw": csa.weights(record.words, record.word_mask, "dot"),
     }
 
 
@@ -135,21 +135,21 @@ def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, 
     tokens = words.new_zeros(num_videos, room, *words.shape[1:])
     masks = words.new_zeros(num_videos, room, mask.shape[1])
     for video in range(num_videos):
-        own = video_index == video
-        tokens[video, : own.sum()] = words[own]
-        masks[video, : own.sum()] = mask[own].to(words.dtype)
+        matches = video_index == video
+        tokens[video, : matches.sum()] = words[matches]
+        masks[video, : matches.sum()] = mask[matches].to(words.dtype)
     return tokens.flatten(1, 2), masks.flatten(1, 2)
 
 
 def _feature_pipeline(case: Case) -> Arrays:
-    made = {}
+    arrays = {}
     for name, frames in case.batch.items():
         count = name.removeprefix("features_")
         for length in case.setting("frame_lengths"):
             clips, sampled = prepare_video(frames, num_clips=case.setting("clip_length"), max_frames=length)
-            made[f"clip{case.setting('clip_length')}_{count}"] = clips
-            made[f"frame{length}_{count}"] = sampled
-    return made
+            arrays[f"clip{case.setting('clip_length')}_{count}"] = clips
+            arrays[f"frame{length}_{count}"] = sampled
+    return arrays
 
 
 def _retrieval_metrics(case: Case) -> dict[str, float]:

@@ -204,17 +204,17 @@ class RetrievalParity(MethodParity, Generic[M]):
             queries = model.encode_queries(batch.queries)
             videos = model.encode_videos(batch.videos)
         scores = self.scores(model, queries, videos, batch)
-        made = {f"mid.{name}": tensor for name, tensor in tapped.items()}
-        made |= self.encodings(model, queries, videos) | scores
+        tensors = {f"mid.{name}": tensor for name, tensor in tapped.items()}
+        tensors |= self.encodings(model, queries, videos) | scores
         if "total" not in case.expected:
-            return expected(made)
+            return expected(tensors)
         draws = self.draws(case)
         terms = model(batch, draws=draws, epoch=self.epoch(case))
         total = total_loss(terms, self.loss_weights(case))
-        made |= self.loss_arrays(case, model, scores | made, terms, draws) | {"total": total}
+        tensors |= self.loss_arrays(case, model, scores | tensors, terms, draws) | {"total": total}
         total.backward()
         gradients = export_released(model.released_names(), _gradients(model))
-        return expected(made) | {f"grads/{name}": g.numpy() for name, g in gradients.items()}
+        return expected(tensors) | {f"grads/{name}": g.numpy() for name, g in gradients.items()}
 
     def _optim(self, case: Case) -> Arrays:
         model = self.model(case).train()
@@ -252,7 +252,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         num_factors = len(case.expected.get("lr_multiplier_all", losses))
         factors = [warmup_linear(step, **schedule) for step in range(num_factors)]
         arrays = self.encodings(model, queries, videos) | self.scores(model, queries, videos, batch)
-        made = (
+        results = (
             arrays
             | {name: torch.stack(values) for name, values in watched.items()}
             | {
@@ -270,7 +270,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         # Tensors that a release keeps but never reads stay as they were; ours has none to show.
         unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
         final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
-        return expected(made) | final | {f"null_gradient/{name}": null[name] for name in null}
+        return expected(results) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
         """A toy data set through validation; rows in the order in which the release goes through the captions."""
@@ -287,17 +287,17 @@ class RetrievalParity(MethodParity, Generic[M]):
         scored = opened.score()
         rows = np.concatenate(query_batches(dataset, train.eval_query_batch, "released"))
         truth = dataset.video_index[rows]
-        made: dict[str, Any] = {
+        results: dict[str, Any] = {
             "query_caption_ids": np.array(dataset.caption_ids)[rows],
             "video_order": np.array(dataset.video_ids),
             "gt_video_index": truth,
             "metrics": metric_values(case, scored.fused[rows], truth),
         }
         for name, scores in ({"fused": scored.fused} | scored.branches).items():
-            made |= {f"{name}_scores": scores[rows], f"metrics_{name}": metric_values(case, scores[rows], truth)}
+            results |= {f"{name}_scores": scores[rows], f"metrics_{name}": metric_values(case, scores[rows], truth)}
         queries = opened.all_queries.select(torch.from_numpy(rows))
         videos = EncodedVideos.cat([encoded for _, encoded in opened.all_videos()])
-        return expected(made | self.encodings(model, queries, videos))
+        return expected(results | self.encodings(model, queries, videos))
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays

@@ -23,7 +23,7 @@ class TFPRVRParity(MethodParity):
         graph = normalised_graph(levels)
         moments = video_moments(frames, settings)
         scores = moment_scores(case.batch["queries"], moments.vectors)
-        made = {
+        arrays = {
             "level_offsets": np.cumsum([0, *(len(level.vectors) for level in levels)]),
             "segment_spans": np.concatenate([level.spans for level in levels]),
             "segment_features": np.concatenate([level.vectors for level in levels]),
@@ -34,7 +34,7 @@ class TFPRVRParity(MethodParity):
             "video_score": scores.max(axis=1),
             "best_moment": scores.argmax(axis=1),
         }
-        return {f"expected/{name}": values for name, values in made.items()}
+        return {f"expected/{name}": values for name, values in arrays.items()}
 
     def rules(self, case: Case) -> Rules:
         """Return the limit of the golden data's README: nothing is learned, and all results are float64."""
