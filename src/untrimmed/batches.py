@@ -109,18 +109,30 @@ class VideoBatch(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatch:
-    """Videos with all their queries; `video_index[q]` is the row of the video that query q describes."""
+    """Videos with all their queries; `video_index[q]` is the row of the video that query q describes.
+
+    The other fields are the annotations of the batch, for losses, and are None in a batch that has none. `spans_s` has
+    the start and end of each query's main moment in seconds, and `moments` has all moments of each query. A query
+    without a moment, or a video of unknown length, has NaN. Both tensors are None if the whole data set lacks them.
+    """
 
     queries: QueryBatch
     videos: VideoBatch
     video_index: Int[Tensor, " Q"]
+    video_ids: tuple[str, ...] | None = None
+    caption_ids: tuple[str, ...] | None = None
+    spans_s: Float[Tensor, "Q 2"] | None = None
+    durations_s: Float[Tensor, " V"] | None = None
+    moments: tuple[tuple[tuple[float, float], ...], ...] | None = None
 
     def to(self, device: torch.device | str) -> "TrainingBatch":
         """A copy of the batch on another device."""
-        return TrainingBatch(
+        tensors = {name: getattr(self, name) for name in ("video_index", "spans_s", "durations_s")}
+        return dataclasses.replace(
+            self,
             queries=self.queries.to(device),
             videos=self.videos.to(device),
-            video_index=self.video_index.to(device, non_blocking=True),
+            **{n: tensor.to(device, non_blocking=True) for n, tensor in tensors.items() if tensor is not None},
         )
 
 

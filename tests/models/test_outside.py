@@ -2,9 +2,11 @@
 
 import copy
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pytest
 import torch
+import yaml
 from jaxtyping import Float
 from torch import nn
 
@@ -12,10 +14,11 @@ from tests.refusals import refused
 from tests.retrieval_world import SIZES
 from untrimmed import train
 from untrimmed.batches import EncodedQueries, EncodedVideos, Record, frames_of
+from untrimmed.data.dataset import load_dataset
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.nce import nce
-from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, TrainingStep
+from untrimmed.models.attachment import AttachedLoss, Attachment, AttachmentConfig, StepLoss, TrainingStep
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import ATTACHMENTS, METHODS, build_model, create_model, register
 from untrimmed.models.storage import load_model
@@ -138,6 +141,49 @@ def test_they_attach_to_methods_of_the_package_with_its_presets_and_weights_give
     assert run.config.losses == {"own_push": {"power": 2.0}}
     assert run.config.model["own_bias"] == {"start": 0.0}
     assert load_model(tmp_path / "run").name == "ms_sl+own_push+own_bias"
+
+
+class Witness(StepLoss):
+    """Records the steps that it receives."""
+
+    steps: ClassVar[list[TrainingStep]] = []
+
+    def step_term(self, model, step):
+        self.steps.append(step)
+        return step.queries.sentence.sum()
+
+
+def test_losses_receive_ids_and_updates_and_recognise_the_rehearsal(data_root, small, tmp_path):
+    register("own_witness")(Witness)
+    try:
+        preset = own_preset(tmp_path, small)
+        train("own_means+own_witness", data="tvr", root=data_root, out=tmp_path / "run", preset=preset)
+    finally:
+        del ATTACHMENTS["own_witness"]
+    rehearsal, *steps = Witness.steps
+    assert rehearsal.is_rehearsal
+    assert [(step.epoch, step.update, step.is_rehearsal) for step in steps] == [
+        (update // 4, update, False) for update in range(8)
+    ]
+    dataset = load_dataset("tvr", data_root, "train", max_frames=20)
+    first_epoch = [caption for step in steps[:4] for caption in step.batch.caption_ids]
+    assert sorted(first_epoch) == sorted(dataset.caption_ids)
+    video_of = {annotation.caption_id: annotation.video for annotation in dataset.annotations}
+    for step in steps:
+        videos = [step.batch.video_ids[row] for row in step.batch.video_index]
+        assert videos == [video_of[caption] for caption in step.batch.caption_ids]
+
+
+def own_preset(folder, settings):
+    """A preset file of `own_means+own_witness`, which the package has none for."""
+    sections = {"model": {}, "train": {}}
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        sections[section][name] = value
+    weights = {"frame_nce": 1.0, "own_witness": 0.0}
+    preset = {"method": "own_means+own_witness", "dataset": "tvr", "losses": {"own_witness": {}}, "weights": weights}
+    (folder / "preset.yaml").write_text(yaml.safe_dump(preset | sections))
+    return folder / "preset.yaml"
 
 
 def test_a_part_of_the_package_takes_a_place_in_an_outside_method(batch):

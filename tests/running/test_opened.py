@@ -137,6 +137,33 @@ def test_a_training_batch_contains_the_features_of_its_rows(dataset):
         assert rows.videos[batch.video_index[q]] == dataset.video_index[caption]
 
 
+def test_a_training_batch_has_the_annotations_of_its_rows(dataset):
+    first = dataset.captions_of(2)[0]
+    changes = {first: {"moments": ()}, **{row: {"duration_s": None} for row in dataset.captions_of(0)}}
+    annotations = [dataclasses.replace(a, **changes.get(row, {})) for row, a in enumerate(dataset.annotations)]
+    partial = dataclasses.replace(dataset, annotations=tuple(annotations))
+    batch = training_batch(partial, np.array([2, 0])).to("cpu")
+    assert set(batch.video_ids) == {dataset.video_ids[2], dataset.video_ids[0]}
+    for q, caption_id in enumerate(batch.caption_ids):
+        annotation = annotations[dataset.caption_ids.index(caption_id)]
+        assert batch.video_ids[batch.video_index[q]] == annotation.video
+        assert batch.moments[q] == annotation.moments
+        assert batch.spans_s[q].tolist() == pytest.approx(annotation.main_moment or [np.nan] * 2, nan_ok=True)
+    without = batch.caption_ids.index(annotations[first].caption_id)
+    assert np.flatnonzero(batch.spans_s.isnan().any(dim=1)).tolist() == [without]
+    known = partial.durations_s[[partial.video_ids.index(video) for video in batch.video_ids]]
+    assert batch.durations_s.tolist() == pytest.approx(known, nan_ok=True)
+    assert np.isnan(known).tolist() == [video == dataset.video_ids[0] for video in batch.video_ids]
+
+
+def test_a_data_set_without_times_has_no_spans_in_its_batches(dataset):
+    annotations = [dataclasses.replace(a, moments=(), duration_s=None) for a in dataset.annotations]
+    batch = training_batch(dataclasses.replace(dataset, annotations=tuple(annotations)), np.array([0, 1]))
+    assert batch.spans_s is None
+    assert batch.durations_s is None
+    assert set(batch.moments) == {()}
+
+
 def test_a_batch_of_captions_has_one_copy_of_the_video_per_caption(dataset):
     twins = dataset.captions_of(1)[:2]
     captions = np.array([twins[0], dataset.captions_of(0)[0], twins[1], dataset.captions_of(3)[0]])

@@ -91,6 +91,12 @@ class RetrievalDataset:
         return np.array([row_of[annotation.video] for annotation in self.annotations])
 
     @cached_property
+    def main_moments_s(self) -> Float[np.ndarray, "Q 2"]:
+        """Start and end of each caption's main moment in seconds, NaN without a moment."""
+        spans = [annotation.main_moment or (np.nan, np.nan) for annotation in self.annotations]
+        return np.array(spans, dtype=np.float64)
+
+    @cached_property
     def durations_s(self) -> Float[np.ndarray, " V"]:
         """The length of each video in seconds, NaN if unknown. The last caption's value is used, as in JSG."""
         durations = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}

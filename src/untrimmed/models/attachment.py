@@ -46,9 +46,11 @@ from untrimmed.scores.score import Scores
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The input of losses: encodings, their batch (teacher features, words, frames), and the epoch.
+    """The input of losses: encodings, their batch (features, ids of videos and captions, moments), and the progress.
 
-    Losses take random numbers only from `draws`. `encode` encodes further rows in the same way as the batch.
+    Losses take random numbers only from `draws`. `encode` encodes further rows in the same way as the batch. `epoch`
+    and `update`, the number of finished updates of the weights, are counted from 0. `is_rehearsal` is True in the trial
+    before training, whose losses are not used: a loss that remembers earlier steps should not remember this one.
     """
 
     queries: EncodedQueries
@@ -57,6 +59,8 @@ class TrainingStep:
     draws: Draws
     epoch: int = 0
     encode: Encode = encode_here
+    update: int = 0
+    is_rehearsal: bool = False
 
 
 @runtime_checkable

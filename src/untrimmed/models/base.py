@@ -212,12 +212,19 @@ class RetrievalModel(nn.Module, Carrier):
         return {name: values for part in self.carried for name, values in part.watched_videos(self, videos).items()}
 
     def forward(
-        self, batch: TrainingBatch, *, draws: Draws, epoch: int = 0, encode: Encode = encode_here
+        self,
+        batch: TrainingBatch,
+        *,
+        draws: Draws,
+        epoch: int = 0,
+        update: int = 0,
+        is_rehearsal: bool = False,
+        encode: Encode = encode_here,
     ) -> dict[str, Float[Tensor, ""]]:
         """Return all loss terms of a batch by name, unweighted: those of the method, then those of attachments."""
         queries = encode(self.encode_queries, batch.queries)
         videos = encode(self.encode_videos, batch.videos)
-        step = TrainingStep(queries, videos, batch, draws, epoch, encode)
+        step = TrainingStep(queries, videos, batch, draws, epoch, encode, update, is_rehearsal)
         terms = self.compute_losses(step)
         second = None if self.training and self.config.separate_pass else step
         for attachment in self.carried:  # losses come last

@@ -47,11 +47,21 @@ def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, 
 
 
 def _batch_of(dataset: RetrievalDataset, rows: TrainingRows) -> TrainingBatch:
+    captions = [dataset.annotations[row] for row in rows.captions]
     return TrainingBatch(
         queries=query_batch(dataset, rows.captions),
         videos=video_batch(dataset, rows.videos),
         video_index=torch.from_numpy(rows.video_index),
+        video_ids=tuple(dataset.video_ids[row] for row in rows.videos),
+        caption_ids=tuple(caption.caption_id for caption in captions),
+        spans_s=_rows_unless_unknown(dataset.main_moments_s, rows.captions),
+        durations_s=_rows_unless_unknown(dataset.durations_s, rows.videos),
+        moments=tuple(caption.moments for caption in captions),
     )
+
+
+def _rows_unless_unknown(values: Float[np.ndarray, "N ..."], rows: Int[np.ndarray, " _"]) -> torch.Tensor | None:
+    return None if np.isnan(values).all() else torch.from_numpy(np.float32(values[rows]))
 
 
 def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> QueryBatch:

@@ -145,7 +145,8 @@ class TrainingLoop:
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
         self.model.train()  # some encodings for losses exist only in training
         with torch.no_grad():
-            terms = self.model(self._read(np.arange(min(2, self.num_items))), draws=Draws(), encode=self.encode)
+            batch = self._read(np.arange(min(2, self.num_items)))
+            terms = self.model(batch, draws=Draws(), is_rehearsal=True, encode=self.encode)
         terms["loss"] = total_loss(terms, self.config.weights)
         for name, value in terms.items():
             if not math.isfinite(value):
@@ -189,7 +190,7 @@ class TrainingLoop:
         generator = torch.Generator().manual_seed(seed_of(train.seed, state.updates, DRAWS))
         hard = state.epoch >= train.hard_negatives_from_epoch
         draws = Draws(hard_pool=train.hard_pool if hard else None, generator=generator)
-        terms = self.module(batch, draws=draws, epoch=state.epoch, encode=self.encode)
+        terms = self.module(batch, draws=draws, epoch=state.epoch, update=state.updates, encode=self.encode)
         loss = total_loss(terms, self.config.weights)
         self._require_finite(terms | {"loss": loss})
         self.optimizer.zero_grad(set_to_none=True)
