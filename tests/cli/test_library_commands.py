@@ -187,7 +187,7 @@ def test_a_bad_file_is_exit_code_3_and_named_with_its_reason(run, videos):
         (["cut", "1", "-o", "x.mp4"], "1"),
         (["cut", "a.mp4@5", "-o", "x.mp4"], "START-END"),
         (["similar", "nowhere.jpg"], "nowhere.jpg"),
-        (["search", "red", "-k", "0"], "limit"),
+        (["search", "red", "-k", "0"], "-k is 0"),
         (["similar", "x" * 300], "x" * 300),
         (["index", "x" * 300], "File name too long"),
         (["evaluate", ".", "--queries", "q.jsonl", "--format", "csv"], "json"),
@@ -208,6 +208,22 @@ def test_a_missing_run_is_reported_in_one_line_without_a_bar(run, videos, tmp_pa
     assert len(err.splitlines()) == 1
     assert str(tmp_path / "nowhere") in err
     assert "ms_sl+ral" in run("index", "--model", "ms_sl+ral")[2]
+
+
+def test_a_missing_model_is_refused_before_videos_are_indexed(run, videos, tmp_path):
+    code, out, err = run("index", videos, "--model", tmp_path / "nowhere")
+    assert (code, out) == (2, "")
+    assert str(tmp_path / "nowhere") in err
+    assert run("ls")[0] == 2  # there is no library
+    run("index", videos / "flag.mp4")
+    assert run("index", videos, "--model", tmp_path / "nowhere")[0] == 2
+    assert len(run("ls")[1].splitlines()) == 1
+
+
+def test_indexing_a_part_prints_where_it_is_written(run, videos):
+    _, _, err = run("index", videos, "--part", "1/2")
+    folder = next(line.rpartition(" ")[2] for line in err.splitlines() if ".part-1-of-2" in line)
+    assert Path(folder).is_dir()
 
 
 def test_an_unreadable_file_fails_alone_and_can_be_removed(run, videos, monkeypatch):
@@ -295,7 +311,7 @@ def test_ls_status_and_rm(run, videos):
     assert (facts["videos"], facts["gone"], facts["encoder_identity"], facts["sampling"]) == (2, 1, "toy:1", "2 fps")
     assert numbers(run("rm", "--gone", "--yes")[1]) == [1]
     assert [record["path"] for record in json.loads(run("ls", "--json")[1])] == [str(videos / "sea [1].mp4")]
-    assert numbers(run("rm", videos)[1]) == [1]
+    assert numbers(run("rm", videos, "--yes")[1]) == [1]
     assert (videos / "sea [1].mp4").exists()
 
 

@@ -1,4 +1,4 @@
-"""`rm --gone` removes deleted videos after confirmation, but not the videos of a missing drive."""
+"""`rm` asks before it removes more than named files; `--gone` keeps the videos of a missing drive."""
 
 import os
 import shutil
@@ -46,6 +46,29 @@ def test_removal_on_a_terminal_asks_for_confirmation(indexed, videos, monkeypatc
     assert listed(indexed) == left
 
 
+@pytest.mark.parametrize("target", ["--all", "folder"])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_removal_of_all_videos_or_of_a_folder_asks_first(indexed, tmp_path, monkeypatch, target, is_terminal):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda question, **_: False)
+    arguments = ["--all" if target == "--all" else tmp_path / "drive"]
+    assert indexed("rm", *arguments)[0] == (1 if is_terminal else 2)
+    assert listed(indexed) == 3
+    assert indexed("rm", *arguments, "--yes")[0] == 0
+    assert listed(indexed) == (0 if target == "--all" else 2)
+
+
+def test_a_named_file_is_removed_without_a_question(indexed, videos):
+    assert indexed("rm", videos / "flag.mp4")[0] == 0
+    assert listed(indexed) == 2
+
+
+def test_an_unknown_path_is_refused_without_a_question(indexed, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda question, **_: pytest.fail(question))
+    assert indexed("rm", tmp_path / "nowhere")[0] == 2
+
+
 def test_a_dry_run_lists_what_would_be_removed(indexed, videos):
     (videos / "flag.mp4").unlink()
     code, out, err = indexed("rm", "--gone", "--dry-run")
@@ -69,7 +92,7 @@ def test_videos_of_a_missing_drive_are_kept_until_it_is_named(indexed, videos, t
     root = tmp_path / "drive" / ("trip" if leaves == "empty" else "")
     assert f"untrimmed rm {root}" in err
     assert out.startswith("1" if leaves == "empty" else "2")
-    assert numbers(indexed("rm", root)[1]) == [1]
+    assert numbers(indexed("rm", root, "--yes")[1]) == [1]
 
 
 def test_videos_of_a_deleted_subfolder_are_removed(indexed, videos, tmp_path):
@@ -97,7 +120,7 @@ def test_a_broken_link_counts_as_a_missing_drive(indexed, videos, tmp_path):
     (tmp_path / "disk").mkdir()
     write_clip(tmp_path / "disk" / "moon.mp4", ["white"])
     (videos / "moon.mp4").symlink_to(tmp_path / "disk" / "moon.mp4")
-    indexed("rm", "--all")
+    indexed("rm", "--all", "--yes")
     indexed("index", videos, videos / "usb", videos / "moon.mp4")
     count = listed(indexed)
     shutil.rmtree(tmp_path / "drive")

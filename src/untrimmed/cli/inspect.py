@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.listing import find_deleted, is_deleted, read_records
-from untrimmed.search.store.records import Settings, VideoRecord, library_folder, read_settings
+from untrimmed.search.store.records import Settings, VideoRecord, absolute, library_folder, read_settings
 
 _JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")  # printed by `status --json`
 
@@ -96,29 +96,30 @@ def rm(
     gone: Annotated[bool, typer.Option("--gone", help="Remove all videos whose files are missing.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Remove all videos.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --gone: do not ask for confirmation.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove videos from the library. Your files are kept.
 
-    --gone asks first. It keeps videos if their whole drive or top folder is
-    missing (exit code 3); name that folder to remove them anyway.
+    --all, --gone and the removal of a folder ask for confirmation.
+    --gone keeps videos if their whole drive or top folder is missing (exit
+    code 3). Name that folder to remove them anyway.
     """
     import untrimmed
 
     if not (paths or gone or everything):
         raise ConfigError("nothing to remove; name videos or folders, or use --gone or --all")
     opened = untrimmed.open(library)
-    targets = [str(path) for path in paths or ()]
+    named = [str(path) for path in paths or ()]
     records = opened.videos() if everything or gone else []
-    missing_roots: dict[Path, list[VideoRecord]] = {}
-    if everything:
-        targets += [record.path for record in records]
-    elif gone:
-        missing, missing_roots = find_deleted(records)
-        if missing and not dry_run and not yes:
-            _confirm(len(missing))
-        targets += [record.path for record in missing if is_deleted(record.path)]  # a drive may be back by now
-    removed = opened.remove(targets, dry_run=dry_run)
+    missing, missing_roots = find_deleted(records) if gone and not everything else ([], {})
+    targets = [*named, *(record.path for record in (records if everything else missing))]
+    removed = opened.remove(targets, dry_run=True)
+    if not dry_run:
+        names_files_only = {record.path for record in removed} == {str(absolute(path)) for path in named}
+        if removed and not (yes or names_files_only):
+            _confirm(len(removed))
+        back = {record.path for record in missing if not is_deleted(record.path)}  # their drive was connected again
+        removed = opened.remove(path for path in targets if path in named or path not in back)
     for record in removed:
         progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")
     for root, root_records in missing_roots.items():
@@ -134,8 +135,8 @@ def rm(
 def _confirm(count: int) -> None:
     """Exit unless the user confirms."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"{_videos(count)} missing on disk; list with --dry-run, remove with --yes")
-    if not typer.confirm(f"{_videos(count)} missing on disk; remove from the library?", err=True):
+        raise ConfigError(f"{_videos(count)} would be removed; list them with --dry-run, remove them with --yes")
+    if not typer.confirm(f"{_videos(count)} will be removed from the library (the files stay); continue?", err=True):
         raise typer.Exit(1)
 
 
