@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+import untrimmed
 from tests.refusals import refused
 from untrimmed import load_dataset
 from untrimmed.data import layouts
+from untrimmed.data.check import check_dataset
 from untrimmed.errors import FeatureError
 
 
@@ -46,3 +48,25 @@ def test_an_error_in_a_registered_layout_is_reported_in_one_line(method, answer,
     (tmp_path / "mine").mkdir()
     with refused(FeatureError, *message):
         load_dataset("mine", tmp_path, "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("tvr", "untrimmed data prepare tvr --annotations"),
+        ("activitynet_clip_l", "untrimmed data prepare activitynet --name activitynet_clip_l --annotations"),
+        ("mine", "mine/captions.jsonl"),
+    ],
+)
+def test_all_commands_give_the_same_next_step_for_a_missing_data_set(tmp_path, name, step):
+    messages = [check_dataset(name, tmp_path)[0]]
+    for read in (
+        lambda: load_dataset(name, tmp_path, "test"),
+        lambda: untrimmed.evaluate("tf_prvr", data=name, root=tmp_path),
+        lambda: untrimmed.train("ms_sl", data=name, root=tmp_path, out=tmp_path / "run"),
+    ):
+        with pytest.raises(FeatureError) as caught:
+            read()
+        messages.append(str(caught.value))
+    assert step in messages[0]
+    assert len(set(messages)) == 1

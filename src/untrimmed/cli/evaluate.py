@@ -141,7 +141,8 @@ def _explain_missing_queries(target: Path, is_library: bool) -> str:
         return "is a library; add its labelled sentences with --queries FILE"
     if is_method(str(target)):
         return f"is a method; train it (untrimmed train {target}), then name the run's folder"
-    return "contains no run, model or library; check the path"
+    state = "contains no run, model or library" if target.exists() else "no such folder"
+    return f"{state}; name a folder that `untrimmed train`, `import-checkpoint` or `index` wrote"
 
 
 def _require_unset(options: Mapping[str, object], target: Path, state: str, kind: str) -> None:

@@ -43,7 +43,7 @@ def check_dataset(
     """
     layout = Layout.at(root, name)
     if not layout.folder.is_dir():
-        return [f"{layout.folder}: no such folder, expected the data set {name!r}; fix NAME or --root"]
+        return [f"{layout.folder}: no such data set; {layout.next_step}"]
     problems: list[str] = []
     captions: dict[str, list[Annotation]] = {}
     for split in splits:

@@ -44,6 +44,21 @@ class Layout:
             raise FeatureError(f"{self.benchmark_note}: {name!r}, expected the name of a benchmark; {step}")
         return benchmark
 
+    @property
+    def next_step(self) -> str:
+        """What to do if the data set is missing: the command that prepares its benchmark, or the file to write.
+
+        The benchmark is the one of `benchmark`, otherwise the one whose name begins the folder's: `tvr_clip` is TVR.
+        """
+        check = "check its name and --root, or"
+        benchmark = self.benchmark or find_benchmark(self.name.partition("_")[0])
+        if benchmark is None:
+            return f"{check} write {self.folder / 'captions.jsonl'} (docs/data.md)"
+        name = "" if benchmark.name == self.name else f" --name {self.name}"
+        return (
+            f"{check} run: untrimmed data prepare {benchmark.name}{name} --annotations DIR --out {self.folder.parent}"
+        )
+
     def captions(self, split: str) -> Path:
         """Caption ids and texts in the standard layout."""
         return self.folder / "TextData" / f"{self.name}{split}.caption.txt"

@@ -249,10 +249,7 @@ def _existing(path: Path, what: str) -> Path:
 
 
 def _no_captions(layout: Layout, split: str) -> str:
+    if not layout.folder.is_dir():
+        return f"{layout.folder}: no such data set; {layout.next_step}"
     expected = f"{CAPTION_FILE}, TextData/{layout.captions(split).name} or {layout.moments(split).name}"
-    if (benchmark := layout.benchmark) is not None:
-        option = "" if benchmark.name == layout.name else f" --name {layout.name}"
-        step = f"run: untrimmed data prepare {benchmark.name}{option} --annotations DIR --out {layout.folder.parent}"
-    else:
-        step = f"write one, or run: untrimmed data simulate {layout.name} --out {layout.folder.parent}"
-    return f"{layout.folder}: no captions for split {split}, expected {expected}; {step}"
+    return f"{layout.folder}: no captions for split {split}, expected {expected}; {layout.next_step}"

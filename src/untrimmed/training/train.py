@@ -13,6 +13,7 @@ import torch
 
 from untrimmed.config import checked
 from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import read_split
 from untrimmed.data.origin import encoder_identity_of
 from untrimmed.devices import choose_device
@@ -143,8 +144,8 @@ def _sets(
     place = Path(root).resolve()
     if not (place / data).is_dir():
         folders = sorted(path.name for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
-        problem = f"{Path(root) / data}: no such folder"
-        raise FeatureError(f"{problem}; --root is the folder that contains it{nearest(data, folders)}")
+        layout = Layout.at(Path(root), data)
+        raise FeatureError(f"{layout.folder}: no such data set; {layout.next_step}{nearest(data, folders)}")
     for split in ("train", "val"):
         read_split(data, place, split)  # finds errors in a second, before reading features for minutes
     identity = encoder_identity_of(place / data)
