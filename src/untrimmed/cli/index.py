@@ -84,6 +84,10 @@ def index(
     opened = untrimmed.open(library, precision=read_precision(precision))
     some_failed = False
     if paths:
+        if model is not None:
+            opened.check_model(model)  # indexing may take hours
+        if part is not None:
+            _print_part(opened.folder, part)
         options = {
             "encoder": encoder,
             "fps": fps,
@@ -111,6 +115,14 @@ def _require_work(paths: list[Path] | None, model: str | None, part: str | None)
         raise ConfigError("nothing to index; name video files or folders")
     if part is not None and (model is not None or not paths):
         raise ConfigError("--part needs files and no --model; set the model once, after untrimmed merge")
+
+
+def _print_part(library: Path, part: str) -> None:
+    from untrimmed.search.store.bucket import address_of
+    from untrimmed.search.store.merge import LibraryPart
+
+    if address_of(library) is None:  # otherwise indexing refuses the option
+        progress_console.print(f"part {part} is written to {shown(LibraryPart.parse(part).folder(library))}")
 
 
 def _use(library: Library, model: str) -> None:

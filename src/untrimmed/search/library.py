@@ -215,6 +215,19 @@ class Library:
             index.write_settings(replace(settings, model=identity, model_folder=folder))
         cache_library(self.folder)
 
+    def check_model(self, model: str | os.PathLike[str]) -> None:
+        """Raise the error that `use(model)` would raise, as far as it is known before the first video is indexed.
+
+        Raises:
+            CheckpointError: The folder has no model, or a damaged one.
+            IndexMismatchError: The model was trained on features of another encoder, or of other widths.
+        """
+        from untrimmed.search.indexing.run import model_by_name
+
+        settings = read_settings(self.folder)
+        is_empty = settings is None or not read_records(self.folder)  # then `index` may still change the encoder
+        model_by_name(model, None if is_empty else settings)
+
     def export_features(
         self,
         out: str | os.PathLike[str],

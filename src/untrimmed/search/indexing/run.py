@@ -90,8 +90,10 @@ def _sampling(settings: Settings | None, fps: float | None, keyframes_only: bool
     )
 
 
-def model_by_name(model: str | os.PathLike[str] | None, settings: Settings) -> SearchModel:
+def model_by_name(model: str | os.PathLike[str] | None, settings: Settings | None) -> SearchModel:
     """Return the training-free model of that name, or the trained model in that folder.
+
+    Without settings (a new library) it is not compared with the library's encoder.
 
     Raises:
         CheckpointError: The folder has no model, or a damaged one.
@@ -113,6 +115,7 @@ def model_by_name(model: str | os.PathLike[str] | None, settings: Settings) -> S
             f"{', '.join(TRAINING_FREE)}"
         )
     trained = TrainedModel(model)
-    trained.check_encoder(settings.encoder_identity)
-    trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
+    if settings is not None:
+        trained.check_encoder(settings.encoder_identity)
+        trained.check_widths(frame_dim=settings.frame_dim, word_dim=settings.word_dim)
     return trained
