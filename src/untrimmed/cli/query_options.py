@@ -127,7 +127,17 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
                 values[name] = tuple(map(parse, value)) if get_origin(kind) is tuple else parse(value)
             except ConfigError as error:
                 raise ConfigError(f"{_flags(name, spec)[0]}: {error}") from None
-    return owner(**values)
+    try:
+        return owner(**values)
+    except ConfigError as error:
+        raise ConfigError(_with_flag(owner, str(error))) from None
+
+
+def _with_flag(owner: type, message: str) -> str:
+    """The message, in which a field's name at the beginning is replaced by the option that sets the field."""
+    name, space, rest = message.partition(" ")
+    _, spec = specs(owner).get(name, (None, None))
+    return message if spec is None or name == "text" else f"{_flags(name, spec)[0]}{space}{rest}"
 
 
 def parse_size(text: str) -> int:

@@ -54,4 +54,4 @@ def test_one_line_adds_a_filter_to_all_interfaces():
     assert '"help": "Widest picture", "unit": "pixels"' in actual["typescript"]
     assert actual["openapi"] == actual["tool"] == {"type": "integer", "minimum": 0, "maximum": 100_000}
     assert actual["admits"] == [True, False]
-    assert actual["words"] == "widest picture: 640"
+    assert actual["words"] == "widest picture: 640 pixels"

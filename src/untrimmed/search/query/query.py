@@ -210,9 +210,17 @@ class Filters:
         return all(least <= getattr(record, attribute) <= most for attribute, least, most in self.ranges)
 
     def __str__(self) -> str:
-        """Return the conditions in words."""
-        conditions = ((spec.help.rstrip("."), getattr(self, name)) for name, (_, spec) in specs(Filters).items())
-        return "; ".join(f"{words[0].lower()}{words[1:]}: {value}" for words, value in conditions if value is not None)
+        """Return the conditions in words, with units.
+
+        >>> str(Filters(min_duration_s=90, max_height=720))
+        'shortest video to include: 90 s; largest picture height: 720 pixels'
+        """
+        conditions = []
+        for name, (_, spec) in specs(Filters).items():
+            if (value := getattr(self, name)) is not None:
+                words = spec.help.rstrip(".").removesuffix(f", in {spec.unit}")
+                conditions.append(f"{words[0].lower()}{words[1:]}: {value} {spec.unit}".rstrip())
+        return "; ".join(conditions)
 
     def _ranges(self) -> Iterator[tuple[str, float, float]]:
         for name, (_, spec) in specs(type(self)).items():
