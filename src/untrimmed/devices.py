@@ -43,3 +43,10 @@ def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.devic
     if colon and int(number) >= count:
         raise ConfigError(f"device {name!r}: this machine has {count}, counted from 0; choose a lower number")
     return torch.device(name)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception reports that the device, or this machine, has too little memory."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)

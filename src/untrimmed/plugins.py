@@ -29,7 +29,7 @@ from types import ModuleType
 
 import platformdirs
 
-from untrimmed.errors import ConfigError, one_line, require_type, shown
+from untrimmed.errors import ConfigError, UntrimmedError, one_line, require_type, shown
 from untrimmed.files import file_sha256, write_whole
 
 GROUP = "untrimmed.plugins"
@@ -138,7 +138,7 @@ class _Guard(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
         spec = None if fullname in sys.builtin_module_names else PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.origin is not None and spec.has_location and not _is_installed(spec.origin):
+        if spec is not None and spec.origin is not None and spec.has_location and not is_installed(spec.origin):
             _require_trust(PluginModule(fullname, str(Path(spec.origin).resolve()), ""), self._folder)
         return None
 
@@ -158,7 +158,7 @@ def _imported() -> Iterator[PluginModule]:
     """Yield all modules that are imported from files, except the program itself and installed modules."""
     for name, module in list(sys.modules.items()):
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        if file and name != "__main__" and not _is_installed(file):
+        if file and name != "__main__" and not is_installed(file):
             with suppress(OSError):
                 yield _plugin(name, Path(file))
 
@@ -171,7 +171,7 @@ def _installed_folders() -> tuple[str, ...]:
     return tuple({os.path.realpath(folder) + os.sep for folder in folders})
 
 
-def _is_installed(file: str) -> bool:
+def is_installed(file: str) -> bool:
     """Whether a file belongs to Python, to this package or to an installed package."""
     return os.path.realpath(file).startswith(_installed_folders())
 
@@ -283,6 +283,8 @@ def _import(plugin: PluginModule, path: Path) -> None:
         importlib.import_module(plugin.name)
     except _RefusedError:
         raise
+    except UntrimmedError as error:
+        raise ConfigError(f"import {plugin.file}: {error}") from error
     except (Exception, SystemExit) as error:  # a script calls sys.exit
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise ConfigError(f"import {plugin.file}: {reason}; fix the module") from error

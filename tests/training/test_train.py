@@ -132,7 +132,7 @@ def test_hard_negatives_come_from_their_epoch_on(data_root, small, tmp_path, mon
     )
     settings = small | {"train.epochs": 3, "train.hard_negatives_from_epoch": 1, "train.hard_pool": 7}
     train("ms_sl", data="tvr", root=data_root, out=tmp_path / "run", **settings)
-    assert pools[1:] == [None] * 4 + [7] * 8  # the first is the trial before anything is written
+    assert pools == [None] * 4 + [7] * 8
 
 
 def test_training_stops_after_more_than_patience_epochs_without_a_new_best(data_root, small, tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ from untrimmed.config import build, checked, override, to_plain
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.models.attachment import Attachment, AttachmentConfig, StepLoss
 from untrimmed.models.base import RetrievalModel
+from untrimmed.models.hooks import reporting
 from untrimmed.models.naming import ModelName
 from untrimmed.models.settings import ModelConfig
 from untrimmed.plugins import load_installed
@@ -39,6 +40,9 @@ def register(name: str) -> Callable[[K], K]:
         kind = "attachments" if issubclass(cls, Attachment) else "methods"
         if first := METHODS.get(name) or ATTACHMENTS.get(name):
             raise ConfigError(f"two {kind} are named {name!r}: {first.__module__} and {cls.__module__}; rename one")
+        _require_config(cls)
+        if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+            raise ConfigError(f"{cls.__qualname__}: {missing[0]} is not defined; define it (see CONTRIBUTING.md)")
         settings = fields(cls.Config) if issubclass(cls, Attachment) else ()
         if required := [field.name for field in settings if field.default is field.default_factory is MISSING]:
             raise ConfigError(f"{cls.__qualname__}: its setting {required[0]!r} has no default; give it one")
@@ -48,6 +52,19 @@ def register(name: str) -> Callable[[K], K]:
         return cls
 
     return add
+
+
+def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
+    """Refuse a class whose `Config` is missing, of another kind, or without `@dataclass`, which ignores its fields."""
+    kind = AttachmentConfig if issubclass(cls, Attachment) else ModelConfig
+    config = getattr(cls, "Config", None)
+    if not isinstance(config, type) or not issubclass(config, kind):
+        raise ConfigError(f"{cls.__qualname__}: has no class Config({kind.__name__}); add it, with its settings")
+    if "__dataclass_fields__" not in vars(config):
+        raise ConfigError(
+            f"{config.__qualname__}: is not a dataclass, so its settings have no effect; write "
+            "@dataclass(frozen=True, kw_only=True) above it"
+        )
 
 
 @cache
@@ -214,10 +231,14 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
     Weights are drawn once, in a fixed order, so that a seed gives the same weights: the method's constructor and its
     `draw_weights`, the constructors of all attachments, the `draw_weights` of each.
     """
-    model = method(config)
-    model.draw_weights()
+    with reporting(method.__qualname__):
+        model = method(config)
+        model.draw_weights()
     model.attachments = nn.ModuleDict()  # so that an attachment may encode with a copy of the model
-    attachments = {name: ATTACHMENTS[name](settings, model) for name, settings in config.attachments.items()}
+    attachments = {}
+    for name, settings in config.attachments.items():
+        with reporting(ATTACHMENTS[name].__qualname__):
+            attachments[name] = ATTACHMENTS[name](settings, model)
     model.attachments.update(attachments)
     for attachment in attachments.values():
         attachment.draw_weights(model)

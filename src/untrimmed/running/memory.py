@@ -1,7 +1,16 @@
-"""Keep freed memory in the process while it trains or encodes a corpus."""
+"""Keep freed memory in the process while it trains or encodes a corpus, and explain a lack of memory."""
 
 import ctypes
+import os
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from untrimmed.devices import is_out_of_memory
+from untrimmed.errors import ConfigError
 
 # Parameters of glibc's mallopt(3).
 _TRIM_THRESHOLD = -1
@@ -20,3 +29,44 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_MMAP_MAX, 0)  # no separate mapping for large arrays
         mallopt(_TRIM_THRESHOLD, -1)  # never shrink the heap
+
+
+@contextmanager
+def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
+    """Turn a lack of memory during the block into a ConfigError with the needed and the available memory."""
+    try:
+        yield
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        used, total = _used_and_total(device)
+        tried = _tried(str(error))
+        more = f" and asked for {_gib(tried)} more" if tried else ""
+        raise ConfigError(
+            f"out of memory: {device} has {_gib(total)}, this process used {_gib(used)}{more}; {advice}"
+        ) from error
+
+
+def _used_and_total(device: torch.device) -> tuple[int, int]:
+    """Return the most bytes that this process has used on a device, and the device's bytes."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
+    import resource
+
+    in_bytes = 1 if sys.platform == "darwin" else 1024
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * in_bytes, total
+
+
+def _tried(message: str) -> int:
+    """Return the bytes that could not be allocated, from PyTorch's or NumPy's message; 0 if it does not name them.
+
+    >>> _tried("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ..."), _tried("no")
+    (20971520, 0)
+    """
+    match = re.search(r"(?:tried|Tried|Unable) to allocate ([\d.]+) (bytes|[KMGT]iB)", message)
+    return int(float(match[1]) * 1024 ** "bKMGT".index(match[2][0])) if match else 0
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB"

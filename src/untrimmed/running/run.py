@@ -143,11 +143,14 @@ def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
 def require_same(folder: Path, config: RunConfig) -> None:
     """Raise a ConfigError naming the first difference if the run in the folder has other settings."""
     stored, new = (flat(to_plain(settings)) for settings in (read_config(folder), config))
+    advice = "use the same settings to continue that run"
+    if not _has_saved(folder):
+        advice = "delete it if no training is running: nothing is saved in it"
     for key in new | stored:  # in this order, another method is reported before the settings that follow from it
         if new.get(key) != stored.get(key):
             raise ConfigError(
                 f"{folder}: contains a run with {key} = {stored.get(key)}, expected {new.get(key)}; choose another "
-                "--out, or use the same settings to continue that run"
+                f"--out, or {advice}"
             )
 
 
@@ -178,8 +181,12 @@ def require_beginning(folder: Path) -> None:
 
 def forget_beginning(folder: Path) -> None:
     """Remove the settings of a run that has saved nothing, so that a run with other settings can use the folder."""
-    if any((folder / name).exists() for name in (LAST, METRICS, SETTINGS)):
+    if _has_saved(folder):
         return
     (folder / CONFIG).unlink(missing_ok=True)
     with suppress(OSError):  # the folder is not empty
         folder.rmdir()
+
+
+def _has_saved(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (LAST, METRICS, SETTINGS))

@@ -5,6 +5,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, runtime_checkable
@@ -22,6 +23,7 @@ from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import not_finite, save_model
 from untrimmed.running.batches import caption_training_batch, epoch_batches, prefetched, training_batch
+from untrimmed.running.memory import explaining_memory
 from untrimmed.running.opened import OpenedModel
 from untrimmed.running.results import why_no_events
 from untrimmed.running.run import (
@@ -34,6 +36,7 @@ from untrimmed.running.run import (
     write_metrics,
 )
 from untrimmed.training.optim import BertAdam, parameter_groups, warmup_linear
+from untrimmed.training.rehearsal import rehearse_step, rehearse_validation
 from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
 
 if TYPE_CHECKING:
@@ -131,29 +134,38 @@ class TrainingLoop:
             self._rehearse()
             if self.fabric.is_global_zero:
                 write_config(self.folder, self.config)
-        while not self.state.finished:
-            if self.config.train.epochs:
-                self._train_epoch()
-            self._validate()
+        try:
+            while not self.state.finished:
+                if self.config.train.epochs:
+                    with self._explaining_memory("batch_size"):
+                        self._train_epoch()
+                self._validate()
+        except BaseException:
+            if self.fabric.is_global_zero:
+                forget_beginning(self.folder)
+            raise
         self._report("finished")
         return self.state
 
+    def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
+        """Return a context in which a lack of memory is an error that names these settings of `train`."""
+        values = " or ".join(f"train.{name} (now {getattr(self.config.train, name)})" for name in settings)
+        new_folder = " and choose another --out" if (self.folder / LAST).is_file() else ""
+        return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
+
     def _rehearse(self) -> None:
-        """Compute the losses of two items once, to find wrong settings before anything is written."""
+        """Compute the losses of two items and score a validation batch, to find mistakes before anything is written."""
         selects_by = self.config.train.select_by
         if selects_by == "event SumR" and (reason := why_no_events(self.val_set)):
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
-        self.model.train()  # some encodings for losses exist only in training
-        with torch.no_grad():
-            batch = self._read(np.arange(min(2, self.num_items)))
-            terms = self.model(batch, draws=Draws(), is_rehearsal=True, encode=self.encode)
-        terms["loss"] = total_loss(terms, self.config.weights)
-        for name, value in terms.items():
-            if not math.isfinite(value):
-                raise ConfigError(
-                    f"{name} is {value} before the first step; correct the model's sizes and the weights, or "
-                    f"{self.config.data.how_to_check}"
-                )
+        batch = self._read(np.arange(min(2, self.num_items)))
+        advice = self.config.data.how_to_check
+        rehearse_step(self.model, batch, self.config.weights, self.encode, how_to_check=advice)
+        with self._explaining_memory("eval_video_batch", "eval_query_batch"):
+            rehearse_validation(self._opened(), self.fabric.device, needs_moments=selects_by == "event SumR")
+
+    def _opened(self) -> OpenedModel:
+        return OpenedModel(model=self.model, dataset=self.val_set, train=self.config.train, encode=self.encode)
 
     def _read(self, items: np.ndarray) -> TrainingBatch:
         if self.config.train.batch_of == "captions":
@@ -215,12 +227,8 @@ class TrainingLoop:
             self._give_up(f"{name} is not finite", self.state.step)
 
     def _give_up(self, problem: str, step: int) -> NoReturn:
-        """Raise a ConfigError. If nothing was saved, the folder can be used for the same run with other settings."""
-        new_folder = ", with another --out"
-        if not (self.folder / LAST).is_file():
-            new_folder = ""
-            if self.fabric.is_global_zero:
-                forget_beginning(self.folder)
+        """Raise a ConfigError."""
+        new_folder = ", with another --out" if (self.folder / LAST).is_file() else ""
         raise ConfigError(
             f"{self.folder}: {problem} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
             f"{self.config.train.learning_rate:g}){new_folder}, or {self.config.data.how_to_check}"
@@ -233,7 +241,8 @@ class TrainingLoop:
         self._require_finite_weights()
         self._report("validating")
         started = time.monotonic()
-        figures = self._figures()
+        with self._explaining_memory("eval_video_batch", "eval_query_batch"):
+            figures = self._figures()
         self._validation_s = time.monotonic() - started
         entry = {
             "epoch": state.epoch + 1 if train.epochs else 0,
@@ -264,7 +273,7 @@ class TrainingLoop:
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split; those of moments, which are slow, only if they choose the epoch."""
         train = self.config.train
-        opened = OpenedModel(model=self.model, dataset=self.val_set, train=train, encode=self.encode)
+        opened = self._opened()
         fused = opened.score().fused
         if np.isnan(fused).any():
             self._give_up("a validation score is nan", self.state.step)

@@ -1,0 +1,278 @@
+"""Calls the hooks of a model one by one and checks what each returns.
+
+A mistake in a method or an attachment then ends in one line, with the hook, the expected axes and the returned shape.
+Training calls them on a few items before its first step (`training/rehearsal.py`).
+"""
+
+import dataclasses
+import traceback
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from untrimmed.batches import Encoded, EncodedQueries, EncodedVideos, QueryBatch, Record, VideoBatch
+from untrimmed.devices import is_out_of_memory
+from untrimmed.errors import ConfigError, UntrimmedError, named, nearest, one_line, shown_value
+from untrimmed.models.attachment import TrainingStep
+from untrimmed.models.base import RetrievalModel
+from untrimmed.plugins import is_installed
+from untrimmed.scores.score import Score, Scores
+
+E = TypeVar("E", bound=Encoded)
+T = TypeVar("T")
+RESERVED_TERMS = (
+    "loss",
+    "epoch",
+    "updates",
+    "learning_rate",
+    "val",
+    "seconds",
+)  # other keys of a line of metrics.jsonl
+_UNITS = {"Q": " queries", "V": " videos"}
+
+
+def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQueries:
+    """Return the encoded queries of all hooks; raises ConfigError for the first that returns something else."""
+    inputs = queries.tensors()
+    encoded = _call(f"{_of(model)}.compute_query_vectors", inputs, model.compute_query_vectors, queries)
+    _require_record(f"{_of(model)}.compute_query_vectors", encoded, EncodedQueries, queries.mask)
+    for part in model.carried:
+        encoded = _call(f"{_of(part)}.encode_queries", inputs, part.encode_queries, model, queries, encoded)
+        _require_record(f"{_of(part)}.encode_queries", encoded, EncodedQueries, queries.mask)
+    return encoded
+
+
+def checked_videos(model: RetrievalModel, videos: VideoBatch) -> EncodedVideos:
+    """Return the encoded videos of all hooks; raises like `checked_queries`."""
+    inputs = videos.tensors()
+    encoded = _call(f"{_of(model)}.compute_video_vectors", inputs, model.compute_video_vectors, videos)
+    _require_record(f"{_of(model)}.compute_video_vectors", encoded, EncodedVideos, videos.frame_mask)
+    for part in model.carried:
+        encoded = _call(f"{_of(part)}.encode_videos", inputs, part.encode_videos, model, videos, encoded)
+        _require_record(f"{_of(part)}.encode_videos", encoded, EncodedVideos, videos.frame_mask)
+    return encoded
+
+
+def checked_scores(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
+    """Return the scores of the method and its attachments; raises like `checked_queries`."""
+    inputs = queries.tensors() | videos.tensors()
+    shape = (len(queries), len(videos))
+    hook = f"{_of(model)}.compute_scores"
+    scores = _call(hook, inputs, model.compute_scores, queries, videos)
+    _require_scores(hook, scores, shape)
+    for part in model.carried:
+        hook = f"{_of(part)}.score"
+        added = _call(hook, inputs, part.score, model, queries, videos)
+        if added is not None:
+            _require_scores(hook, added, shape)
+            if both := sorted(scores.branches.keys() & added.branches.keys()):
+                raise ConfigError(f"{hook} returned the branch {both[0]!r}, which the model has already; rename it")
+            scores = scores.joined(added)
+    if not scores.weights:
+        raise ConfigError(f"{_of(model)}.compute_scores returned no weights; give each branch its weight")
+    return scores
+
+
+def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tensor]:
+    """Return the loss terms of the method and its attachments; raises like `checked_queries`."""
+    inputs = step.queries.tensors() | step.videos.tensors()
+    terms: dict[str, Tensor] = {}
+    for owner, hook, arguments in (
+        (model, "compute_losses", (step,)),
+        *((part, "losses", (model, step)) for part in model.carried),
+    ):
+        name = f"{_of(owner)}.{hook}"
+        added = _call(name, inputs, getattr(owner, hook), *arguments)
+        if not isinstance(added, Mapping):
+            raise ConfigError(
+                f"{name} returned {_shown(added)}, expected a dictionary of loss terms by name; return one"
+            )
+        for term, value in added.items():
+            _require_term(name, term, value)
+            if term in terms:
+                raise ConfigError(f"{name} returned the term {term!r}, which the model has already; rename it")
+            terms[term] = value
+    return terms
+
+
+def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
+    """Check `timeline` and `similarity`, by which moments are found.
+
+    Raises: NoTimelineError for a method that encodes a video as one vector only, ConfigError as `checked_queries`.
+    """
+    inputs = videos.tensors()
+    hook = f"{_of(model)}.compute_timeline"
+    timeline = _call(hook, inputs, model.timeline, videos)
+    if not isinstance(timeline, tuple) or len(timeline) != 2:
+        raise ConfigError(f"{hook} returned {_shown(timeline)}, expected vectors and their mask (or None); return both")
+    units, mask = timeline
+    axes = _Axes(hook, Q=len(queries), V=len(videos))
+    axes.require("the vectors", units, Float[Tensor, "V N D"])
+    if mask is not None:
+        axes.require("the mask", mask, Bool[Tensor, "V N"])
+    axes.hook = f"{_of(model)}.similarity"
+    similarity = _call(axes.hook, queries.tensors() | {"units": units}, model.similarity, queries, units)
+    axes.require("the result", similarity, Float[Tensor, "Q V N"])
+
+
+def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
+    """Check `compute_sketch` and `compute_probe`, by which an index finds candidates; raises ConfigError."""
+    rows = {}
+    for hook, encoded, annotation in (
+        ("sketch", videos, Float[Tensor, "V N D"]),
+        ("probe", queries, Float[Tensor, "Q M D"]),
+    ):
+        name = f"{_of(model)}.compute_{hook}"
+        rows[hook] = _call(name, encoded.tensors(), getattr(model, hook), encoded)
+        for branch, vectors in rows[hook].items():
+            _Axes(name, Q=len(queries), V=len(videos)).require(f"branch {branch!r}", vectors, annotation)
+    if missing := sorted(rows["probe"].keys() - rows["sketch"].keys()):
+        raise ConfigError(
+            f"{_of(model)}.compute_probe returned the branch {missing[0]!r}, compute_sketch returned "
+            f"{named(rows['sketch']) or 'none'}; use the same names in both"
+        )
+
+
+@contextmanager
+def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator[None]:
+    """Turn an exception in code outside this package into a ConfigError with its line and the shapes of `inputs`.
+
+    Exceptions in this package are bugs of ours, and keep their traceback. So does a lack of memory.
+    """
+    try:
+        yield
+    except UntrimmedError:
+        raise
+    except Exception as error:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_installed(frame.filename)]
+        if not frames or is_out_of_memory(error):
+            raise
+        line = f"{frames[-1].filename}:{frames[-1].lineno}"
+        shapes = ", ".join(f"{name} {_shape(tensor)}" for name, tensor in (inputs or {}).items())
+        received = f"; {hook} received {shapes}" if shapes else f" (in {hook})"
+        raise ConfigError(f"{line}: {type(error).__name__}: {one_line(error)}{received}") from error
+
+
+def _call(hook: str, inputs: Mapping[str, Tensor], function: Callable[..., T], *arguments: Any) -> T:
+    with reporting(hook, inputs):
+        return function(*arguments)
+
+
+def _of(owner: Any) -> str:
+    return type(owner).__qualname__
+
+
+@dataclass
+class _Axes:
+    """The sizes of the axes of what a hook returns, by letter. An axis gets its size from the first tensor with it."""
+
+    hook: str
+    sizes: dict[str, int]
+
+    def __init__(self, hook: str, **sizes: int):
+        self.hook = hook
+        self.sizes = sizes
+
+    def require(self, what: str, value: Any, annotation: Any) -> None:
+        """Raise a ConfigError unless a value is a tensor with the axes and numbers of a jaxtyping annotation."""
+        names = annotation.dim_str.split()
+        if isinstance(value, annotation) and len(names) == value.ndim:
+            sizes = dict(zip(names, value.shape, strict=True))
+            if all(self.sizes.get(name, size) == size for name, size in sizes.items()):
+                self.sizes = sizes | self.sizes
+                return
+        known = ", ".join(f"{name} = {self.sizes[name]}{_UNITS.get(name, '')}" for name in names if name in self.sizes)
+        raise ConfigError(
+            f"{self.hook} returned {what} with {_described(value)}, expected {_number_kind(annotation)} "
+            f"[{', '.join(names)}] with {known}"
+        )
+
+
+def _require_record(hook: str, encoded: Any, kind: type[E], mask: Tensor) -> None:
+    """Raise a ConfigError unless a record has the axes of its annotations, with one row for each row of `mask`."""
+    if not isinstance(encoded, kind):
+        raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
+    axis = "Q" if kind is EncodedQueries else "V"
+    for prefix, record in (("", encoded), *((f"{name}.", record) for name, record in encoded.attached.items())):
+        axes = _Axes(hook, **{axis: len(mask)})
+        for name, annotation in _annotations(type(record)).items():
+            value = getattr(record, name)
+            if value is not None:
+                axes.require(prefix + name, value, annotation)
+    if isinstance(encoded, EncodedVideos) and encoded.frames is not None and encoded.frame_mask is None:
+        raise ConfigError(
+            f"{hook} returned frames without frame_mask, so that padding would count as frames; add "
+            "frame_mask=videos.frame_mask"
+        )
+
+
+def _annotations(record: type[Record]) -> dict[str, Any]:
+    """Return the annotations of the tensors of a record, without None, in the order of its fields."""
+    try:
+        hints = typing.get_type_hints(record)
+    except NameError:  # annotations of names that exist only for type checkers
+        hints = typing.get_type_hints(record.__mro__[1])
+    tensors = {}
+    for field in dataclasses.fields(record):
+        hint = hints.get(field.name)
+        choices = [hint, *typing.get_args(hint)]
+        if annotation := next((choice for choice in choices if hasattr(choice, "dim_str")), None):
+            tensors[field.name] = annotation
+    return tensors
+
+
+def _number_kind(annotation: Any) -> str:
+    kinds = {"bool": "True or False", "float32": "numbers", "int64": "whole numbers"}
+    return next((kinds[name] for name in kinds if name in annotation.dtypes), "a tensor")
+
+
+def _described(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"type {type(value).__name__}"
+    return f"shape {_shape(value)} and dtype {str(value.dtype).removeprefix('torch.')}"
+
+
+def _shape(tensor: Any) -> list[int]:
+    return list(tensor.shape)
+
+
+def _shown(value: Any) -> str:
+    return f"a tensor of shape {_shape(value)}" if isinstance(value, Tensor) else shown_value(value)
+
+
+def _require_scores(hook: str, scores: Any, shape: tuple[int, int]) -> None:
+    if not isinstance(scores, Scores):
+        example = 'Scores({"clip": score}, {"clip": 1.0})'
+        raise ConfigError(f"{hook} returned {_shown(scores)}, expected {example}; return one")
+    for branch, score in scores.branches.items():
+        if not isinstance(score, Score):
+            message = f"{hook} returned {_shown(score)} for the branch {branch!r}, expected Score(value)"
+            raise ConfigError(f"{message}; wrap the values")
+        for name, annotation in (("value", Float[Tensor, "Q V"]), ("best", Int[Tensor, "Q V"])):
+            value = getattr(score, name)
+            if value is not None:
+                _Axes(hook, Q=shape[0], V=shape[1]).require(f"the {name} of branch {branch!r}", value, annotation)
+    for branch in scores.weights:
+        if branch not in scores.branches:
+            advice = nearest(branch, scores.branches) or "."
+            raise ConfigError(
+                f"{hook} gave the branch {branch!r} a weight, but has no such branch{advice} Its branches: "
+                f"{', '.join(scores.branches) or 'none'}"
+            )
+
+
+def _require_term(hook: str, term: str, value: Any) -> None:
+    if term in RESERVED_TERMS:
+        raise ConfigError(
+            f"{hook} returned a term named {term!r}, which is another key of metrics.jsonl; rename the term"
+        )
+    if not isinstance(value, Tensor) or value.ndim or not value.is_floating_point():
+        raise ConfigError(
+            f"{hook} returned the term {term!r} with {_described(value)}, expected a tensor of one number; return e.g. "
+            "its mean()"
+        )
