@@ -80,49 +80,56 @@ def test_right_hooks_pass(check):
     assert check().keys() == {"nce"}
 
 
-def returning(value):
-    return lambda self, *arguments: value
-
-
 FRAMES = torch.zeros(3, 7, 8)
 MASK = torch.ones(3, 7, dtype=torch.bool)
-RIGHT_SCORE = Score(torch.zeros(4, 3))
+SCORES = torch.zeros(4, 3)
 
 
 @pytest.mark.parametrize(
-    ("hook", "value", "named"),
+    ("hook", "result", "named"),
     [
-        ("compute_query_vectors", torch.zeros(4, 8), ["[4, 8]", "EncodedQueries"]),
-        ("compute_query_vectors", EncodedQueries(sentence=torch.zeros(4, 3, 8)), ["[4, 3, 8]", "[Q, D]", "4 queries"]),
-        ("compute_query_vectors", EncodedQueries(sentence=torch.zeros(1, 8)), ["[1, 8]", "[Q, D]", "4 queries"]),
-        ("compute_video_vectors", EncodedVideos(frames=FRAMES), ["frame_mask"]),
-        ("compute_video_vectors", EncodedVideos(frames=FRAMES[:, 0], frame_mask=MASK), ["[3, 8]", "[V, T, D]"]),
-        ("compute_video_vectors", EncodedVideos(frames=FRAMES, frame_mask=MASK[:, :5]), ["[3, 5]", "T = 7"]),
-        ("compute_video_vectors", EncodedVideos(clips=FRAMES[:2]), ["clips", "[2, 7, 8]", "3 videos"]),
-        ("compute_scores", torch.zeros(4, 3), ["[4, 3]", "Scores"]),
-        ("compute_scores", Scores({"frame": torch.zeros(4, 3)}, {}), ["[4, 3]", "'frame'", "Score"]),
-        ("compute_scores", Scores({"frame": Score(torch.zeros(3, 4))}, {}), ["[3, 4]", "[Q, V]", "4 queries"]),
-        ("compute_scores", Scores({"frame": RIGHT_SCORE}, {"fram": 1.0}), ["'fram'", "'frame'"]),
-        ("compute_scores", Scores({"frame": RIGHT_SCORE}, {}), ["weights"]),
-        ("compute_losses", torch.tensor(1.0), ["dictionary"]),
-        ("compute_losses", None, ["None"]),
-        ("compute_losses", {"nce": torch.zeros(4)}, ["'nce'", "[4]"]),
-        ("compute_losses", {"nce": 0.5}, ["'nce'", "float"]),
-        ("compute_losses", {"loss": torch.tensor(1.0)}, ["'loss'", "metrics.jsonl"]),
-        ("compute_timeline", FRAMES, ["[3, 7, 8]", "mask"]),
-        ("compute_timeline", (FRAMES, MASK[:, :5]), ["[3, 5]", "N = 7"]),
-        ("similarity", torch.zeros(4, 3), ["[4, 3]", "[Q, V, N]"]),
+        ("compute_query_vectors", lambda: torch.zeros(4, 8), ["[4, 8]", "EncodedQueries"]),
+        (
+            "compute_query_vectors",
+            lambda: EncodedQueries(sentence=torch.zeros(4, 3, 8)),
+            ["[4, 3, 8]", "[Q, D]"],
+        ),
+        (
+            "compute_query_vectors",
+            lambda: EncodedQueries(sentence=torch.zeros(1, 8)),
+            ["[1, 8]", "4 queries"],
+        ),
+        ("compute_video_vectors", lambda: EncodedVideos(frames=FRAMES), ["frame_mask"]),
+        ("compute_video_vectors", lambda: EncodedVideos(frames=FRAMES[:, 0], frame_mask=MASK), ["[3, 8]", "[V, T, D]"]),
+        ("compute_video_vectors", lambda: EncodedVideos(frames=FRAMES, frame_mask=MASK[:, :5]), ["[3, 5]", "T = 7"]),
+        ("compute_video_vectors", lambda: EncodedVideos(clips=FRAMES[:2]), ["clips", "[2, 7, 8]", "3 videos"]),
+        ("compute_scores", lambda: torch.zeros(4, 3), ["[4, 3]", "Scores"]),
+        ("compute_scores", lambda: Scores({"frame": torch.zeros(4, 3)}, {}), ["[4, 3]", "'frame'", "Score"]),
+        ("compute_scores", lambda: Scores({"frame": Score(torch.zeros(3, 4))}, {}), ["[3, 4]", "[Q, V]", "4 queries"]),
+        ("compute_scores", lambda: Scores({"frame": Score(SCORES)}, {"fram": 1.0}), ["'fram'", "'frame'"]),
+        ("compute_scores", lambda: Scores({"frame": Score(SCORES)}, {}), ["weights"]),
+        ("compute_losses", lambda: torch.tensor(1.0), ["dictionary"]),
+        ("compute_losses", lambda: None, ["None"]),
+        ("compute_losses", lambda: {"nce": torch.zeros(4)}, ["'nce'", "[4]"]),
+        ("compute_losses", lambda: {"nce": 0.5}, ["'nce'", "float"]),
+        ("compute_losses", lambda: {"loss": torch.tensor(1.0)}, ["'loss'", "metrics.jsonl"]),
+        ("compute_timeline", lambda: FRAMES, ["[3, 7, 8]", "mask"]),
+        ("compute_timeline", lambda: (FRAMES, MASK[:, :5]), ["[3, 5]", "N = 7"]),
+        ("similarity", lambda: torch.zeros(4, 3), ["[4, 3]", "[Q, V, N]"]),
     ],
 )
-def test_a_wrong_result_is_refused_with_its_hook(check, hook, value, named):
+def test_a_wrong_result_is_refused_with_its_hook(check, hook, result, named):
     with refused(ConfigError, f"Hooked.{hook}", *named):
-        check(**{hook: returning(value)})
+        check(**{hook: lambda self, *arguments: result()})
 
 
 def test_branches_of_sketch_and_probe_have_the_same_names(check):
-    sketch, probe = returning({"frame": FRAMES}), returning({"fram": torch.zeros(4, 1, 8)})
+    hooks = {
+        "compute_sketch": lambda self, videos: {"frame": FRAMES},
+        "compute_probe": lambda self, queries: {"fram": torch.zeros(4, 1, 8)},
+    }
     with refused(ConfigError, "Hooked.compute_probe", "'fram'", "frame"):
-        check(compute_sketch=sketch, compute_probe=probe)
+        check(**hooks)
 
 
 def test_an_exception_in_a_hook_is_one_line_with_its_place_and_inputs(check):

@@ -198,7 +198,8 @@ def _require_record(hook: str, encoded: Any, kind: type[E], mask: Tensor) -> Non
     if not isinstance(encoded, kind):
         raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
     axis = "Q" if kind is EncodedQueries else "V"
-    for prefix, record in (("", encoded), *((f"{name}.", record) for name, record in encoded.attached.items())):
+    records: dict[str, Record] = {"": encoded, **{f"{name}.": record for name, record in encoded.attached.items()}}
+    for prefix, record in records.items():
         axes = _Axes(hook, **{axis: len(mask)})
         for name, annotation in _annotations(type(record)).items():
             value = getattr(record, name)
