@@ -35,7 +35,10 @@ def aggregation(
     temperature: float,
     generator: Generator = "released",
 ) -> nn.Module:
-    """Return the aggregation of this kind for sequences of at most `length`; `generator` computes its weights."""
+    """Return the aggregation of this kind for sequences of at most `length`.
+
+    `generator` selects the network that computes the weights, for the kinds that attend with a token.
+    """
     if kind == "mean":
         return MeanAggregation()
     if kind == "weighted":
@@ -87,7 +90,7 @@ class MeanAggregation(nn.Module):
 
 
 class WeightedAggregation(nn.Module):
-    """A learned weight per layer (GMMFormer v2 Eq. 17)."""
+    """The mean of the layers with one learned weight each (GMMFormer v2 Eq. 17)."""
 
     def __init__(self, count: int, temperature: float):
         super().__init__()
@@ -102,7 +105,7 @@ class WeightedAggregation(nn.Module):
 class DynamicAggregation(nn.Module):
     """A weight per layer and video, computed from the block's input by attention with a token (GMMFormer v2 Eq. 18).
 
-    As in `TemporalConsolidation`, `released` uses a full transformer layer and `paper` plain cross-attention.
+    As in `TemporalConsolidation`, the `released` generator is a full transformer layer, `paper` plain cross-attention.
     """
 
     def __init__(
@@ -129,8 +132,8 @@ class DynamicAggregation(nn.Module):
 class TemporalConsolidation(nn.Module):
     """A weight per layer and time point, computed from the layer's output (GMMFormer v2 Eq. 1-3).
 
-    `released` computes it with a full transformer layer and two linear maps; Eq. 1 (`paper`) has cross-attention and
-    one map. The last map has one output per absolute time point, hence the fixed `length`.
+    The `released` generator has a full transformer layer and two linear maps; Eq. 1 (`paper`) has cross-attention and
+    one map. The last map has one output per absolute time point, so `length` is fixed.
     """
 
     def __init__(

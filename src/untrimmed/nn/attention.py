@@ -67,7 +67,7 @@ class StackedSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "M D"], windows: Float[Tensor, "B T T"] | None, packing: Packing
     ) -> Float[Tensor, "B M D"]:
-        """Return the same output for one shared input whose padding is removed. `windows` have the padded length."""
+        """Return the output of `forward` for one shared, packed input (`packing`). `windows` have the padded length."""
         _, count, dim, _ = self.weight.shape
         linear = narrow.linear if narrow.applies(x) else F.linear
         joint = linear(x, self.weight.flatten(0, 2), self.bias.flatten())
@@ -168,7 +168,8 @@ class AttentionPooling(nn.Module):
 def stacked_dims(module: nn.Module, parameter: str) -> int:
     """Return how many leading axes of a parameter enumerate separate tensors (blocks; queries, keys and values).
 
-    The released programs store these tensors separately. Operations per tensor, such as gradient clipping, must too.
+    The released programs store these tensors separately. Operations per tensor, such as gradient clipping, must
+    therefore treat them separately.
     """
     declared: dict[str, Any] = getattr(module, "stacked_dims", {})
     return int(declared.get(parameter, 0))

@@ -31,8 +31,8 @@ class ParallelLayers(nn.Module):
     `output_map` adds a linear map after the heads. `ffn_ratio` adds a feed-forward part with a hidden layer that many
     times as wide. MS-SL and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released
     programs; the papers write `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). With `skip_padding`, rows at masked positions
-    are not computed and their output is arbitrary. Set it only for methods that never use them (some released programs
-    do), and to `training` if golden cases compare them.
+    are not computed and their output is arbitrary. Do not set it for methods that use these rows, as some released
+    programs do. Set it to `training` if only golden cases, which run in evaluation mode, compare these rows.
     """
 
     def __init__(
@@ -71,11 +71,12 @@ class ParallelLayers(nn.Module):
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
         """Return the windows for sequences of this length, cached, or None if no layer has a window.
 
-        With `window_length` they are cut from the windows of that length, so that padding cannot change them.
+        With `window_length` they are cut from the windows of that length, so that the padded length of a batch does not
+        change them.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
-        if torch.compiler.is_compiling():  # it would reuse a cached window for every length
+        if torch.compiler.is_compiling():  # compiled code would reuse a cached window for every length
             return self._build_windows(length, device)
         key = (length, device)
         if key not in self._windows:
@@ -127,7 +128,7 @@ class ParallelLayers(nn.Module):
         return attended
 
     def _after_attention(self, x: Float[Tensor, "M D"], attended: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Apply the rest of post-norm layers, row by row, to the attention output."""
+        """Apply the rest of post-norm layers to the attention output. Each row depends only on itself."""
         probability = rate(self.dropout)
         if isinstance(self.output, StackedLinear):
             attended = self.output(attended[:, None])[:, 0]
@@ -193,7 +194,7 @@ class GaussianBlock(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """Return a sequence of the same shape. Masked rows get no attention, but have an output.
 
-        `token` is the query of aggregations that attend with one. The layers attend to `extra_rows` too.
+        `token` is the query of aggregations that attend with a token. The layers also attend to `extra_rows`.
         """
         outputs = self.layers(x, mask) if extra_rows is None else self.layers(x, mask, extra_rows)
         return self.aggregation(outputs, x, mask, token)

@@ -50,7 +50,7 @@ class Schedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two linear maps with pre-norm, a hint (embedded step and condition) added in between, and a linear shortcut."""
+    """Two linear maps with pre-norm and a linear shortcut. The hint, the embedded step and condition, is added between."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -107,10 +107,10 @@ class Denoiser(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """The reverse chain of DreamPRVR (arXiv 2604.03653): from one vector per video to K, each guided by a condition.
+    """The reverse chain of DreamPRVR (arXiv 2604.03653): turns one vector per video into K, each with a condition.
 
-    As released, nothing is sampled: the start vector replaces the noise, at the beginning and in every step. The number
-    format is that of the weights, even under autocast, because the first reverse step multiplies its input by 200.
+    As released, nothing is sampled: the start vector replaces the noise, at the beginning and in every step. The dtype
+    is that of the weights, even under autocast, because the first reverse step multiplies its input by 200.
     """
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):
@@ -119,7 +119,7 @@ class Diffusion(nn.Module):
         self.denoiser = Denoiser(dim, num_steps, num_layers, init_std)
 
     def trajectory(self, start: Float[Tensor, "V D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """Return the K vectors after each reverse step, noisiest first; the last are in [-1, 1]."""
+        """Return the K vectors after each reverse step, noisiest first; those of the last step are in [-1, 1]."""
         with torch.autocast(start.device.type, enabled=False):
             start = start.to(self.denoiser.steps.dtype)
             condition = condition.to(self.denoiser.steps.dtype)
@@ -140,7 +140,7 @@ class Diffusion(nn.Module):
             return torch.stack(steps)
 
     def noised(self, clean: Float[Tensor, "V K D"], noise: Float[Tensor, "V D"]) -> Float[Tensor, "T V K D"]:
-        """Return clean vectors after each forward step, with the same noise for all K."""
+        """Return the clean vectors with the noise of each step added; the K vectors of a video get the same noise."""
         bars = torch.tensor(self.schedule.alpha_bars, dtype=torch.float64, device=clean.device)[:, None, None, None]
         return bars.sqrt().to(clean.dtype) * clean + (1 - bars).sqrt().to(clean.dtype) * noise[:, None].to(clean.dtype)
 

@@ -6,13 +6,13 @@ from torch import Tensor, nn
 
 
 class DownSampling(nn.Module):
-    """Fewer rows that each cover more time: max-pooling over time, then one convolution (JSG Eq. 2).
+    """Shortens a sequence: max-pooling over time, then one convolution (JSG Eq. 2).
 
     As released, the convolution has one channel: the same few weights for every feature dimension. Its bias has no
     effect, because the following layer norm removes it.
     """
 
-    SHARE_REAL = 0.2  # an output row is real if at least this share of its input rows is
+    SHARE_REAL = 0.2  # an output row is real if at least this share of its input rows is real
 
     def __init__(self, pool_size: int, pool_stride: int, conv_size: int, conv_stride: int):
         super().__init__()

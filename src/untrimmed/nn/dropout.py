@@ -27,10 +27,11 @@ def rate(dropout: nn.Module) -> float:
 
 
 def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
-    """Return a mask of 1 with probability 1 - `probability` (to within 1 / 65536) and 0 otherwise, for this format.
+    """Return a random mask: 0 with `probability` (to within 1 / 65536), otherwise 1.
 
-    It has bytes for wide formats (bools take twice as long) and bfloat16 for bfloat16. The bits come from NumPy's
-    generator, twice as fast as torch's and seeded by it: they depend on `torch.manual_seed`, not on the thread count.
+    For `dtype` bfloat16 the mask is bfloat16, otherwise uint8, because bools take twice as long. The bits come from a
+    NumPy generator, which is twice as fast as torch's and gets its seed from it. So they depend on `torch.manual_seed`,
+    but not on the number of threads.
     """
     count = math.prod(shape)
     generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
@@ -40,7 +41,7 @@ def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) ->
 
 
 def _times(x: Tensor, mask: Tensor) -> Tensor:
-    """Return x * mask; multiplying different formats takes several times as long as converting first."""
+    """Return x * mask; multiplying tensors of different dtypes takes several times as long as converting first."""
     return mask.to(x.dtype, copy=True).mul_(x)
 
 

@@ -29,18 +29,18 @@ def applies(x: Tensor, dropout: nn.Module) -> bool:
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """Return the number format of matrix products with x: that of autocast if it is enabled."""
+    """Return the dtype of matrix products with x: that of autocast if it is enabled."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """ReLU in place. bfloat16 is compared as int16: values up to -128 (-inf) are negative numbers, -127 to -1 NaN."""
+    """ReLU in place. bfloat16 is compared as int16: values up to -128 are the negative numbers, -127 to -1 are NaN."""
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
 
 def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum the rows in this format, converting them in pieces: `sum(dtype=...)` takes four times as long."""
+    """Sum the rows in this dtype, converting one piece at a time: `sum(dtype=...)` takes four times as long."""
     pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
     return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
@@ -54,8 +54,9 @@ class _InputProjection(Function):
     """ReLU(W dropout(LN(x)) + b) of selected rows of features that need no gradient.
 
     With normalised rows n and dropout mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. Gradients
-    follow from two products of the incoming gradient: with m * n and with m. In a narrow format the forward pass saves
-    both and multiplies them by W * gain and W * shift. In a wide format products are expensive; m * n is recomputed.
+    follow from two products of the incoming gradient: with m * n and with m. In bfloat16, the forward pass saves both
+    factors and multiplies them by W * gain and W * shift. In float32 a second product would be expensive, so the layer
+    norm applies gain and shift, and the backward pass recomputes m * n.
     """
 
     @staticmethod
@@ -220,7 +221,7 @@ def feed_forward(
 
 
 class _AddNorm(Function):
-    """LN(x + dropout(y)) for K stacks of rows, in the format of x. All stacks may share one x."""
+    """LN(x + dropout(y)) for K stacks of rows, in the dtype of x. All stacks may share one x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
@@ -324,7 +325,7 @@ def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
-    """Split the groups into batches whose attention weights fill at most one piece, but at least one sequence."""
+    """Split the groups into batches of at least one sequence, whose attention weights fill at most one piece."""
     return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 

@@ -3,8 +3,8 @@
 A point is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
 Tangent vectors at the origin (1, 0, ..., 0) are stored without their time, which is 0. Each head has its own points.
 Their concatenation is not a point: as released, the logarithmic map uses the first head's time as the time of all
-heads, and the times of the other heads as ordinary coordinates. Between the two linear maps everything is float32 under
-autocast, because squared times are subtracted.
+heads, and the times of the other heads as ordinary coordinates. Under autocast, everything between the two linear maps
+is float32, because differences of squared times need the precision.
 """
 
 import math
@@ -68,7 +68,7 @@ def centroid(sums: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> Tensor:
     """Return the parameter clamped to [low, high]; gradients pass as if it were not clamped.
 
-    With `overwrite` the stored values are clamped too: as released, a training step starts from the bound.
+    With `overwrite` the parameter itself is clamped too. As released, the next optimizer step then starts at the bound.
     """
     if overwrite:
         with torch.no_grad():
@@ -151,7 +151,8 @@ class LorentzAttention(nn.Module):
     ) -> Float[Tensor, "K N H T T"]:
         """Return (2 + 2 <q, k>) / temperature + bias, multiplied by the windows.
 
-        As released, windows multiply negative logits, which moves distant keys towards 0 and increases their weight.
+        As released, windows multiply negative logits. This moves the logits of distant keys towards 0 and increases
+        their weights.
         """
         factor = (2 / self.temperature)[:, None, None, None, None]
         logits = (factor * negated_time(query)) @ key.mT

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class LayerNorm(nn.LayerNorm):
     """Layer normalisation (eps 1e-5); `decay_gain` states whether weight decay applies to its gain.
 
-    The released optimizers exclude a gain only if its name contains `LayerNorm`; the layers with a feed-forward part
-    call theirs `norm1` and `norm2`, so those gains are decayed.
+    The released optimizers exclude a gain from weight decay only if its name contains `LayerNorm`. The layers with a
+    feed-forward part call their norms `norm1` and `norm2`, so those gains are decayed.
     """
 
     def __init__(self, dim: int, *, decay_gain: bool = False):

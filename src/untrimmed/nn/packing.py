@@ -1,4 +1,4 @@
-"""Sequences of different lengths as rows without padding, which saves computing padding."""
+"""Pack sequences of different lengths into rows without padding, so that layers compute only real rows."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Packing:
     """Maps padded sequences to packed rows (the real rows, in order) and back.
 
     `rows` are the positions of packed rows in the flattened padded array, or None without padding. `groups` has one
-    array per sequence length: the packed rows of all sequences of that length. Each group needs no attention mask.
+    array per sequence length: the packed rows of all sequences of that length. No group needs an attention mask.
     """
 
     num_sequences: int

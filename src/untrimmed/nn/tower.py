@@ -65,14 +65,15 @@ def lengthened(
 ) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
     """Set padding to zero and extend shorter features with padding to `length`; longer ones keep their length.
 
-    For methods that use the encoded padding: it then depends neither on the rest of the batch nor on old values.
+    Methods that use encoded padding need this. The encoded padding then depends neither on the other sequences of the
+    batch nor on the values that were in the padding.
     """
     missing = max(length - features.shape[1], 0)
     return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
 
 
 class Tower(nn.Module):
-    """Input layer, positions and encoder blocks. `skip_padding` saves computing padding that the method ignores."""
+    """Input layer, positions and encoder blocks. With `skip_padding`, the input layer skips rows at masked positions."""
 
     def __init__(
         self,

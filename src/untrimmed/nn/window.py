@@ -50,7 +50,10 @@ def constraint_windows(
 
 
 def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
-    """Return the window with row maximum 1, relative to the nearest key: dividing by a tiny maximum could be 0 / 0."""
+    """Return the window, with a maximum of 1 in each row.
+
+    It uses distances relative to the nearest key, because dividing by a tiny row maximum could be 0 / 0.
+    """
     nearest = distance.min(dim=-1, keepdim=True).values
     if constraint == "gaussian":
         return torch.exp((nearest.square() - distance.square()) / (2 * deviation**2))
