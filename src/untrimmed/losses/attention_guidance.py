@@ -8,10 +8,10 @@ from torch import Tensor
 def attention_guidance(
     first_share: Float[Tensor, " N"], is_first: Bool[Tensor, " N"], *, margin: float, clamp: bool = True
 ) -> Float[Tensor, ""]:
-    """Return the mean cross-entropy of the attention on the first video with whether it is the right one (Eq. 7).
+    """Return the mean of -log(share + `margin`), where share is the attention on the query's video (Eq. 7).
 
-    A share of 1 - `margin` on the right video costs nothing. Without `clamp`, as printed in Eq. 7, larger shares give
-    negative values.
+    `first_share` is the share of attention on the first of the two videos; `is_first` marks queries of that video. With
+    `clamp`, shares from 1 - `margin` on cost nothing. Without it, as printed in Eq. 7, they give negative values.
 
     >>> attention_guidance(torch.tensor([0.9, 0.5]), torch.tensor([True, False]), margin=0.2)
     tensor(0.1783)

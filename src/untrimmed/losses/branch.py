@@ -31,10 +31,10 @@ def branch_terms(
     triplet: TripletForm = "released",
     contrast: Contrast = "released",
 ) -> dict[str, Float[Tensor, ""]]:
-    """Return the terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19). Each branch draws negatives.
+    """Return the terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19).
 
     As released, the video side of the triplet loss is `triplet_of_videos` and InfoNCE is `nce` of the dot products. In
-    the papers they are `triplet_of_pairs` and `nce_of_shares` of the cosines.
+    the papers they are `triplet_of_pairs` and `nce_of_shares` of the cosines. `draws` selects negatives by branch.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":
@@ -59,8 +59,8 @@ def square_branch_terms(
 ) -> dict[str, Float[Tensor, ""]]:
     """Return the same terms for a matrix with positives on the diagonal, which has one column per query.
 
-    As released, InfoNCE takes one logarithm over row and column together. `per_direction` takes one for each. `paper`
-    (JSG Eq. 7) takes one for each, of shares of the cosines without exponentials (`nce_of_shares`).
+    As released, InfoNCE has one denominator for a row and its column together (`nce_square`). `per_direction` has one
+    for each. `paper` (JSG Eq. 7) also has one for each, but divides cosines, not their exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
     column_ranks = draws.candidate_ranks(f"{branch}_columns", *cosine.shape)

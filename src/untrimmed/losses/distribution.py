@@ -22,8 +22,9 @@ def proxy_matching(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE between samples of videos and of texts; `video_index` is the video of each text.
 
-    `released`: dot products without temperature, the mean of the log-probabilities of all positives, averaged over both
-    directions. `paper` (Eq. 10): cosines over a temperature, the logarithm of the sum over positives, for texts only.
+    `released`: dot products without temperature; the mean of the log-probabilities of all positives; both directions,
+    averaged. `paper` (Eq. 10): cosines divided by a temperature; the logarithm of the summed probabilities of all
+    positives; from texts to videos only.
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2

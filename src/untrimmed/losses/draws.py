@@ -20,7 +20,10 @@ class Draws:
     generator: torch.Generator | None = None
 
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Int[Tensor, " N"]:
-        """Return a negative's rank per row, by descending score with the positive at rank 0; 0 without negatives."""
+        """Return the rank of a random negative for each row.
+
+        Candidates are ranked by descending score, after the positive, which has rank 0. Without negatives all are 0.
+        """
         limit = num_candidates - 1
         if self.hard_pool is not None:
             limit = min(self.hard_pool, limit)
@@ -29,7 +32,7 @@ class Draws:
         return torch.randint(1, limit + 1, (num_rows,), generator=self.generator)
 
     def foreign_ranks(self, term: str, num_foreign: Int[Tensor, " V"]) -> Int[Tensor, " V"]:
-        """Return a rank per video in the descending list of queries of other videos; 0 is the best-scoring query."""
+        """Return a random rank for each video among the queries of other videos; 0 is the best-scoring query."""
         if self.hard_pool is not None:
             return torch.zeros_like(num_foreign)
         share = torch.rand(len(num_foreign), generator=self.generator, dtype=torch.float64)

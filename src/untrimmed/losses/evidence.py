@@ -1,4 +1,4 @@
-"""Evidential learning: how certain is a query of its video, and does it match several? (Holmes, arXiv 2605.06083)
+"""Evidential learning: how certain is the match of a query, and do several videos match? (Holmes, arXiv 2605.06083)
 
 The cosines of a query with K videos become evidence e > 0 for each video. In a Dirichlet distribution with parameters
 e + 1, the mean predicts the video and the total measures certainty. Everything is as in the released program.
@@ -19,7 +19,7 @@ UNDERDETERMINED = 2
 
 
 def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[Tensor, "*N K"]:
-    """Convert similarities in [-1, 1] to evidence for each of K classes, at least in float32: it can reach 1e9.
+    """Convert similarities in [-1, 1] to evidence for each of K classes, as float32 or wider: it can reach 1e9.
 
     >>> evidence(torch.tensor([0.0, 1.0]), temperature=0.5)
     tensor([1.0000, 4.5868])
@@ -56,7 +56,8 @@ def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]
 class Division:
     """The group of each query of a batch, the three values that determine it, and the limit of each value.
 
-    `consensus` is the similarity with the query's own video, `entropy` the expected entropy of a draw.
+    `consensus` is the similarity with the query's own video. `entropy` is the expected entropy of a draw from the
+    query's Dirichlet distribution.
     """
 
     group: Int[Tensor, " Q"]
@@ -74,8 +75,9 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined ones (too vague), polysemous ones (several videos match) and precise ones.
 
-    The limits of uncertainty and consensus are the worst values of queries whose best video is their own, but at most
-    1 - `bound` and at least `bound`. The limit of entropy is the (lower) median.
+    The limit of uncertainty is the largest value of queries that rank their own video first, but at most 1 - `bound`.
+    The limit of consensus is the smallest value of these queries, but at least `bound`. The limit of entropy is the
+    (lower) median of all queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)

@@ -22,18 +22,19 @@ def positive_pairs(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tens
 def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Return the sum of both directions of InfoNCE.
 
-    As released, the scores are dot products without a temperature. The papers print `nce_of_shares`.
+    As released, the scores are dot products without a temperature. `nce_of_shares` is the formula in the papers.
     """
     return nce_of_queries(scores, video_index) + nce_of_videos(scores, video_index)
 
 
 def nce_of_shares(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
-    """Return both directions exactly as in GMMFormer Eq. 12, v2 Eq. 21 and JSG Eq. 7: shares without exponentials.
+    """Return InfoNCE without exponentials, exactly as printed in GMMFormer Eq. 12, v2 Eq. 21 and JSG Eq. 7.
 
-    For each positive pair, two log-shares are added: its similarity divided by the sum over its own and the negative
-    videos of the query, and by the sum over its own and the negative queries of the video. Other queries of the video
-    are in neither sum. The loss is the negative mean over pairs. `scores` are cosines. The papers do not define the
-    logarithm of a negative cosine; here it counts as 0.000001, so that such a pair learns only from the triplet loss.
+    `scores` are cosines. For each positive pair, the logarithms of two shares are added. The first share is the pair's
+    cosine divided by the sum of the query's cosines with all videos. The second is the pair's cosine divided by the sum
+    of itself and the video's cosines with the queries of other videos. The loss is the negative mean over pairs. The
+    papers do not define the logarithm of a negative cosine. Here negative cosines count as 0.000001, so that such a
+    pair learns only from the triplet loss.
 
     >>> nce_of_shares(torch.tensor([[0.6, 0.2], [0.2, 0.6]]), torch.tensor([0, 1]))  # 2 log(8 / 6)
     tensor(0.5754)
@@ -66,6 +67,9 @@ def nce_of_videos(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) 
 
 
 def nce_square(scores: Float[Tensor, "Q Q"]) -> Float[Tensor, ""]:
-    """Return InfoNCE of a matrix with positives on the diagonal, over row and column together (the positive twice)."""
+    """Return InfoNCE of a matrix with positives on the diagonal, with one denominator for a row and its column.
+
+    The denominator contains the positive twice.
+    """
     both = torch.stack([scores.logsumexp(dim=1), scores.logsumexp(dim=0)])
     return (both.logsumexp(dim=0) - scores.diagonal()).mean()

@@ -11,10 +11,10 @@ OrthogonalNorm = Literal["absolute", "squared"]
 
 
 def orthogonal(prototypes: Float[Tensor, "V K D"], *, norm: OrthogonalNorm = "absolute") -> Float[Tensor, ""]:
-    """Return the mean positive cosine of different prototypes of a video, or its square, in [0, 1] (Eq. 8).
+    """Return the mean cosine between different prototypes of a video, or its mean square, in [0, 1] (Eq. 8).
 
     Negative cosines count as 0. The paper does not specify its norm; the divisor K (K - 1) suggests the sum of absolute
-    values over ordered pairs. 0 with a single prototype.
+    values over ordered pairs. The loss of a single prototype is 0.
 
     >>> orthogonal(torch.tensor([[[1.0, 0.0], [3.0, 4.0], [0.0, -2.0]]]))
     tensor(0.2000)

@@ -56,10 +56,10 @@ def query_diversity_v1(
     scale: float,
     reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """Return the first version (GMMFormer Eq. 13): log(1 + sum of exp over a query's siblings), averaged over queries.
+    """Return the first version of the loss (GMMFormer Eq. 13), averaged over queries; 0 without pairs.
 
-    This is `released`. Eq. 13 takes the logarithm per pair and adds those of a query (`paper`). 0 without
-    pairs of queries of the same video.
+    A pair is two queries of the same video. `released` takes one logarithm per query, log(1 + sum of exp over its
+    pairs). `paper` (Eq. 13) takes one logarithm per pair and adds those of a query.
 
     >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
     tensor(0.6931)

@@ -12,7 +12,8 @@ def query_similarity(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE of each query with its siblings among all other queries (DreamPRVR, arXiv 2604.03653).
 
-    Siblings share a video. The loss is averaged over a query's siblings, then over queries with siblings; else 0.
+    Siblings are queries of the same video. The loss is averaged over a query's siblings, then over queries that have
+    siblings. It is 0 if no query has any.
 
     >>> query_similarity(torch.eye(3), torch.tensor([0, 0, 1]), temperature=1.0)
     tensor(0.6931)

@@ -31,8 +31,8 @@ def soft_nce_parts(
     """Return both directions of InfoNCE for the hard and for the soft part of a batch.
 
     The first `hard_share` of the queries and of the videos keep their labels. For the rest, `label_share` weighs the
-    true label and 1 - `label_share` the softmax of `guide`. As released, nothing is detached, and a part counts only if
-    it has both queries and videos.
+    true label and 1 - `label_share` the softmax of `guide`. As released, gradients also flow into `guide`, and a part
+    without queries or without videos has loss 0.
     """
     true = positive_pairs(video_index, scores.shape[1]).to(scores)
     num_queries = int(hard_share * len(scores))

@@ -18,24 +18,24 @@ TINY = 1e-8
 
 @dataclass(frozen=True)
 class GroupedSimilarities:
-    """Similarities of queries and clips by video, with N places for queries: as many as any video of the batch has.
+    """Similarities of queries and clips by video, each in [0, 1].
 
-    The similarities of each video range from 0 to 1.
+    Every video has N places for queries, the largest number of queries that a video of the batch has.
     """
 
     similarity: Float[Tensor, "V N L"]
     mask: Bool[Tensor, "V N"]
-    row: Int[Tensor, " Q"]  # the video of each query, and its place there
-    place: Int[Tensor, " Q"]
+    row: Int[Tensor, " Q"]  # the video of each query
+    place: Int[Tensor, " Q"]  # the place of each query in its video
 
 
 def similarities(
     query: Float[Tensor, "Q D"], clips: Float[Tensor, "V L D"], video_index: Int[Tensor, " Q"]
 ) -> GroupedSimilarities:
-    """Return the cosines of queries with the clips of their video, rescaled to [0, 1] by the video's extremes.
+    """Return the cosines of queries with the clips of their video, rescaled from the video's range to [0, 1].
 
-    Gradients flow through the extremes. As released, empty places count as cosines of 0, so the result depends on the
-    largest number of queries that a video of the batch has.
+    Gradients flow through the smallest and the largest cosine. As released, these include a cosine of 0 for each empty
+    place, so the result depends on the largest number of queries that a video of the batch has.
     """
     is_member = F.one_hot(video_index, len(clips))
     place = (is_member.cumsum(dim=0) * is_member).sum(dim=1) - 1
@@ -54,7 +54,7 @@ def transport_plan(
 ) -> Float[Tensor, "V N L"]:
     """Return how each query is distributed over clips; rows sum to 1 and are 0 in empty places.
 
-    Entropic optimal transport by Sinkhorn iterations in logarithms. With M queries and L clips, a query has mass
+    Entropic optimal transport by Sinkhorn iterations in log space. With M queries and L clips, a query has mass
     1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is equal for all clips, so it cancels.
     """
     num_queries = mask.sum(dim=1, keepdim=True)
@@ -81,7 +81,7 @@ def inside_videos(
     regularisation: float,
     iterations: int,
 ) -> Float[Tensor, ""]:
-    """Return the error of the evidence for clips, with the plan as target: mean over a video's queries, then videos.
+    """Return the error of the evidence for clips, with the transport plan as target, averaged by video.
 
     Videos without a query are excluded.
     """

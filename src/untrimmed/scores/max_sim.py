@@ -24,9 +24,9 @@ _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 @contextmanager
 def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
-    """Within the context, find best rows by bfloat16 products if `enabled`, on the CPU and without gradients.
+    """Use bfloat16 products to find best rows inside the context, if `enabled`.
 
-    All other parts of a score keep their number format.
+    This applies on the CPU and without gradients. All other parts of a score keep their dtype.
     """
     token = _in_bfloat16.set(enabled)
     try:
@@ -77,7 +77,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """Return for each video the sum, over the vectors of a query, of the best dot product: an index can search by it.
+    """Return the sum of the best dot products of a query's vectors in each video, which a vector index can compute.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -112,7 +112,7 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
 
 
 def zero_floor(num_frames: Int[Tensor, " V"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
-    """Return which videos have padding that competes with similarity 0: those shorter than `max_frames`."""
+    """Return which videos have padding that counts as a frame with similarity 0: those shorter than `max_frames`."""
     return num_frames < max_frames if padding == "zero" else None
 
 
@@ -160,9 +160,9 @@ def _best_rows_in_tiles(
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
     """Compute `best_rows` without a gradient, by products in bfloat16 in tiles that fit the cache.
 
-    Rows are replaced by their differences from the video's mean, whose product is in float32; rounding errors are then
-    relative to the differences. Padding repeats the first real row. The 16 bits of a product become the upper half of a
-    float32 and the row's index the lower half, so that one maximum returns both.
+    Only the differences of rows from the video's mean are multiplied in bfloat16, so rounding errors are relative to
+    them. The mean is multiplied in float32. Padding repeats the first real row. The 16 bits of a product become the
+    upper half of a float32 and the row's index the lower half, so that one maximum returns both.
     """
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)
@@ -196,8 +196,8 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """Maxima of dot products.
 
-    A query gives a gradient to one row in L, so the backward pass sums only the best rows. This is L times less work
-    than with dense similarities, which are not stored.
+    Only one of the L rows of a video gets a gradient from a query. The backward pass therefore sums only the best rows:
+    L times less work than with all similarities, which are not stored.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The score of each query-video pair with its origin, and the weighted sum of several scores."""
+"""The score of each query-video pair, with the clip or frame that gives it, and the weighted sum of several scores."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Score:
-    """Values, higher is better; `best` is the clip or frame with this value, from which localisation starts."""
+    """Values, higher is better; `best` is the clip or frame that gives each value, if the score is a maximum."""
 
     value: Float[Tensor, "Q V"]
     best: Int[Tensor, "Q V"] | None = None
