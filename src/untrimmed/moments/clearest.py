@@ -19,7 +19,8 @@ class SpanSettings:
     """How spans are compared with a background; chosen on half of the real clips (docs/quality.md)."""
 
     own_background: float = 0.8  # weight of a long video's mean in the background; the mean of all videos has the rest
-    own_background_s: float = 20.0  # length with half that weight: in a short video one moment dominates the mean
+    # A video of this length gives its mean half that weight: in a short video, one moment dominates the mean.
+    own_background_s: float = 20.0
     length_exponent: float = 0.15
 
     def background(self, own: Numbers, others: Numbers, duration_s: float) -> Numbers:
@@ -38,8 +39,8 @@ def standing_out(
     settings: SpanSettings,
     limit: int,
 ) -> list[Moment]:
-    """Return the `clearest_scenes` of a video with frames at these times; `others` is the mean of all videos."""
-    # A frame covers the time up to halfway to its neighbours, where a change between them is expected.
+    """Return the `clearest_scenes` of a video with frames at these times; `others` is the mean relevance of all videos."""
+    # A frame covers the time up to halfway to its neighbours: a change is expected in the middle between two frames.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
     return clearest_scenes(
         relevance,

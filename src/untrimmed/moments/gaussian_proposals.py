@@ -38,9 +38,9 @@ class Proposals:
 def centered_proposals(
     num_centers: int, num_widths: int, *, min_width: float, max_width: float, centers: CenterGrid = "released"
 ) -> Proposals:
-    """Return every width around every centre, grouped by centre (JSG Eq. 3-4).
+    """Return a proposal of every width around every centre, grouped by centre (JSG Eq. 3-4).
 
-    `released` places the outer centres half the smallest width inside the video, Eq. 3 (`paper`) at 0 and 1.
+    `released` places the outer centres half the smallest width inside the video, `paper` (Eq. 3) at 0 and 1.
 
     >>> centered_proposals(2, 2, min_width=0.2, max_width=1.0).spans.tolist()[0]
     [0.0, 0.20000000298023224]
@@ -80,8 +80,8 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    As released, times run from 0 to 1; Eq. 5 (`density`) prints i / n. They are equal steps in float32: dividing
-    integers rounds differently, which changes scores of the narrowest windows.
+    As released, times run from 0 to 1; for `density` they are i / n as in Eq. 5. They are computed by `linspace`, since
+    dividing integers rounds differently, which changes scores of the narrowest windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])

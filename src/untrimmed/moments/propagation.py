@@ -1,11 +1,17 @@
 """Propagation of segment vectors over a graph of all segments of a video (TF-PRVR).
 
 Edges inside a level depend on similarity and distance in time, edges between adjacent levels on overlap. The propagated
-vectors are (1 - beta) (I - beta G)^-1 S, with the segments' vectors S and the normalised graph G. Up to `MAX_DENSE`
-segments, G is dense and the system is solved directly. Beyond that, conjugate gradients only multiply G by a matrix.
-Rows with positive cosines need a D x D matrix, the decay in time one pass in each direction, and there are fewer than
-two overlaps per segment. Rows with negative cosines, which count as 0, are multiplied in blocks; encoders whose frames
-share a cone have no such rows. The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which bounds the steps.
+vectors are (1 - beta) (I - beta G)^-1 S, with the segments' vectors S and the normalised graph G.
+
+Up to `MAX_DENSE` segments, G is a dense matrix and the system is solved directly. For more segments, conjugate
+gradients need only products of G with a matrix, which take linear time:
+
+- cosines inside a level: two products with the matrix of segment vectors. Only segments with a negative cosine, which
+  counts as 0, need their whole row of G, in blocks. Most encoders give no negative cosines between frames.
+- the decay with distance in time: one pass over the segments in each direction
+- overlaps of adjacent levels: fewer than two per segment
+
+The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which limits the number of steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,7 +71,7 @@ def _overlaps(
     edges = joint_edges([finer.edges, coarser.edges])
     rows = owners(finer.edges, edges)
     columns = owners(coarser.edges, edges)
-    intersection = np.diff(edges)  # of two spans is one span, so every pair occurs once
+    intersection = np.diff(edges)  # two segments overlap in at most one span, so every pair occurs once
     union = np.diff(finer.edges)[rows] + np.diff(coarser.edges)[columns] - intersection
     cosines = np.einsum("nd,nd->n", finer.vectors[rows], coarser.vectors[columns])
     return rows, columns, intersection / union * np.maximum(cosines, 0)

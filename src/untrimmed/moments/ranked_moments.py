@@ -87,7 +87,7 @@ def _suppress_block(
     limit_per_video: int,
     limit: int,
 ) -> RankedMoments:
-    """Suppress in a table with one row per (query, video) pair, which has the pair's moments by rank in its columns."""
+    """Suppress moments of some queries, in a table with one row per query and video and one column per moment."""
     row, rank = np.nonzero(video >= 0)
     order = np.lexsort((rank, video[row, rank], row))
     row = row[order]

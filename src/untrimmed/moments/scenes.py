@@ -1,4 +1,4 @@
-"""A tree of scenes, which begin and end where a video's content changes; needs no query.
+"""A tree of scenes, which begin and end where a video's content changes, computed without a query.
 
 Neighbouring runs of frames are merged bottom-up, those with the least Ward cost first (J. Am. Stat. Assoc. 1963): the
 increase of the frames' squared distances from the mean of their run. Merging while the cost is below a penalty nearly
@@ -9,8 +9,8 @@ linear time. Further merging, up to the whole video, gives scenes of scenes.
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-_CHEAP_SHARE = 4  # a round may merge the cheapest 1 / 4 of the joints, so that no video needs a round per frame
-_ROWS = 1024  # per product: they fit the caches, and a day of video needs no second copy of its vectors
+_CHEAP_SHARE = 4  # a round may remove the cheapest 1 / 4 of the boundaries, so that no video needs a round per frame
+_ROWS = 1024  # per product: fits the caches, and avoids a second copy of the vectors of a long video
 
 
 def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndarray, "N 2"]:
@@ -24,7 +24,7 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     """
     sums = vectors.astype(np.float32)
     counts = np.ones(len(vectors))
-    first = np.arange(len(vectors))  # frame of each run, and the row of its sum
+    first = np.arange(len(vectors))  # the first frame of each run; the row of `sums` with the run's sum
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
     if not np.isfinite(squares).all():
         raise ValueError("scenes need finite vectors, but some are NaN or infinite; index the video again")
@@ -70,10 +70,13 @@ def _spans(first: Int[np.ndarray, " S"], num_frames: int) -> Int[np.ndarray, "S 
 
 
 def _cheapest(costs: Float[np.ndarray, " C"], limit: float) -> Bool[np.ndarray, " C"]:
-    """Select joints to merge: local minima of the cost and the cheapest; of adjacent ones every second."""
+    """Select the boundaries to remove: local minima of the cost and the cheapest quarter.
+
+    Of adjacent boundaries it selects every second, so that each run is merged with one neighbour at most.
+    """
     padded = np.concatenate([[np.inf], costs, [np.inf]])
     cheap = np.partition(costs, len(costs) // _CHEAP_SHARE)[len(costs) // _CHEAP_SHARE]
     chosen = (((costs <= padded[:-2]) & (costs <= padded[2:])) | (costs <= cheap)) & (costs < limit)
     position = np.arange(len(costs))
-    run_start = np.maximum.accumulate(np.where(chosen, 0, position + 1))  # one past the last joint not chosen
+    run_start = np.maximum.accumulate(np.where(chosen, 0, position + 1))  # one past the last boundary not chosen
     return chosen & ((position - run_start) % 2 == 0)

@@ -19,7 +19,10 @@ NAME = "tf_prvr"
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVRSettings:
-    """`wavelet`: a name from PyWavelets. `beta` in [0, 1), else ConfigError: strength of propagation. As released."""
+    """The wavelet, a name from PyWavelets, and `beta` in [0, 1), the strength of propagation. Defaults as released.
+
+    Raises: ConfigError if `beta` is outside [0, 1).
+    """
 
     wavelet: str = "db4"
     beta: float = 0.7
@@ -31,7 +34,10 @@ class TFPRVRSettings:
 
 @dataclass(frozen=True)
 class VideoMoments:
-    """Moments in temporal order: vector i for frames `edges[i]` to `edges[i + 1]`; `levels` has edges, finest first."""
+    """Moments in temporal order: vector i is that of frames `edges[i]` up to `edges[i + 1]`.
+
+    `levels` has the edges of the segments of each level, finest first.
+    """
 
     vectors: Float[np.ndarray, "M D"]
     edges: Edges

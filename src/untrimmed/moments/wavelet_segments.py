@@ -14,7 +14,7 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.errors import ConfigError, FeatureError
 
 _FRAMES_AT_A_TIME = 4096
-_STILL = 1e-8  # two steps of at most this length show a still picture
+_STILL = 1e-8  # a picture is still if two consecutive steps between unit vectors are at most this long
 _MIN_LENGTH = 1e-12  # shorter vectors have no direction
 
 Edges = Int[np.ndarray, " _"]  # the start of each segment and the end of the last; their number depends on the level
@@ -73,7 +73,7 @@ def joint_edges(levels: Sequence[Edges]) -> Edges:
 
 
 def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray, " S"]:
-    """Return 1 - cosine of each step between frames with the next step, S = max(0, T - 2); 0 in a still picture.
+    """Return 1 - the cosine between consecutive steps from frame to frame, S = max(0, T - 2); 0 in a still picture.
 
     >>> change_of_direction(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])).round(6).tolist()
     [2.0, 1.0, 0.0]
@@ -115,7 +115,10 @@ def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str 
 
 
 def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
-    """Return positions of values above both neighbours; of equal neighbours the middle (left of two); never an end."""
+    """Return the positions of values above both neighbours, never the first or last value.
+
+    A run of equal values counts as one value at its middle (left of two).
+    """
     first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # of each run of equal values
     last = np.append(first[1:], len(values)) - 1
     heights = values[first]
