@@ -3,9 +3,9 @@
 A method implements hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
 Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These call the method's hook, then
 each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A constructor only creates
-modules: `create_model` then draws their weights (`draw_weights`) and builds the attachments. A method that needs more
-fields than `EncodedQueries` or `EncodedVideos` have defines a subclass (frozen, keyword-only) beside its own class and
-converts with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
+modules: `create_model` then draws their weights (`draw_weights`) and builds the attachments. If a method needs more
+fields than `EncodedQueries` or `EncodedVideos` have, define a subclass of these (frozen, keyword-only) in the method's
+file, and convert with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
 
 Optional hooks:
 
@@ -54,7 +54,7 @@ from untrimmed.scores.score import Scores
 class RetrievalModel(nn.Module, Carrier):
     """A method with its attachments. It encodes videos and queries separately and scores their encodings."""
 
-    name: str  # `register` sets the method's name on the class; a model has METHOD+ATTACHMENT+...
+    name: str  # on the class, the method's name (set by `register`); on a model, METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
     attachments: nn.ModuleDict  # set by `create_model`, not by the constructor
@@ -121,7 +121,7 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return the names of the tensors with the rows of each branch whose score depends only on its best row.
+        """Return the tensors with the rows of branches whose score depends only on the best row, by branch.
 
         Branches are those of `compute_sketch`. A branch with a weight below 0 is left out: its probe finds the worst
         row, but its score reads the best.
@@ -171,10 +171,10 @@ class RetrievalModel(nn.Module, Carrier):
 
     @property
     def row_tensors(self) -> TensorNames:
-        """The names of the tensors with the rows of each branch of `sketch` whose score depends only on its best row.
+        """The tensors with the rows of branches of `sketch` whose score depends only on the best row, by branch.
 
-        The score of a video does not change if rows other than the best are removed and `num_frames` is the number of
-        frames before.
+        The score of a video does not change if all rows except the best are removed and `num_frames` keeps the number
+        of frames before the removal.
         """
         rows = dict(self.list_row_tensors())
         for part in self.carried:

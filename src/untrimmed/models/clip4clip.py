@@ -48,7 +48,7 @@ class CLIP4Clip(RetrievalModel):
         max_frames: int = 12
         max_words: int = 32
         sentence: Literal["last", "mean"] = "last"
-        temperature: float = 0.01  # initial value of the learned one; 0.01 is CLIP's after its training
+        temperature: float = 0.01  # initial value of the learned temperature; CLIP ended its training with 0.01
         video_weight: float = 1.0
         frame_weight: float = 1.0  # of a frame branch that an attachment provides
 

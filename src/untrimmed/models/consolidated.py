@@ -78,7 +78,7 @@ class ConsolidatedModel(TwoBranchModel):
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
 
     def new_block(self, length: int) -> GaussianBlock:
-        """Return a block for sequences of at most `length`, which also sets the widths of its windows."""
+        """Return a block for sequences of at most `length`, with windows for this length."""
         c = self.config
         layers = self.block_layers(length)
         join = aggregation(

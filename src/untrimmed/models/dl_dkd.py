@@ -1,4 +1,4 @@
-"""DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): one branch learns from CLIP, one alone.
+"""DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): only one of two branches learns from CLIP.
 
 Released code: HuiGuanLab/DL-DKD, the branch named for the conference (`version: conference`), and its default branch,
 DL-DKD++ (`version: later`). We follow the release:
@@ -132,7 +132,7 @@ class DLDKD(RetrievalModel):
 
         @property
         def absent_terms(self) -> frozenset[str]:
-            """With one branch, also the terms of the exploration branch."""
+            """The loss terms that these settings leave out: with one branch, those of the exploration branch."""
             absent = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
             return super().absent_terms | absent
 
@@ -153,7 +153,7 @@ class DLDKD(RetrievalModel):
         words = queries.words
         mask = queries.mask
         require_fit(words, c.query_dim, c.max_words)
-        real = mask if self.training else None  # golden cases need padding to be read in evaluation, as released
+        real = mask if self.training else None  # in evaluation, padding is computed too: golden cases compare it
         first = self.inheritance.query_input
         assert first is not None
         sentence = self.inheritance.sentences(first(words, real), mask)

@@ -21,7 +21,7 @@ from untrimmed.models.registry import register
 
 @register("evidence")
 class Evidence(StepLoss):
-    """The evidential loss between videos of Holmes (arXiv 2605.06083): how certain a query is of its video."""
+    """The evidential loss of Holmes between videos (arXiv 2605.06083): how certain a query's match is."""
 
     second_pass: ClassVar[bool] = False  # it reads the scores that InfoNCE and triplet read
 
@@ -30,7 +30,7 @@ class Evidence(StepLoss):
         """From epoch `warmup_epoch` on (counted from 0), labels of queries that fit several videos are smoothed."""
 
         temperature: float = 0.05  # of evidence
-        division_bound: float = 0.3  # uncertainty above 1 - this, or a cosine below this, always sets a query apart
+        division_bound: float = 0.3  # `bound` of `losses.evidence.divide`
         smoothing: float = 0.2
         warmup_epoch: int = 20
 
@@ -58,7 +58,7 @@ class Evidence(StepLoss):
 
 @register("transport")
 class Transport(StepLoss):
-    """The evidential loss within a video of Holmes (arXiv 2605.06083): which clips belong to which query."""
+    """The evidential loss of Holmes within a video (arXiv 2605.06083): which clips belong to which query."""
 
     reads_clips: ClassVar[bool] = True
 
@@ -87,7 +87,7 @@ class Transport(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss of the second pass of the queries with the clips."""
+        """Return the loss of the queries, encoded a second time with other dropout, with the clips."""
         c = self.config
         sentence = step.queries.sentence
         if step.epoch < c.warmup_epoch:

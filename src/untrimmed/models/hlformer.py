@@ -86,7 +86,7 @@ class HLFormer(ConsolidatedModel):
         return names | {"manifold.k": released.UNUSED}
 
     def released_layers(self, ours: str, theirs: str) -> released.Names:
-        """Those of Euclidean and of Lorentz layers."""
+        """Return the authors' names of Euclidean and of Lorentz layers."""
         names = super().released_layers(f"{ours}.first", theirs)
         for k in range(len(self.config.lorentz_widths)):
             names |= released.lorentz_layer(f"{ours}.second", f"{theirs}.h_attns.{k}", block=k)

@@ -1,4 +1,4 @@
-"""Holmes (ICML 2026, arXiv 2605.06083): evidence that a query matches, between videos and within its own video.
+"""Holmes (ICML 2026, arXiv 2605.06083): evidence for a query's match, between videos and among its video's clips.
 
 Released code: lijun2005/ICML26-Holmes. The encoder is GMMFormer v2's (`models/consolidated.py`) with two differences:
 other windows, and the mean of the layers' outputs instead of a learned token. Checkpoints contain such a token, but

@@ -1,20 +1,21 @@
 """JSG, joint searching and grounding (ACM MM 2023): a glance at a short form of the video, a gaze around its focus.
 
-Released code: CFM-MSG/Code_JSG, two programs over one network, selected here by `variant`: `event` (one column for each
-caption; reported for moments) and `video` (one column for each video in the glance; reported for videos). Both return
-all loss terms, and the weights of the preset select among them. We follow the release, which differs from the paper:
+Released code: CFM-MSG/Code_JSG, two programs over one network, selected here by `variant`. `event` compares each query
+with one column per caption of the batch; the paper reports it for moments. `video` compares with one column per video
+in the glance; the paper reports it for videos. Both return all loss terms, and the weights of the preset select among
+them. We follow the release, which differs from the paper:
 
 - One encoder without feed-forward part serves both branches (`shared_encoder: false`: one for each).
 - The video variant also trains an attention branch of MS-SL, although no reported score reads it.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
-- The released video variant calls a function that does not exist. Its result was used only in unused terms.
+- The released video variant calls a function that does not exist. We leave the call out; no loss reads its result.
 
 The ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the paper
 removes from the glance only), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD). GLC-sim, GZ-sim and Sum-sim
 are set by the two score weights for videos, and by `rank_moments_by` for moments. Table 6: a loss weight of 0 turns off
 the terms `glance_*`, `gaze_*` or `intra_*`. Without its `gaze_*` terms, the gaze ranks at random, so the glance has to
-rank from the first epoch on. w/o GZ of Table 5 is such a row without `intra_*`.
+rank from the first epoch on. The row w/o GZ of Table 5 has neither `gaze_*` nor `intra_*`.
 """
 
 from dataclasses import dataclass
@@ -196,11 +197,11 @@ class JSG(RetrievalModel):
         return pool(videos.glance_rows, self.proposals, self.config.pooling)
 
     def gaze_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
-        """Return the vectors that the gaze compares at inference, one for each of its proposals, without a glance."""
+        """Return the vectors that the gaze compares at inference, one for each of its proposals."""
         return pool(videos.frames, self.gaze_proposals, self.config.pooling)
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best proposal over coarse rows (Eq. 6) and over frames (Eq. 12), which needs no glance here."""
+        """Score by the best proposal over coarse rows (glance, Eq. 6) and over frames (gaze, Eq. 12)."""
         videos = JSGVideos.of(videos)
         glance = max_sim(queries.sentence, self.glance_pooled(videos))
         gaze = max_sim(queries.sentence, self.gaze_pooled(videos))
@@ -218,7 +219,7 @@ class JSG(RetrievalModel):
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
-        """Score coarse rows attended under the best proposal: a diagnostic of the release that no ranking uses.
+        """Score coarse rows pooled by attention with the best proposal, as in the release; no ranking uses this score.
 
         As released, it reads coarse rows, although the video variant trains it on frames.
         """
@@ -288,7 +289,10 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Return each query's video, attended under its best proposal: coarse rows, or frames in the video variant."""
+        """Return each query's video as one vector, pooled by attention with the query's best proposal.
+
+        It pools coarse rows, or frames in the video variant.
+        """
         if self.config.variant == "event":
             return self.guided_attention.of_positives(videos.glance_rows, None, proposals, own_best, video_index)
         frames = videos.frames

@@ -1,4 +1,4 @@
-"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, frames attended from the best clip.
+"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, frames pooled by the best clip.
 
 Released code: HuiGuanLab/ms-sl. We follow the release:
 
@@ -105,7 +105,7 @@ class MSSL(ClipFrameModel):
         return spans, lambda part: self.similarity(queries, clips[part])
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best clip, and by the frames of each video attended from that clip."""
+        """Score by the best clip, and by the frames of each video pooled by attention with that clip as query."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
         sims = {"clip": clip}
@@ -116,8 +116,10 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return each clip plus the frames attended from it, weighted. The key clip gives the score, so the best is
-        never lower."""
+        """Return for each clip the weighted sum of the clip and the frames pooled by attention with it.
+
+        The score is the product with one of these vectors, that of the key clip, so the best product is an upper bound.
+        """
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)
         if self.guided_attention is not None:
@@ -149,7 +151,7 @@ class MSSL(ClipFrameModel):
     def positive_frames(
         self, videos: MSSLVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
     ) -> Float[Tensor, "Q D"]:
-        """Return each query's video as one vector: its frames attended from the query's key clip."""
+        """Return each query's video as one vector: its frames pooled by attention with the query's key clip."""
         own_key = key_clip.gather(1, video_index[:, None])[:, 0]
         assert self.guided_attention is not None
         return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)

@@ -38,7 +38,7 @@ class WordDecoder(nn.Module):
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
         """Return the predicted words at `hidden`, in the order of queries."""
-        # One mapped token replaces all masked words, and padding, which the layer skips.
+        # One mapped token replaces all masked words. It also replaces padding, which the layer skips.
         seen = (mask & ~hidden).flatten().nonzero()[:, 0]
         tokens = self.word_map(self.mask_token).expand(mask.numel(), -1)
         mapped = self.word_map(words.flatten(0, 1).index_select(0, seen)).to(tokens.dtype)

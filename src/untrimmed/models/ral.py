@@ -279,8 +279,8 @@ class RAL(Attachment):
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
         """Return the words of each support set or query, and the video that it belongs to.
 
-        As released, the encoder's outputs at padding words take part, and so do the zero rows of a buffer for 26
-        captions of the length of the batch's longest.
+        As released, attention pooling also reads the encoder's outputs at padding words, and the zero rows of a buffer
+        that has room for 26 captions, each as long as the longest of the batch.
         """
         record = self.record_of(queries)
         words = record.words
@@ -297,7 +297,7 @@ class RAL(Attachment):
         return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
 
     def video_rows(self, model: Carrier, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
-        """Return the frames of each video. As released, zero rows up to the longest possible video take part."""
+        """Return the frames of each video. As released, pooling also reads zero rows, up to `max_frames` rows."""
         num_zeros = model.config.max_frames - mask.sum(dim=1)
         if self.config.pooling_rows == "real":
             num_zeros = torch.zeros_like(num_zeros)

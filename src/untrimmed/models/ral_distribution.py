@@ -52,7 +52,8 @@ class Rows:
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
         """Return the mean of each group's rows, weighted by the softmax of their logits."""
-        logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)  # autocast may narrow it
+        # Under autocast, logits may be bfloat16.
+        logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)
         peak = self._peak(logits.detach())
         share = (logits - peak[self.group][:, None]).exp()
         total = self.members @ share.sum(dim=1) + self.num_zeros * (-peak).exp()

@@ -29,8 +29,8 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 def register(name: str) -> Callable[[K], K]:
     """Make a method or an attachment available under a name.
 
-    Raises: ConfigError if the name is taken, is not an identifier, or is a setting that all methods share, because the
-    model's settings have a section with the name of each part. Also if a setting of an attachment has no default.
+    Raises: ConfigError if the name is taken or not an identifier, or if a setting of an attachment has no default. Also
+        if all methods have a setting of this name, because the settings of a part are in a section with its name.
     """
 
     def add(cls: K) -> K:
@@ -112,7 +112,7 @@ def _require_fit(method: type[RetrievalModel], name: str, model_name: str) -> No
     attachment = attachment_class(name)
     if name in _by_default(method, "losses") | _by_default(method, "parts"):
         section = "losses" if is_loss(name) else "model"
-        raise ConfigError(f"{method.name} carries {name} already; change its settings with {section}.{name}.KEY=VALUE")
+        raise ConfigError(f"{method.name} includes {name} already; change its settings with {section}.{name}.KEY=VALUE")
     _require_units(method, attachment)
     if missing := sorted(attachment.Config().provides - method.places):
         places = ", ".join(sorted(method.places)) or "none"
@@ -195,7 +195,7 @@ def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str)
             extended = ModelName(name.method, (*name.attachments, key))
             model_class(extended)  # raises if the attachment does not fit
             fix = f"write losses.{key}" if is_loss(key) else f"name the model {extended}"
-            raise ConfigError(f"{where}: {name} does not carry {key}; {fix}, or remove the settings of {key}")
+            raise ConfigError(f"{where}: {name} does not include {key}; {fix}, or remove the settings of {key}")
 
 
 def plain_settings(config: ModelConfig) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
     with reporting(method.__qualname__):
         model = method(config)
         model.draw_weights()
-    model.attachments = nn.ModuleDict()  # so that an attachment may encode with a copy of the model
+    model.attachments = nn.ModuleDict()  # empty, for attachments whose constructors copy the model and encode with it
     attachments = {}
     for name, settings in config.attachments.items():
         with reporting(ATTACHMENTS[name].__qualname__):

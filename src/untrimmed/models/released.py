@@ -81,7 +81,7 @@ def ffn_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def after_attention(ours: str, theirs: str, block: int) -> Names:
-    """The feed-forward part and norms of layer `block` of such a stack."""
+    """The feed-forward part and norms of layer `block` of a stack as in `ffn_layer`."""
     return (
         pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
         | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
@@ -91,9 +91,9 @@ def after_attention(ours: str, theirs: str, block: int) -> Names:
 
 
 def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of such a stack with Lorentz attention instead of self-attention (HLFormer).
+    """Layer `block` of a stack as in `ffn_layer`, but with Lorentz attention instead of self-attention (HLFormer).
 
-    Five names of each layer are the curvature of the manifold, the constant 1.
+    Each released layer also stores the curvature of the manifold, the constant 1, under five names.
     """
     attention = f"{ours}.attention"
     heads = f"{theirs}.self.lorentz_multiattention"
@@ -153,7 +153,10 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
         raise CheckpointError(f"released checkpoint has unknown tensors {named(unknown)}; is it of another method?")
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
-        raise CheckpointError(f"the release has no {named(uncovered)}; import it into the method's released form")
+        raise CheckpointError(
+            f"the released method has no {named(uncovered)}; create the model with the method's default settings and "
+            "without other attachments"
+        )
     for name in needed:
         target = names[name].export(state)
         source = released[name]

@@ -41,7 +41,7 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
     with suppress(CheckpointError):
         old_digests = list(_read_settings(folder / SETTINGS).get(DIGESTS, []))
     digest = weights_digest(tensors)
-    if old_digests:  # a kill before the last line leaves the old or the new weights
+    if old_digests:  # if the process is killed before the last line, both the old and the new weights are valid
         _write_settings(folder / SETTINGS, settings | {DIGESTS: [*old_digests, digest]})
     write_tensors(folder / WEIGHTS, tensors)
     _write_settings(folder / SETTINGS, settings | {DIGESTS: [digest]})

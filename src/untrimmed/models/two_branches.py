@@ -82,11 +82,11 @@ class TwoBranchVideos(EncodedVideos):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchConfig(ClipFrameConfig):
-    """Settings of layers, score and losses. Methods set defaults of the first three.
+    """Settings of layers, score and losses. Each method sets the defaults of the first three.
 
     `released` follows the program. `paper` follows the equations:
 
-    - `window`: Eq. 7 over counted positions.
+    - `window`: Eq. 7 over positions 0, 1, 2, ... instead of relative positions.
     - `triplet`: pair by pair (Eq. 11; Eq. 20), not for each video with the mean of its queries.
     - `nce`: shares of cosines pair by pair (Eq. 12; Eq. 21), not a softmax of dot products.
 
