@@ -13,7 +13,7 @@ from untrimmed.data.packed import PackSettings
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.recall import retrieval_metrics
-from untrimmed.moments.clearest import SpanSettings, standing_out
+from untrimmed.moments.clearest import SpanSettings, clearest_moments
 from untrimmed.moments.overlap import iou
 from untrimmed.moments.tf_prvr import TFPRVRSettings, moment_scores, video_moments
 from untrimmed.running.evaluate import evaluate
@@ -84,7 +84,7 @@ def test_moments_equal_those_of_a_library():
     middle_s, met = (np.arange(100) + 0.5) / 2, []
     for query, annotation in enumerate(annotations):
         best = int(np.argmax([curve[query].max() for curve in curves]))
-        (moment,) = standing_out(
+        (moment,) = clearest_moments(
             curves[best][query],
             middle_s,
             50.0,

@@ -38,7 +38,7 @@ def exterior_angle(
 
 
 def aperture(video: Float[Tensor, "N D"], curvature: Float[Tensor, ""], *, radius: float) -> Float[Tensor, " N"]:
-    """Return half the opening angle of each video's cone: a right angle up to 2 * radius from the origin, then smaller."""
+    """Return half the opening angle of each video's cone: a right angle near the origin, smaller far away."""
     distance = torch.linalg.vector_norm(video, dim=-1) * curvature.sqrt()
     return _angle(torch.arcsin, 2 * radius / (distance + 1e-8))
 

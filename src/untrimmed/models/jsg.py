@@ -9,7 +9,8 @@ them. We follow the release, which differs from the paper:
 - The video variant also trains an attention branch of MS-SL, although no reported score reads it.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
-- The released video variant calls a function that does not exist. We leave the call out: only unused terms read its result.
+- The released video variant calls a function that does not exist. We leave the call out, since only unused terms read
+  its result.
 
 The ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the paper
 removes from the glance only), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD). GLC-sim, GZ-sim and Sum-sim

@@ -29,7 +29,7 @@ class SpanSettings:
         return share * own + (1 - share) * others
 
 
-def standing_out(
+def clearest_moments(
     relevance: Float[np.ndarray, " T"],
     times_s: Float[np.ndarray, " T"],
     duration_s: float,
@@ -39,7 +39,10 @@ def standing_out(
     settings: SpanSettings,
     limit: int,
 ) -> list[Moment]:
-    """Return the `clearest_scenes` of a video with frames at these times; `others` is the mean relevance of all videos."""
+    """Return the `clearest_scenes` of a video with frames at these times.
+
+    `others` is the mean relevance of all videos.
+    """
     # A frame covers the time up to halfway to its neighbours: a change is expected in the middle between two frames.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
     return clearest_scenes(

@@ -50,7 +50,7 @@ class Schedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two linear maps with pre-norm and a linear shortcut. The hint, the embedded step and condition, is added between."""
+    """Two linear maps with pre-norm and a linear shortcut. Between them a hint is added: embedded step and condition."""
 
     def __init__(self, dim: int):
         super().__init__()

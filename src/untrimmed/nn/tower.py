@@ -73,7 +73,7 @@ def lengthened(
 
 
 class Tower(nn.Module):
-    """Input layer, positions and encoder blocks. With `skip_padding`, the input layer skips rows at masked positions."""
+    """Input layer, positions and encoder blocks. With `skip_padding`, the input layer skips masked positions."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
-from untrimmed.moments.clearest import SpanSettings, standing_out
+from untrimmed.moments.clearest import SpanSettings, clearest_moments
 from untrimmed.search.cache.blocks import Block, PartialBlock, Selection
 from untrimmed.search.cache.mapped import row_range
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery
@@ -254,7 +254,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
         """Return spans of one video that do not overlap, the clearest first, with their mean relevance."""
         video = self.corpus.video(video_id)
-        return standing_out(
+        return clearest_moments(
             self._frame_relevance(video),
             video.times_s,
             video.duration_s,
