@@ -50,7 +50,7 @@ class Schedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two linear maps with pre-norm and a linear shortcut. Between them a hint is added: embedded step and condition."""
+    """Two pre-norm linear maps with a linear shortcut. A hint, the embedded step and condition, is added between."""
 
     def __init__(self, dim: int):
         super().__init__()
