@@ -93,6 +93,22 @@ def test_without_labels_their_rows_are_absent(typed, run_folder):
     assert "right video" not in out + err
 
 
+def test_labels_in_the_folder_of_the_data_set_are_used_for_its_test_split(typed, run_folder, captions, data_root):
+    rows = [label(caption, captions[-1].video) for caption in captions[:LABELLED]]
+    labels = write(data_root / "tvr" / "TextData" / "tvrdenseval.gt.jsonl", rows)
+    try:
+        code, out, err = typed("evaluate", run_folder, "--no-moments", "--format", "json")
+        explicit = json.loads(evaluated(typed, run_folder, labels, "--format", "json")[0])
+        validation = json.loads(typed("evaluate", run_folder, "--no-moments", "--split", "val", "--format", "json")[1])
+    finally:
+        labels.unlink()
+    assert code == 0
+    assert json.loads(out) == explicit
+    assert explicit["truths_file"] == str(labels)
+    assert labels.name in err
+    assert validation["truths"] is None
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -3,11 +3,12 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from untrimmed.evaluation.report import COLUMNS, as_document, make_report, to_csv, to_latex
+from untrimmed.evaluation.report import COLUMNS, MOMENT, MOMENT_COLUMNS, as_document, make_report, to_csv, to_latex
 
 # Four queries, three videos; the right videos 0, 0, 1, 2 have ranks 1, 2, 1, 3.
 FUSED = np.array([[0.9, 0.1, 0.2], [0.4, 0.5, 0.1], [0.0, 0.7, 0.3], [0.8, 0.7, 0.6]])
@@ -69,6 +70,18 @@ def test_event_recall_has_a_row_for_each_iou_in_every_format(report):
     by_row = {line["row"]: line for line in csv.DictReader(io.StringIO(to_csv(report)))}
     assert (by_row["event IoU=0.7"]["R@10"], by_row["event IoU=0.7"]["SumR"]) == ("50.0", "")
     assert "event IoU=0.7 & 0.0 &  & 50.0 &" in to_latex(report)
+
+
+def test_moments_in_the_right_video_are_in_every_format(report):
+    assert as_document(report)["moments"] is None
+    assert "mIoU" not in to_csv(report) + to_latex(report)
+    moments = dict(zip(MOMENT_COLUMNS, (50.0, 25.0, 0.0, 31.25), strict=True)) | {"queries": 3.0}
+    report = replace(report, moments=moments)
+    assert as_document(report)["moments"] == moments
+    line = next(line for line in csv.DictReader(io.StringIO(to_csv(report))) if line["row"] == MOMENT)
+    assert (line["mIoU"], line["R1@IoU=0.5"], line["R@1"], line["queries"]) == ("31.25", "25.0", "", "3.0")
+    assert f"{MOMENT} & 50.0 & 25.0 & 0.0 & 31.2 & 3" in to_latex(report)
+    assert to_latex(report).count(r"\end{tabular}") == 2
 
 
 def test_json_keeps_full_precision_and_every_rank(report):

@@ -197,7 +197,7 @@ def test_a_row_of_the_page_has_the_arguments_of_its_commands():
     page = "".join(document(list(PAPERS.values()), tables, RunSettings(Path("runs")), "untrimmed reproduce"))
     train, evaluate = re.findall(r"`(untrimmed (?:train|evaluate) [^`]*)`", page.partition("\n## ")[0])
     for commands in (commands for table in tables if table.has_figures for commands in commands_of(table)):
-        rows = [line for line in page.splitlines() if line.startswith(f"| {commands.row.name} | ")]
+        rows = [line for line in page.splitlines() if line.startswith(f"| {commands.row.label} | ")]
         cells = [set(re.findall(r"`([^`]*)`", row)) for row in rows]
         arguments = {commands.train_arguments, commands.train_template}
         assert any(cell & arguments and {commands.evaluate_arguments or min(cell)} <= cell for cell in cells)
@@ -233,7 +233,7 @@ def test_tables_that_differ_only_by_their_data_share_a_section():
     page = "".join(document([PAPERS["jsg"]], PAPERS["jsg"].entries, RunSettings(Path("runs")), "made"))
     headings = re.findall(r"(?m)^### (.*)$", page)
     assert [heading.partition(":")[0] for heading in headings] == [
-        *("jsg table1, table2", "jsg table3, table4", "jsg table5", "jsg table6", "jsg")
+        *("jsg table1, table2", "jsg table3, table4", "jsg table5", "jsg table6", "jsg settings", "jsg")
     ]
     assert re.search(r"\| JSG \| 13.27, [^|]* \| 7.23, [^|]* \| 10.95, ", page)
     assert re.search(r"\| JSG \| 2.4, [^|]* \| 6.8, [^|]* \| `jsg --data DATA` \|", page)

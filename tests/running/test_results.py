@@ -49,6 +49,23 @@ def test_batches_of_videos_are_merged_into_one_ranking(split):
     assert model.training
 
 
+@pytest.mark.parametrize("method", ["ms_sl", "jsg", "gmmformer"])
+def test_the_best_moment_in_the_right_video_is_the_first_of_that_video_in_the_corpus(method, split):
+    torch.manual_seed(0)
+    model = opened(create_model(method, **SIZES, init_std=0.3), split, videos=5)
+    every = LocateSettings(before_suppression=10**6, limit=10**6, max_overlap=1.0)
+    ranked = model.locate(every)
+    moments = model.moments()
+    for row, video in enumerate(split.video_index):
+        own = np.flatnonzero(ranked.video_index[row] == video)
+        best = own[ranked.score[row, own] > ranked.score[row, own[0]] - 1e-5]  # one, unless windows tie
+        assert np.abs(ranked.span_s[row, best] - moments.span_s[row]).max(axis=1).min() < 1e-3
+    report = model.report()
+    assert report.moments == moments.in_right_video(split)
+    assert report.scores is None
+    assert model.report(moments=False).moments == {}
+
+
 def test_two_of_several_annotators_must_match_but_only_one_of_several_moments(split, monkeypatch):
     spans = ((0.0, 1.0), (5.0, 6.0), (5.0, 6.0), (7.0, 8.0))
     annotated = [dataclasses.replace(annotation, moments=spans) for annotation in split.annotations]

@@ -47,7 +47,26 @@ MomentsOption = Annotated[
     bool, _run_option("--moments/--no-moments", help="Also score moments (takes minutes on TVR).")
 ]
 TruthsOption = Annotated[
-    Path | None, _run_option("--truths", metavar="FILE", help="Also report recall with all right videos of a query.")
+    Path | None,
+    _run_option(
+        "--truths",
+        metavar="FILE",
+        help="Also report recall with all right videos of a query.  \\[default: the data set's labels, if any]",
+    ),
+]
+_file_option = partial(typer.Option, rich_help_panel="Files about every query of a run")
+PerQueryOption = Annotated[
+    Path | None,
+    _file_option("--per-query", metavar="FILE", help="Ranks and scores by branch, and moments: .csv or .jsonl."),
+]
+TrecOption = Annotated[
+    Path | None, _file_option("--trec", metavar="FILE", help="TREC run file with the first 1,000 videos.")
+]
+QrelsOption = Annotated[
+    Path | None, _file_option("--qrels", metavar="FILE", help="Right videos in TREC's format, for trec_eval.")
+]
+ScoresOption = Annotated[
+    Path | None, _file_option("--scores", metavar="FILE", help="Score matrix, fused and by branch: .npz.")
 ]
 AgainstOption = Annotated[
     Path | None, _run_option("--against", metavar="RUN2", help="Test the difference from another run.")
@@ -85,6 +104,10 @@ def evaluate(
     truths: TruthsOption = None,
     against: AgainstOption = None,
     top: TopOption = None,
+    per_query: PerQueryOption = None,
+    trec: TrecOption = None,
+    qrels: QrelsOption = None,
+    scores: ScoresOption = None,
     output: FormatOption = "table",
     device: DeviceOption = "auto",
     precision: RunPrecisionOption = None,
@@ -94,7 +117,8 @@ def evaluate(
     """Score a model, or a library on your labelled queries.
 
     A run is scored by R@K and SumR per moment-to-video ratio, mAP, median and
-    mean rank and, if the data have moments, event-level recall (R@K, IoU=m).
+    mean rank and, if the data have moments, by event-level recall (R@K, IoU=m)
+    and by the best moment in the right video (R1@IoU=m, mean IoU).
     A library is scored by R@K, mean IoU in the true video and moment recall.
 
     Each line of --queries for a library is a sentence or a video, as JSON:
@@ -103,7 +127,7 @@ def evaluate(
     With --top, each line is the id or text of a caption (or: ID,ID2).
     A line of --truths is {"query_id": "q1", "gt_video_ids": ["v1", "v2"]}.
     """
-    from untrimmed.cli.run_evaluation import Opening, evaluate_run, is_model_folder
+    from untrimmed.cli.run_evaluation import ExportFiles, Opening, evaluate_run, is_model_folder
     from untrimmed.cli.run_top import evaluate_top
     from untrimmed.search.store.records import settings_file
 
@@ -112,8 +136,10 @@ def evaluate(
         _require_unset(
             for_library | {"--queries without --top": top is None and queries}, target, "is a run", "library"
         )
-        if top is not None and (against is not None or truths is not None or not moments):
-            raise ConfigError("--top only lists videos and moments; remove --against, --truths and --no-moments")
+        files = ExportFiles(per_query=per_query, trec=trec, qrels=qrels, scores=scores)
+        if top is not None and (against is not None or truths is not None or not moments or files.paths):
+            options = "--against, --truths, --no-moments, --per-query, --trec, --qrels and --scores"
+            raise ConfigError(f"--top only lists videos and moments; remove {options}")
         opening = Opening(
             split=split,
             data=data,
@@ -126,9 +152,11 @@ def evaluate(
         if top is not None:
             evaluate_top(target, top, queries, opening, output=output)
         else:
-            evaluate_run(target, opening, output=output, against=against, moments=moments, truths=truths)
+            evaluate_run(target, opening, output=output, against=against, moments=moments, truths=truths, files=files)
     else:
-        _require_unset({"--truths": truths, "--top": top, "KEY=VALUE": overrides}, target, "is not a run", "run")
+        for_run = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
+        for_run |= {"--per-query": per_query, "--trec": trec, "--qrels": qrels, "--scores": scores}
+        _require_unset(for_run, target, "is not a run", "run")
         if queries is None:
             raise ConfigError(f"{target}: {_explain_missing_queries(target, settings_file(target).exists())}")
         _evaluate_library(target, queries, read_precision(precision or "auto"), output, details, skip_unknown)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from rich.table import Table
 
 from untrimmed.cli.console import print_json, progress_console, result_console
 from untrimmed.errors import ConfigError
+from untrimmed.files import whole_file
 
 if TYPE_CHECKING:
+    from untrimmed.evaluation.export import ScoredSplit
     from untrimmed.evaluation.report import Report
     from untrimmed.evaluation.significance import Comparison
     from untrimmed.precision import Precision
@@ -33,6 +36,48 @@ class Opening:
     device: str = "auto"
     precision: Precision = "float32"
     changed: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportFiles:
+    """The files about every query that `evaluate` writes, named like its options; None for a file not requested."""
+
+    per_query: Path | None = None
+    trec: Path | None = None
+    qrels: Path | None = None
+    scores: Path | None = None
+
+    def __post_init__(self) -> None:
+        suffixes = {"per_query": (".csv", ".jsonl"), "scores": (".npz",)}
+        for name, path in self.paths.items():
+            if name in suffixes and path.suffix.lower() not in suffixes[name]:
+                option = f"--{name.replace('_', '-')} {path}"
+                raise ConfigError(f"{option}: expected a name that ends in {' or '.join(suffixes[name])}; rename it")
+        if len({path.absolute() for path in self.paths.values()}) < len(self.paths):
+            raise ConfigError("two of --per-query, --trec, --qrels and --scores name the same file; rename one")
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The requested files by option."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: path for name, path in values if path is not None}
+
+    def write(self, split: ScoredSplit, temporary: Mapping[str, Path], tag: str) -> None:
+        """Write the contents of the requested files to `temporary`; `tag` names the run in TREC's format."""
+        from untrimmed.evaluation import export
+
+        writers: dict[str, Callable[[ScoredSplit, Path], None]] = {
+            "per_query": export.write_queries_csv,
+            "qrels": export.write_qrels,
+            "scores": export.write_scores,
+        }
+        for name, path in self.paths.items():
+            if name == "trec":
+                export.write_trec_run(split, temporary[name], tag=tag)
+            elif name == "per_query" and path.suffix.lower() == ".jsonl":
+                export.write_queries_jsonl(split, temporary[name])
+            else:
+                writers[name](split, temporary[name])
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -57,11 +102,12 @@ def evaluate_run(
     against: Path | None = None,
     moments: bool = True,
     truths: Path | None = None,
+    files: ExportFiles | None = None,
 ) -> None:
     """Print the results of a model in one of `FORMATS`, and the difference from `against` with significance tests.
 
-    `moments` adds event-level recall if the data have moments. `truths`, a file of dense labels, adds recall with
-    several right videos. The changed settings of `opening` apply only to the first model.
+    `moments` adds the metrics of moments if the data have any. `truths`, a file of dense labels, adds recall with
+    several right videos. The changed settings of `opening` and the `files` apply only to the first model.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -72,8 +118,13 @@ def evaluate_run(
     if against is not None and not is_model_folder(against):
         raise ConfigError(f"--against {against}: contains no run or model; name the folder of one")
     opening = opening or Opening()
-    with progress_console.status("scoring"):
-        report = evaluate(folder, moments=moments, truths=truths, **vars(opening))
+    files = files or ExportFiles()
+    with ExitStack() as written, progress_console.status("scoring"):
+        # Open the files first, so that an unwritable path fails before minutes of scoring.
+        temporary = {name: written.enter_context(whole_file(path)) for name, path in files.paths.items()}
+        report = evaluate(folder, moments=moments, truths=truths, keep_scores=bool(temporary), **vars(opening))
+        if report.scores is not None:
+            files.write(report.scores, temporary, tag=folder.name or str(folder))
         comparisons = None
         sources = {str(folder): report.source} if is_training_free(folder) else {}
         if against is not None:
@@ -89,12 +140,16 @@ def evaluate_run(
         typer.echo({"csv": to_csv, "latex": to_latex}[output](report), nl=False)
     else:
         result_console.print(_report_table(report))
+        if report.moments:
+            result_console.print(_moment_table(report))
+    for path in files.paths.values():
+        progress_console.print(f"written to {path}")
     if lines := [f"{name} read {source}" for name, source in sources.items() if source]:
         progress_console.print("; ".join(lines))
     if report.note:
         progress_console.print(report.note)
     if report.truths:
-        progress_console.print(f"{truths}: {_describe_labels(report)}")
+        progress_console.print(f"{report.truths_file}: {_describe_labels(report)}")
     if comparisons is not None and output != "json":
         result_console.print(_comparison_table(folder, against, comparisons))
 
@@ -116,15 +171,27 @@ def _describe_labels(report: Report) -> str:
 
 
 def _report_table(report: Report) -> Table:
-    from untrimmed.evaluation.report import COLUMNS, cells, heading
+    from untrimmed.evaluation.report import COLUMNS
 
     title = f"{report.title}: {len(report.rank):,} queries, {report.num_videos:,} videos (R@K and SumR in percent)"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE, collapse_padding=True, pad_edge=False)
+    return _metrics_table(title, report.rows, COLUMNS)
+
+
+def _moment_table(report: Report) -> Table:
+    from untrimmed.evaluation.report import MOMENT, MOMENT_COLUMNS
+
+    return _metrics_table("", {MOMENT: report.moments}, (*MOMENT_COLUMNS, "queries"))
+
+
+def _metrics_table(title: str, rows: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> Table:
+    from untrimmed.evaluation.report import cells, heading
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE, collapse_padding=True, pad_edge=False)
     table.add_column("", no_wrap=True)
-    for column in COLUMNS:
+    for column in columns:
         table.add_column(heading(column), justify="right", no_wrap=True)
-    for name, figures in report.rows.items():
-        table.add_row(name, *cells(figures))
+    for name, figures in rows.items():
+        table.add_row(name, *cells(figures, columns))
     return table
 
 

@@ -44,7 +44,8 @@ class RetrievalDataset:
 
     Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
     empty if the files contain no times. With `several_annotators` they are opinions about one span (DiDeMo). `source`
-    describes in words which features of the folder are used; it is empty for arrays.
+    describes in words which features of the folder are used; it is empty for arrays. `dense_labels` is the file of
+    the folder with all right videos of each caption, if there is one.
     """
 
     name: str
@@ -53,6 +54,7 @@ class RetrievalDataset:
     features: PackedFeatures
     several_annotators: bool = False
     source: str = ""
+    dense_labels: Path | None = None
 
     def __post_init__(self) -> None:
         for what, count, num_features in (
@@ -262,6 +264,7 @@ def _packed(
         features=open_packed(sources, Path(cache_dir or layout.folder / "packed"), settings, progress),
         several_annotators=layout.benchmark is not None and layout.benchmark.several_annotators,
         source=source,
+        dense_labels=layout.dense_labels(split),
     )
 
 

@@ -69,6 +69,13 @@ class Layout:
         long = short.with_name(f"prvr_vcmr_{split}_comp.jsonl")
         return long if long.is_file() and not short.is_file() else short
 
+    def dense_labels(self, split: str) -> Path | None:
+        """All right videos of the test captions (`data/truths.py`), as published: `*denseval*.gt.jsonl`, or `.gz`."""
+        if split != "test":
+            return None
+        files = (*self.folder.glob("*denseval*.gt.jsonl*"), *self.folder.glob("TextData/*denseval*.gt.jsonl*"))
+        return min(files, default=None)
+
     @property
     def merged_videos(self) -> Path:
         """The pieces of each merged video, `{video: [piece, ...]}`, if the benchmark has merged videos."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.evaluation.events import MIN_IOU, event_recall
 from untrimmed.moments.overlap import iou
 
 Spans = Float[np.ndarray, "_ 2"]
@@ -34,3 +35,38 @@ def moment_recall(predicted: Sequence[Spans], truth: Sequence[Spans], *, top: in
         for spans, true in zip(predicted, truth, strict=True)
     ]
     return 100.0 * float(np.mean(hits)) if hits else 0.0
+
+
+def best_ious(span_s: Float[np.ndarray, "Q 2"], truth: Sequence[Spans]) -> Float[np.ndarray, " Q"]:
+    """Return the IoU of each query's span with its best annotated span, in [0, 1]; NaN without an annotated span.
+
+    >>> best_ious(np.array([[0.0, 4.0], [0.0, 1.0]]), [np.array([[0.0, 2.0], [5.0, 9.0]]), np.empty((0, 2))]).tolist()
+    [0.5, nan]
+    """
+    return np.array(
+        [float(iou(span, spans).max()) if len(spans) else np.nan for span, spans in zip(span_s, truth, strict=True)]
+    )
+
+
+def moment_metrics(
+    span_s: Float[np.ndarray, "Q 2"], truth: Sequence[Spans], *, annotators: int = 1
+) -> dict[str, float]:
+    """Return how well each query's best moment in its right video fits: R1@IoU and mIoU in percent, and `queries`.
+
+    Only queries with an annotated span count. R1@IoU counts like event-level recall (`event_recall`), so that a span
+    must match `annotators` of four or more annotations. mIoU is the mean of the best IoU with an annotated span.
+
+    >>> moment_metrics(np.array([[0.0, 4.0]]), [np.array([[0.0, 2.0]])])
+    {'R1@IoU=0.3': 100.0, 'R1@IoU=0.5': 100.0, 'R1@IoU=0.7': 0.0, 'mIoU': 50.0, 'queries': 1.0}
+    """
+    annotated = np.array([len(spans) > 0 for spans in truth], dtype=bool)
+    spans = [rows for rows in truth if len(rows)]
+    span_s = span_s[annotated]
+    video = np.zeros(len(spans), dtype=np.int64)  # the same for all, so that every prediction is in the right video
+    recalls = event_recall(video[:, None], span_s[:, None], video, spans, at=(1,), annotators=annotators)
+    ious = best_ious(span_s, spans)
+    return {
+        **{f"R1@IoU={threshold}": recalls[f"R@1 IoU={threshold}"] for threshold in MIN_IOU},
+        "mIoU": 100.0 * float(ious.mean()) if len(ious) else np.nan,
+        "queries": float(len(spans)),
+    }

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from untrimmed.evaluation.export import ScoredSplit
 from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, recall_by_moment_ratio
 from untrimmed.evaluation.recall import RECALL_AT, ranks, recall, retrieval_metrics
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "mean_rank", "queries")
 HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # column headings of papers that differ from our names
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
+MOMENT_COLUMNS = ("R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7", "mIoU")  # percentages of moments in the right video
+MOMENT = "moment in the right video"
 DECIMALS = {"mAP": 4}  # mAP is a fraction; the rest are percentages, ranks or counts
 EVENT = "event "  # prefix of the rows of event-level recall
 ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"  # rows of the same queries, by single and dense labels
@@ -27,9 +30,11 @@ class Report:
     `rows` contains metrics by row name: the fused score, each branch alone, event-level recall for each IoU, and the
     fused score by moment ratio (M/V), in the groups of MS-SL and of GMMFormer. R@K and SumR are percentages, mAP is a
     fraction, ranks are 1-based. `rank` is the rank of each query's video, in caption order. `note` is one line that
-    explains why event-level recall is missing, or empty. With dense labels, the rows "one right video" and "any right
-    video" cover the labelled queries: the first counts only the annotated video as right, the second every labelled
-    one; `truths` counts the labels. `source` describes the features if it is known.
+    explains why moments are not scored, or empty. `moments` has the metrics of each query's best moment in its right
+    video (`moment_metrics`), and is empty if they were not computed. With dense labels, the rows "one right video" and
+    "any right video" cover the labelled queries: the first counts only the annotated video as right, the second every
+    labelled one; `truths` counts the labels, `truths_file` is their file. `source` describes the features if it is
+    known. `scores` are only kept if they were requested.
     """
 
     title: str
@@ -40,6 +45,9 @@ class Report:
     note: str = ""
     truths: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
+    moments: Mapping[str, float] = field(default_factory=dict)
+    truths_file: str = ""
+    scores: ScoredSplit | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         """Return the title and the metrics of the fused score on one line."""
@@ -141,6 +149,7 @@ def _cell(column: str, value: float) -> str:
 
 def as_document(report: Report) -> dict[str, Any]:
     """Return all metrics in full precision, and the rank of every query's video by caption id, for JSON."""
+    moments = {key: _number(value) for key, value in report.moments.items()}
     rows = {name: {key: _number(value) for key, value in figures.items()} for name, figures in report.rows.items()}
     by_caption = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
     return {
@@ -148,7 +157,9 @@ def as_document(report: Report) -> dict[str, Any]:
         "videos": report.num_videos,
         "note": report.note,
         "truths": dict(report.truths) or None,
+        "truths_file": report.truths_file or None,
         "rows": rows,
+        "moments": moments or None,
         "ranks": by_caption,
     }
 
@@ -158,30 +169,40 @@ def _number(value: float) -> float | None:
 
 
 def to_csv(report: Report) -> str:
-    """Return a CSV table with one line per row, metrics in full precision."""
+    """Return a CSV table with one line per row, metrics in full precision. The moments have a line of their own."""
+    columns = COLUMNS + (MOMENT_COLUMNS if report.moments else ())
+    rows = {**report.rows, **({MOMENT: report.moments} if report.moments else {})}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *COLUMNS])
-    for name, figures in report.rows.items():
-        writer.writerow([name, *(_number(figures.get(column, np.nan)) for column in COLUMNS)])
+    writer.writerow(["row", *columns])
+    for name, figures in rows.items():
+        writer.writerow([name, *(_number(figures.get(column, np.nan)) for column in columns)])
     return text.getvalue()
 
 
 def to_latex(report: Report) -> str:
-    """Return a LaTeX table; it needs the package booktabs."""
-    header = " & ".join(["", *map(heading, COLUMNS)])
+    """Return a LaTeX table, and a second one of moments if they were scored; they need the package booktabs."""
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
         *([f"% {report.note}"] if report.note else []),
-        rf"\begin{{tabular}}{{l{'r' * len(COLUMNS)}}}",
+        *_tabular(report.rows, COLUMNS),
+    ]
+    if report.moments:
+        lines += ["", *_tabular({MOMENT: report.moments}, (*MOMENT_COLUMNS, "queries"))]
+    return "\n".join(lines) + "\n"
+
+
+def _tabular(rows: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> list[str]:
+    header = " & ".join(["", *map(heading, columns)])
+    return [
+        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
         rf"{header} \\",
         r"\midrule",
-        *(rf"{' & '.join([escape_latex(name), *cells(figures)])} \\" for name, figures in report.rows.items()),
+        *(rf"{' & '.join([escape_latex(name), *cells(figures, columns)])} \\" for name, figures in rows.items()),
         r"\bottomrule",
         r"\end{tabular}",
     ]
-    return "\n".join(lines) + "\n"
 
 
 def escape_latex(text: str) -> str:

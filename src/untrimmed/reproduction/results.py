@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from untrimmed.data.simulation.simulate import is_simulated
-from untrimmed.evaluation.report import heading
+from untrimmed.evaluation.report import ANY_RIGHT, ONE_RIGHT, heading
 from untrimmed.presets import load_preset
 from untrimmed.reproduction.commands import RowCommands, commands_of, untrained_commands
 from untrimmed.reproduction.efficiency import UNITS, MethodCosts
@@ -19,7 +19,6 @@ from untrimmed.reproduction.tables import (
     TableRow,
     TrainedTable,
     UntrainedTable,
-    titled,
 )
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.untrained import untrained_rows_of
@@ -33,7 +32,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
         columns = [column for column in table.columns if column.metrics == metrics]
         several = len(columns) > 1
         lines = tuple(
-            (row.name, *([column.label] if several else []), *_printed(row, column))
+            (row.label, *([column.label] if several else []), *_printed(row, column))
             for column in columns
             for row in table.rows
             if column.name in row.paper
@@ -57,7 +56,7 @@ def page_grid(table: TrainedTable) -> Grid:
         figures = {column.name: _printed(row, column) for column in table.columns}
         joined = [", ".join(figures[name]) if name in row.paper else "-" for name in figures]
         cells = joined if len(joined) > 1 else figures[table.columns[0].name]
-        lines.append((row.name, *cells, train[row.name], *([evaluate[row.name]] if any(evaluate.values()) else [])))
+        lines.append((row.label, *cells, train[row.name], *([evaluate[row.name]] if any(evaluate.values()) else [])))
     has_template = any(" --data DATA" in cell for cell in train.values())
     ends = ("train", "evaluate") if any(evaluate.values()) else ("train",)
     header = (*_page_header(table.columns, with_folders=has_template), *ends)
@@ -138,23 +137,27 @@ def _simulated_grid(
 def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
     """Return the paper's results with the commands that reproduce them, and ours for data sets in the root.
 
+    The paper counts any of several right videos. Ours are counted in both ways; the count of any right video needs the
+    data set's dense labels and covers the labelled queries.
+
     Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
     """
     columns, missing = available_columns(table, settings)
     commands = {column.name: command for column, command in untrained_commands(table)}
     lines = []
     for column in columns:
-        ours: Mapping[str, float] = {}
+        rows: Mapping[str, Mapping[str, float]] = {}
         if settings.root is not None:
-            ours = evaluate(table.model, data=column.data_name, root=settings.root, moments=column.events).figures
+            rows = evaluate(table.model, data=column.data_name, root=settings.root, moments=column.events).rows
         simulated = settings.root is not None and is_simulated(column.data_name, settings.root)
         label = f"{column.label}, ours simulated" if simulated else column.label
         printed = (table.paper[row][column.name] for row in (table.beside, table.row))
         for metric, *figures in zip(column.metrics, *printed, strict=True):
-            cells = (_figure(metric, value) for value in (*figures, ours.get(metric)))
+            ours = (rows.get(name, {}).get(metric) for name in (ANY_RIGHT, "fused"))
+            cells = (_figure(metric, value) for value in (*figures, *ours))
             lines.append((label, heading(metric), *cells, f"`{commands[column.name]}`"))
     notes = (*notes_of(table), *_missing_note(missing))
-    header = ("", "", table.beside, table.row, "ours", "evaluate")
+    header = ("", "", table.beside, table.row, f"ours, {ANY_RIGHT}", f"ours, {ONE_RIGHT}", "evaluate")
     return Grid(table.title, header, tuple(lines), notes, num_labels=2, num_commands=1)
 
 
@@ -184,7 +187,7 @@ def _printed(row: TableRow, column: Column) -> tuple[str, ...]:
 def _lines(row: TableRow, column: Column, results: TableResults) -> Iterator[tuple[str, ...]]:
     printed = row.paper.get(column.name)
     ours = results.figures.get((row.name, column.name))
-    name = row.name
+    name = row.label
     if printed:
         yield (name, "paper", *_printed(row, column))
         name = ""
@@ -256,9 +259,21 @@ def settings_grid(table: SettingsTable) -> Grid:
     for key, printed in table.paper.items():
         ours = [_at(presets[name], key) for name in table.datasets]
         pairs = zip(printed, ours, strict=True)
-        lines.append((key, *(f"{paper:g}" if paper == value else f"{paper:g} / {value:g}" for paper, value in pairs)))
-    header = ("", *map(titled, table.datasets))
+        lines.append((key, *(_setting(paper, value) for paper, value in pairs)))
+    header = ("", *map(_preset_title, table.datasets))
     return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1)
+
+
+def _setting(paper: float | None, preset: float) -> str:
+    if paper is None:
+        return f"- / {preset:g}"
+    return f"{paper:g}" if paper == preset else f"{paper:g} / {preset:g}"
+
+
+def _preset_title(name: str) -> str:
+    """The title of a preset's data set; that of a preset for moments ends with "events"."""
+    data = name.removesuffix("_event")
+    return Column(name=name, data=data, events=name != data).label
 
 
 SETTINGS_NOTE = "Hyper-parameters: two numbers are paper / preset; the preset's file explains the difference."

@@ -74,6 +74,16 @@ class TableRow:
     without: str = ""
     paper: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """The printed name. That of CLIP4Clip says what runs here, because its authors train the encoder.
+
+        >>> TableRow("CLIP4Clip", "clip4clip").label, TableRow("JSG", "jsg").label
+        ('CLIP4Clip (ours: mean pooling over frozen features)', 'JSG')
+        """
+        is_clip4clip = self.method.partition("+")[0] == "clip4clip"
+        return f"{self.name} (ours: mean pooling over frozen features)" if is_clip4clip else self.name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -135,13 +145,13 @@ class EfficiencyTable(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsTable(Entry):
-    """A table of hyper-parameters that is compared with the presets."""
+    """A table of hyper-parameters that is compared with the presets. The table `settings` of a paper is ours."""
 
     method: str
     datasets: tuple[str, ...]
-    paper: Mapping[str, Sequence[float]] = field(
+    paper: Mapping[str, Sequence[float | None]] = field(
         default_factory=dict
-    )  # dotted key of a preset -> a figure for each data set
+    )  # dotted key of a preset -> a figure for each data set, None if the paper does not state it
 
 
 @dataclass(frozen=True, kw_only=True)

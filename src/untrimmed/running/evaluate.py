@@ -32,15 +32,16 @@ def evaluate(
     precision: Precision = "float32",
     moments: bool = True,
     truths: Path | str | None = None,
+    keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
     """Return the results of a run's best model, a saved model or one in memory on a split.
 
     "tf_prvr" needs no training and expects frames and sentences of one space (`load_shared_space`). The split is
     `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`). `device` and `precision`
-    apply to models that are loaded here. The report includes event-level recall if the data set has moments; otherwise
-    its note explains why not. `moments=False` skips it, which saves most of the time. `truths` is described in
-    `OpenedModel.report`, `changed` in `load`. The title includes the changed settings.
+    apply to models that are loaded here. The report includes the metrics of moments if the data set has moments;
+    otherwise its note explains why not. `moments=False` skips them, which saves most of the time. `truths` and
+    `keep_scores` are described in `OpenedModel.report`, `changed` in `load`. The title includes the changed settings.
 
     Raises: ConfigError for no data set or two; otherwise the errors of `open_model`.
     """
@@ -55,7 +56,14 @@ def evaluate(
         raise ConfigError("evaluate: got a dataset and also data, root or video_features; give one or the other")
     if isinstance(model, Path | str) and is_training_free(model):
         report = evaluate_training_free(
-            str(model), dataset, split=split, moments=moments, truths=labels, changed=changed, **source
+            str(model),
+            dataset,
+            split=split,
+            moments=moments,
+            truths=labels,
+            keep_scores=keep_scores,
+            changed=changed,
+            **source,
         )
     else:
         if dataset is None and not isinstance(model, LoadedModel):
@@ -64,7 +72,7 @@ def evaluate(
             loaded = model if isinstance(model, LoadedModel) else load(model, device=device, precision=precision)
             loaded = loaded.changed(changed or {})
             opened = loaded.on(loaded.load_dataset(split, **source) if dataset is None else dataset)
-        report = opened.report(moments=moments, truths=labels)
+        report = opened.report(moments=moments, truths=labels, keep_scores=keep_scores)
     if not changed:
         return report
     return replace(report, title=f"{report.title}, {', '.join(f'{key}={value}' for key, value in changed.items())}")

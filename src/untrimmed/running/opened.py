@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 
 from untrimmed.batches import Encode, EncodedQueries, EncodedVideos, encode_here
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.data.truths import read_truths
 from untrimmed.errors import CheckpointError, FeatureError, NoTimelineError
 from untrimmed.evaluation.report import Report
 from untrimmed.models.base import RetrievalModel
@@ -21,7 +20,14 @@ from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.batches import QueryOrder, in_batches, prefetched, query_batch, query_batches, video_batch
 from untrimmed.running.encoding import Encoding, evaluating
-from untrimmed.running.results import event_recall_of, split_report, why_no_events, why_no_seconds
+from untrimmed.running.results import (
+    SplitMoments,
+    event_recall_of,
+    labels_of,
+    split_report,
+    why_no_events,
+    why_no_seconds,
+)
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
 SIMILARITIES_AT_A_TIME = 2**24  # bounds the size of [queries, videos, clips or frames] while scoring
@@ -128,36 +134,75 @@ class OpenedModel:
             [suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit) for ranked in best]
         )
 
+    def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
+        """Return the best window of each query in each of its videos, in seconds; NaN if the video has no duration.
+
+        It is the first of that video in the ranking of `locate`, except that windows with almost equal similarity may
+        change places, because their similarities are computed in other batches.
+
+        Raises: NoTimelineError for a method without frames and clips.
+        """
+        span_s = np.full((*videos.shape, 2), np.nan, dtype=np.float32)
+        for batch in in_batches(np.arange(len(self.dataset.video_ids)), self.train.eval_video_batch):
+            batch_videos = np.intersect1d(videos, batch)
+            if not len(batch_videos):
+                continue
+            with evaluating(self.model):
+                encoded = self.videos(batch)  # the whole batch, because GMMFormer's windows depend on it
+            for video in batch_videos.tolist():
+                rows, places = np.nonzero(videos == video)
+                with evaluating(self.model):
+                    proposals, fits = self.model.window_similarities(queries.select(torch.from_numpy(rows)), encoded)
+                    at = video - int(batch[0])
+                    window = fits(slice(at, at + 1))[:, 0].argmax(dim=1).cpu()
+                if (duration_s := float(self.dataset.durations_s[video])) > 0:
+                    span_s[rows, places] = (proposals.spans.cpu()[window] * duration_s).numpy()
+        return span_s
+
     def event_recall(self) -> dict[str, float]:
         """Return event-level recall (`event_recall_of`); raises FeatureError without moments, or like `locate`."""
         if reason := why_no_events(self.dataset):
             raise FeatureError(reason)
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)
 
-    def report(self, *, moments: bool = True, truths: Path | None = None) -> Report:
-        """Return the results, with event-level recall if `moments`, the data has moments and the model can find them.
+    def moments(self) -> SplitMoments:
+        """Return the best moments of all captions in the corpus and in their videos; raises errors like `locate`."""
+        located = self.locate()
+        span_s = self.best_spans(self.all_queries, self.dataset.video_index[:, None])[:, 0]
+        return SplitMoments(located, span_s, annotators=self.train.annotators)
 
-        `truths` is a file of dense labels (`data/truths.py`), which adds recall with several right videos per query.
+    def report(self, *, moments: bool = True, truths: Path | None = None, keep_scores: bool = False) -> Report:
+        """Return the results, with those of moments if `moments`, the data has moments and the model can find them.
+
+        `truths` is a file of dense labels (`data/truths.py`), by default that of the data set's folder if it has one.
+        It adds recall with several right videos per query. `keep_scores` adds the score matrices.
         """
         dataset = self.dataset
-        labels = None if truths is None else read_truths(truths, dataset.annotations)
+        labels = labels_of(dataset, truths)
         scores = self.score()
         if count := np.count_nonzero(np.isnan(scores.fused)):
             raise CheckpointError(
                 f"{self.model.name} on {dataset.name}, {dataset.split}: {count:,} scores are nan; the model is damaged "
                 "or its training diverged, train it again with a lower train.learning_rate, or fix nan among features"
             )
-        note = why_no_events(dataset) if moments else "event-level recall was not computed"
-        events = None
+        note = why_no_events(dataset) if moments else "moments were not scored"
+        split_moments = None
         if not note:
             try:
-                events = self.event_recall()
+                split_moments = self.moments()
             except NoTimelineError as error:
-                note = f"{error}; event-level recall was not computed"
-        name = self.model.name
-        fused = scores.fused
-        branches = scores.branches
-        return split_report(name, dataset, fused, branches, events=events, note=note, labels=labels)
+                note = f"{error}; moments were not scored"
+        return split_report(
+            self.model.name,
+            dataset,
+            scores.fused,
+            scores.branches,
+            moments=split_moments,
+            note=note,
+            truths=truths,
+            labels=labels,
+            keep_scores=keep_scores,
+        )
 
 
 def _score(

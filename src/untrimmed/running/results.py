@@ -1,14 +1,17 @@
-"""Event-level recall and the report of a split, from the scores and moments of any model."""
+"""Recall of moments and the report of a split, from the scores and moments of any model."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float
 
 from untrimmed.data.dataset import RetrievalDataset
-from untrimmed.data.truths import Truths
+from untrimmed.data.truths import Truths, read_truths
 from untrimmed.evaluation.events import event_recall
+from untrimmed.evaluation.export import ScoredSplit
+from untrimmed.evaluation.moments import Spans, moment_metrics
 from untrimmed.evaluation.report import Report, make_report
 from untrimmed.moments.ranked_moments import RankedMoments
 
@@ -31,21 +34,53 @@ def why_no_seconds(dataset: RetrievalDataset) -> str:
     )
 
 
+@dataclass(frozen=True)
+class SplitMoments:
+    """The moments of all captions of a split: those of the whole corpus, and the best one in the right video.
+
+    `span_s` is in seconds. If several annotators marked one moment (DiDeMo), a prediction must match `annotators` of
+    them: two as released, one in the paper. If a caption has several moments (QVHighlights), it must match one.
+    """
+
+    located: RankedMoments
+    span_s: Float[np.ndarray, "Q 2"]
+    annotators: int = 2
+
+    def event_recall(self, dataset: RetrievalDataset) -> dict[str, float]:
+        """Return event-level recall in percent by `R@K IoU=m`; only captions with a moment count."""
+        return event_recall_of(dataset, self.located, annotators=self.annotators)
+
+    def in_right_video(self, dataset: RetrievalDataset) -> dict[str, float]:
+        """Return R1@IoU and mIoU of the best moment in the right video, in percent (`moment_metrics`)."""
+        annotators = self.annotators if dataset.several_annotators else 1
+        return moment_metrics(self.span_s, spans_of(dataset), annotators=annotators)
+
+
 def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annotators: int = 2) -> dict[str, float]:
     """Return event-level recall of the ranked moments of all captions of a split, in percent by `R@K IoU=m`.
 
-    Only captions with a moment count. If several annotators marked one moment (DiDeMo), a prediction must match
-    `annotators` of them: two as released, one in the paper. If a caption has several moments (QVHighlights), it must
-    match one.
+    Only captions with a moment count; see `SplitMoments` for `annotators`.
     """
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
+    spans = spans_of(dataset)
     return event_recall(
         located.video_index[annotated],
         located.span_s[annotated],
         dataset.video_index[annotated],
-        [np.array(dataset.moments[row], dtype=np.float64) for row in annotated],
+        [spans[row] for row in annotated],
         annotators=annotators if dataset.several_annotators else 1,
     )
+
+
+def spans_of(dataset: RetrievalDataset) -> list[Spans]:
+    """Return the annotated spans of each caption in seconds, as rows; an empty table for a caption without."""
+    return [np.array(spans, dtype=np.float64).reshape(-1, 2) for spans in dataset.moments]
+
+
+def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
+    """Return the dense labels in a file, by default in that of the data set's folder; None if there is none."""
+    path = truths or dataset.dense_labels
+    return None if path is None else read_truths(path, dataset.annotations)
 
 
 def split_report(
@@ -54,11 +89,17 @@ def split_report(
     fused: Float[np.ndarray, "Q V"],
     branches: Mapping[str, Float[np.ndarray, "Q V"]],
     *,
-    events: Mapping[str, float] | None,
+    moments: SplitMoments | None,
     note: str,
-    labels: Truths | None,
+    truths: Path | None = None,
+    labels: Truths | None = None,
+    keep_scores: bool = False,
 ) -> Report:
-    """Return the report of a split; see `make_report` for `events` and `note`. `labels` are dense labels."""
+    """Return the report of a split. `note` is the reason if there are no `moments`; `labels` are those of `truths`.
+
+    `keep_scores` adds the score matrices to the report.
+    """
+    right_videos = None if labels is None else labels.video_index
     report = make_report(
         f"{name} on {dataset.name}, {dataset.split}",
         fused,
@@ -66,10 +107,27 @@ def split_report(
         dataset.video_index,
         caption_ids=dataset.caption_ids,
         moment_ratios=dataset.moment_ratios,
-        events=events,
+        events=None if moments is None else moments.event_recall(dataset),
         num_events=sum(len(spans) > 0 for spans in dataset.moments),
         note=note,
-        right_videos=None if labels is None else labels.video_index,
+        right_videos=right_videos,
         truths=None if labels is None else labels.counts,
     )
-    return replace(report, source=dataset.source)
+    scores = ScoredSplit(
+        caption_ids=dataset.caption_ids,
+        texts=dataset.texts,
+        video_ids=dataset.video_ids,
+        video_index=dataset.video_index,
+        fused=fused,
+        branches=branches,
+        moments_s=spans_of(dataset),
+        span_s=None if moments is None else moments.span_s,
+        right_videos=right_videos,
+    )
+    return replace(
+        report,
+        source=dataset.source,
+        moments={} if moments is None else moments.in_right_video(dataset),
+        truths_file="" if labels is None else str(truths or dataset.dense_labels),
+        scores=scores if keep_scores else None,
+    )

@@ -14,7 +14,6 @@ from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.errors import ConfigError, NoTimelineError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
 from untrimmed.running.batches import in_batches
-from untrimmed.running.encoding import evaluating
 from untrimmed.running.opened import OpenedModel
 
 
@@ -112,25 +111,8 @@ def best_moments(
     opened: OpenedModel, queries: EncodedQueries, videos: Int[np.ndarray, "N K"]
 ) -> list[list[Span | None]]:
     """Return the best window, in seconds, of each query and video; None without a duration or a timeline."""
-    dataset = opened.dataset
-    moments: list[list[Span | None]] = [[None] * videos.shape[1] for _ in videos]
-    for batch in in_batches(np.arange(len(dataset.video_ids)), opened.train.eval_video_batch):
-        batch_videos = np.intersect1d(videos, batch)
-        if not len(batch_videos):
-            continue
-        encoded = opened.videos(batch)  # the whole batch, because GMMFormer's windows depend on it
-        for video in batch_videos.tolist():
-            duration_s = float(dataset.durations_s[video])
-            rows, places = np.nonzero(videos == video)
-            with evaluating(opened.model):
-                try:
-                    proposals, fits = opened.model.window_similarities(queries.select(torch.from_numpy(rows)), encoded)
-                except NoTimelineError:
-                    return moments
-                at = video - int(batch[0])
-                window = fits(slice(at, at + 1))[:, 0].argmax(dim=1).cpu()
-            if duration_s > 0:
-                spans = (proposals.spans.cpu()[window] * duration_s).tolist()
-                for row, place, (start_s, end_s) in zip(rows, places, spans, strict=True):
-                    moments[row][place] = (start_s, end_s)
-    return moments
+    try:
+        span_s = opened.best_spans(queries, videos)
+    except NoTimelineError:
+        return [[None] * videos.shape[1] for _ in videos]
+    return [[None if np.isnan(span[0]) else (float(span[0]), float(span[1])) for span in spans] for spans in span_s]

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float, Float64, Int
 
 from untrimmed.config import build
 from untrimmed.data.dataset import RetrievalDataset, load_shared_space
-from untrimmed.data.truths import read_truths
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.evaluation.report import Report
 from untrimmed.moments import tf_prvr
@@ -20,7 +19,7 @@ from untrimmed.moments.localise import LocateSettings
 from untrimmed.moments.ranked_moments import RankedMoments, suppress_ranked
 from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_scores, video_moments
 from untrimmed.presets.settings import TrainSettings
-from untrimmed.running.results import event_recall_of, split_report, why_no_events
+from untrimmed.running.results import SplitMoments, labels_of, split_report, why_no_events
 
 _VIDEOS_AT_A_TIME = 50  # videos whose moments are ranked before they are merged with the best so far
 
@@ -59,6 +58,7 @@ def evaluate_training_free(
     video_features: str | None = None,
     moments: bool = True,
     truths: Path | None = None,
+    keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
     """Return the results of TF-PRVR on a split, with the metrics of a trained model; see `evaluate` for arguments.
@@ -77,11 +77,20 @@ def evaluate_training_free(
                 f"evaluate({name!r}, data=NAME, root=DIR)"
             )
         dataset = load_shared_space(data, root, split, video_features=video_features)
-    labels = None if truths is None else read_truths(truths, dataset.annotations)
-    note = why_no_events(dataset) if moments else "event-level recall was not computed"
-    fused, located = _scores(dataset, settings, locate=not note)
-    events = None if located is None else event_recall_of(dataset, located, annotators=annotators)
-    return split_report(name, dataset, fused, {}, events=events, note=note, labels=labels)
+    labels = labels_of(dataset, truths)
+    note = why_no_events(dataset) if moments else "moments were not scored"
+    fused, located = _scores(dataset, settings, annotators, locate=not note)
+    return split_report(
+        name,
+        dataset,
+        fused,
+        {},
+        moments=located,
+        note=note,
+        truths=truths,
+        labels=labels,
+        keep_scores=keep_scores,
+    )
 
 
 def _settings(name: str, changed: Mapping[str, Any]) -> tuple[TFPRVROnData, int]:
@@ -96,8 +105,8 @@ def _settings(name: str, changed: Mapping[str, Any]) -> tuple[TFPRVROnData, int]
 
 
 def _scores(
-    dataset: RetrievalDataset, settings: TFPRVROnData, *, locate: bool
-) -> tuple[Float64[np.ndarray, "Q V"], RankedMoments | None]:
+    dataset: RetrievalDataset, settings: TFPRVROnData, annotators: int, *, locate: bool
+) -> tuple[Float64[np.ndarray, "Q V"], SplitMoments | None]:
     """Return the scores of every caption with every video, and each caption's best moments.
 
     The frames of one video are in memory at a time, and with `locate` the moments of all videos in float32.
@@ -113,7 +122,10 @@ def _scores(
         fused[:, row] = moment_scores(queries, moments.vectors).max(axis=1)
         if locate:
             all_moments.append(replace(moments, vectors=moments.vectors.astype(np.float32)))
-    return fused, _located(queries, all_moments, fused, dataset.durations_s) if locate else None
+    if not locate:
+        return fused, None
+    located, span_s = _located(queries, all_moments, fused, dataset.durations_s, dataset.video_index)
+    return fused, SplitMoments(located, span_s, annotators)
 
 
 def _located(
@@ -121,21 +133,29 @@ def _located(
     videos: Sequence[VideoMoments],
     fused: Float64[np.ndarray, "Q V"],
     durations_s: Float[np.ndarray, " V"],
-) -> RankedMoments:
-    """Rank moments by their video's score, then by clearness; the clearest of a video has the video's score."""
+    video_index: Int[np.ndarray, " Q"],
+) -> tuple[RankedMoments, Float[np.ndarray, "Q 2"]]:
+    """Rank moments by their video's score, then by clearness; the clearest of a video has the video's score.
+
+    Also return the clearest span of each caption in its own video (`video_index`), in seconds.
+    """
     limits = LocateSettings()
     totals = [np.diff(video.edges) @ video.vectors for video in videos]  # sums over all frames
     mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)
     usual = moment_scores(queries, mean[None])[:, 0]
     best = RankedMoments.empty(len(queries))
+    span_s = np.zeros((len(queries), 2), dtype=np.float32)
     for start in range(0, len(videos), _VIDEOS_AT_A_TIME):
         by_video = [
             _spans(moment_scores(queries, video.vectors), video, usual, fused[:, row], float(durations_s[row]), limits)
             for row, video in enumerate(videos[start : start + _VIDEOS_AT_A_TIME], start)
         ]
+        for row, spans in enumerate(by_video, start):
+            captions = video_index == row
+            span_s[captions] = spans.span_s[captions, 0]
         shifted = [spans.shifted(row) for row, spans in enumerate(by_video, start)]
         best = RankedMoments.best([best, *shifted], limits.before_suppression)
-    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit)  # a library's moments do not overlap
+    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit), span_s  # a library's moments do not overlap
 
 
 def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
