@@ -340,7 +340,10 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
 
 
 def to_plain(config: Any) -> Any:
-    """A dataclass as values for JSON or YAML, from which `build` creates it again. Infinity becomes "inf"."""
+    """A dataclass as values for JSON or YAML, from which `build` creates it again.
+
+    Infinity becomes "inf", and a function or class becomes its `reference_of`.
+    """
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         return {f.name: to_plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
     if isinstance(config, Mapping):
@@ -349,7 +352,26 @@ def to_plain(config: Any) -> Any:
         return [to_plain(value) for value in config]
     if isinstance(config, float) and math.isinf(config):
         return "inf" if config > 0 else "-inf"
+    if callable(config):
+        return reference_of(config)
     return config
+
+
+def reference_of(function: Callable[..., Any]) -> str:
+    """The name of a function or class as MODULE:NAME, which settings store.
+
+    >>> import json
+    >>> reference_of(json.loads)
+    'json:loads'
+
+    Raises: ConfigError for a callable without a name of its own: a lambda, a partial, an object.
+    """
+    name = getattr(function, "__qualname__", "<lambda>")
+    if name.endswith("<lambda>"):
+        raise ConfigError(
+            f"{shown_value(function)} has no name that a run could store; define a function or a class with a name"
+        )
+    return f"{function.__module__}:{name}"
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -26,10 +26,11 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import platformdirs
 
-from untrimmed.errors import ConfigError, UntrimmedError, one_line, require_type, shown
+from untrimmed.errors import ConfigError, UntrimmedError, nearest, one_line, require_type, shown
 from untrimmed.files import file_sha256, write_whole
 
 GROUP = "untrimmed.plugins"
@@ -64,6 +65,27 @@ def import_module(module: str | os.PathLike[str]) -> PluginModule:
     _IMPORTED[plugin.name] = plugin
     trust([plugin])
     return plugin
+
+
+def load_object(reference: str) -> Any:
+    """Return the function or class MODULE:NAME or FILE.py:NAME. The module is found as by `import_module`.
+
+    Models that are saved afterwards do not list the module.
+
+    Raises: ConfigError if the module cannot be imported, or has no such name.
+    """
+    module_name, _, path = reference.rpartition(":")
+    if module_name not in sys.modules:
+        plugin = _find(module_name)
+        _execute(plugin)
+        module_name = plugin.name
+    value: Any = sys.modules[module_name]
+    for name in path.split("."):
+        if not hasattr(value, name):
+            names = [public for public in vars(value) if not public.startswith("_")]
+            raise ConfigError(f"{reference}: {module_name} has no {name!r}{nearest(name, names)}; correct the name")
+        value = getattr(value, name)
+    return value
 
 
 @cache

@@ -5,6 +5,7 @@ import socket
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.refusals import refused
 from tests.retrieval_world import SIZES, make_batch
@@ -68,6 +69,31 @@ def test_two_processes_train_as_one_does(method, batch_of, data_root, small, tmp
         assert one.pop("val") == two.pop("val")
         del one["seconds"], two["seconds"]
         assert two == pytest.approx(one, rel=1e-5)
+
+
+OTHER_UPDATES = {
+    "train.optimizer": "AdamW",
+    "train.schedule": "CosineAnnealingLR",
+    "train.accumulate": 2,
+    "train.average": "ema",
+    "train.clip_norm": 0.5,
+    "train.epochs": 3,
+}
+
+
+@pytest.mark.check
+def test_two_processes_accumulate_and_average_as_one_does(data_root, small, tmp_path):
+    options = {"data": "tvr", "root": data_root} | small | NO_DROPOUT | OTHER_UPDATES
+    port = free_port()
+    alone, together = options | {"out": tmp_path / "one"}, options | {"out": tmp_path / "two"}
+    finish(
+        [PROCESSES.Process(target=train_here, args=("ms_sl", alone))]
+        + [PROCESSES.Process(target=train_as_one_of, args=(rank, 2, port, "ms_sl", together)) for rank in range(2)]
+    )
+    one, two = (load_file(tmp_path / name / "last.safetensors") for name in ("one", "two"))
+    del one["others"], two["others"]
+    assert one.keys() == two.keys()
+    assert max((one[name] - two[name]).abs().max().item() for name in one) <= 1e-5
 
 
 @pytest.mark.parametrize("name", list_models() + FITTING)

@@ -52,7 +52,7 @@ def test_a_loss_without_a_parameter_is_refused(begin, monkeypatch):
 
 
 def failing_step(error):
-    def fail(self, batch):
+    def fail(self):
         raise error
 
     return fail

@@ -15,10 +15,12 @@ from untrimmed.data.dataset import load_dataset
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 from untrimmed.models.registry import create_model
 from untrimmed.presets import load_preset
+from untrimmed.running.batches import epoch_batches
 from untrimmed.running.loaded import open_model
 from untrimmed.running.opened import OpenedModel
 from untrimmed.running.run import open_run
 from untrimmed.training import loop as loop_module
+from untrimmed.training import sampling
 from untrimmed.training.train import train
 
 
@@ -149,8 +151,8 @@ EVENT = {"preset": "charades_event", "model.num_centers": 4, "model.num_widths":
 
 def test_an_epoch_of_captions_sees_every_caption_once(data_root, small, tmp_path, monkeypatch):
     seen = []
-    read = loop_module.caption_training_batch
-    monkeypatch.setattr(loop_module, "caption_training_batch", lambda data, rows: seen.append(rows) or read(data, rows))
+    read = sampling.caption_training_batch
+    monkeypatch.setattr(sampling, "caption_training_batch", lambda data, rows: seen.append(rows) or read(data, rows))
     settings = small | EVENT | {"train.epochs": 1, "train.batch_size": 7}
     run = train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **settings)
     num_captions = len(load_dataset("tvr", data_root, "train", max_frames=20).caption_ids)
@@ -176,8 +178,8 @@ def test_choosing_by_moments_needs_moments(data_root, small, tmp_path, monkeypat
     with refused(FeatureError, "train.select_by=SumR"):
         train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT))
     assert not (tmp_path / "run").exists()
-    with refused(ConfigError, "select_by", "'R@1'", "SumR", "event SumR"):
-        train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT), **{"train.select_by": "R@1"})
+    with refused(UnknownNameError, "select_by", "'R@2'", "SumR", "event SumR"):
+        train("jsg", data="tvr", root=data_root, out=tmp_path / "run", **(small | EVENT), **{"train.select_by": "R@2"})
 
 
 def test_a_finished_run_is_given_back_untouched(data_root, small, tmp_path):
@@ -262,7 +264,7 @@ def test_a_damaged_metrics_file_is_named(data_root, small, tmp_path):
 
 def test_every_video_is_seen_once_an_epoch(data_root):
     dataset = load_dataset("tvr", data_root, "train", max_frames=20)
-    epochs = [loop_module.epoch_batches(len(dataset.video_ids), 5, seed=3, epoch=epoch) for epoch in (0, 1)]
+    epochs = [epoch_batches(len(dataset.video_ids), 5, seed=3, epoch=epoch) for epoch in (0, 1)]
     for batches in epochs:
         assert sorted(np.concatenate(batches).tolist()) == list(range(len(dataset.video_ids)))
         assert [len(batch) for batch in batches[:-1]] == [5] * (len(batches) - 1)

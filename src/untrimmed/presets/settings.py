@@ -1,36 +1,79 @@
 """Settings of training and features: the `train` and `features` sections of a preset."""
 
+import json
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from untrimmed.config import Checked
-from untrimmed.errors import ConfigError
+from untrimmed.config import Checked, reference_of, to_plain
+from untrimmed.errors import ConfigError, shown_value
+
+Choice = str | Callable[..., Any]  # a name, MODULE:NAME, FILE.py:NAME, or a function or class
+_LOWER_IS_BETTER = ("median_rank", "mean_rank")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(metaclass=Checked):
     """How a method is trained. Defaults are the released values of MS-SL, GMMFormer and GMMFormer v2.
 
+    Batches:
+
     - `batch_of`: "videos" iterates over videos with all their captions. "captions" iterates over captions, each with
       its video, so captions of one video are negatives of each other (JSG's event variant).
+    - `sampler`: the rows of each batch of an epoch (`training/sampling.py`): "shuffle", or a choice of yours.
+    - `prepare_batch`: changes each batch before its step, for example to add hard negatives (`training/sampling.py`).
     - `hard_negatives_from_epoch`: earlier epochs draw negatives from all candidates, later ones from the `hard_pool`
       best-scoring.
-    - `select_by`: the metric on the validation split that chooses the best epoch (the first one on a tie): SumR of
-      videos or of moments. On DiDeMo a moment is right if it matches at least `annotators` annotations: 2 as released,
-      1 in JSG's paper.
+
+    Updates:
+
+    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or a choice of yours, which is called with the
+      parameter groups and `lr`.
+    - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or a
+      choice of yours (`training/schedule.py`). `warmup_share` is the share of updates in which the rate rises.
+    - `learning_rates`: other rates for parameters whose name matches a pattern such as "attachments.ral.*".
+    - `accumulate`: batches per update. The gradient is the mean of theirs.
+    - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam clips each tensor besides.
+    - `average`: weights that validation uses and the run keeps, instead of the last ones: "ema" (exponential moving
+      average) or "swa" (equal weights) of the updates from `average_from_epoch` on, or a choice of yours, called with
+      the average, the new weights and the number of averaged updates.
+
+    A choice is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
+    `optimizer_settings` and the others are its further arguments.
+
+    End of an epoch:
+
+    - `select_by`: the metric on the validation split that chooses the best epoch (the first one on a tie): a metric of
+      videos ("SumR", "R@1", "mAP", ...) or of moments ("event SumR", "R@10 IoU=0.5", ...), or a choice of yours, called
+      with a `Validation` and higher if better. On DiDeMo a moment is right if it matches at least `annotators`
+      annotations: 2 as released, 1 in JSG's paper.
     - `patience`: training stops after more than this many epochs without a new best.
     - `epochs`: 0 leaves the model at its random initial weights.
     """
 
     learning_rate: float = 2.5e-4
+    learning_rates: dict[str, float] = field(default_factory=dict)
+    optimizer: Choice = "BertAdam"
+    optimizer_settings: dict[str, Any] = field(default_factory=dict)
+    schedule: Choice = "warmup_linear"
+    schedule_settings: dict[str, Any] = field(default_factory=dict)
     warmup_share: float = 0.01
     weight_decay: float = 0.01
+    clip_norm: float | None = None
+    accumulate: int = 1
+    average: Choice | None = None
+    average_settings: dict[str, Any] = field(default_factory=dict)
+    average_from_epoch: int = 0
     batch_of: Literal["videos", "captions"] = "videos"
     batch_size: int = 128
+    sampler: Choice = "shuffle"
+    sampler_settings: dict[str, Any] = field(default_factory=dict)
+    prepare_batch: Choice | None = None
+    prepare_batch_settings: dict[str, Any] = field(default_factory=dict)
     epochs: int = 100
     patience: int = 10
-    select_by: Literal["SumR", "event SumR"] = "SumR"
+    select_by: Choice = "SumR"
     annotators: int = 2
     hard_negatives_from_epoch: int = 20
     hard_pool: int = 20
@@ -39,10 +82,10 @@ class TrainSettings(metaclass=Checked):
     seed: int = 9527
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "hard_pool", "eval_video_batch", "eval_query_batch"):
+        for name in ("batch_size", "hard_pool", "eval_video_batch", "eval_query_batch", "accumulate"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, expected at least 1")
-        for name in ("epochs", "patience", "hard_negatives_from_epoch", "weight_decay", "seed"):
+        for name in ("epochs", "patience", "hard_negatives_from_epoch", "average_from_epoch", "weight_decay", "seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"train.{name} is {getattr(self, name)}, expected at least 0")
         if not 1 <= self.annotators <= 4:
@@ -51,11 +94,44 @@ class TrainSettings(metaclass=Checked):
             raise ConfigError(f"train.seed is {self.seed}, expected less than 2 ** 63")
         if not math.isfinite(self.weight_decay):
             raise ConfigError(f"train.weight_decay is {self.weight_decay}, expected a finite number")
-        if not (0 < self.learning_rate < math.inf and 0 < self.warmup_share < 1):
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ConfigError(f"train.clip_norm is {self.clip_norm}, expected more than 0, or null")
+        if not (0 < self.learning_rate < math.inf and 0 <= self.warmup_share < 1):
             raise ConfigError(
                 f"train.learning_rate {self.learning_rate} and train.warmup_share {self.warmup_share}: "
-                "expected a positive rate and a share between 0 and 1"
+                "expected a positive rate and a share of at least 0 and below 1"
             )
+        for pattern, rate in self.learning_rates.items():
+            if not 0 <= rate < math.inf:
+                raise ConfigError(f"train.learning_rates[{pattern!r}] is {rate}, expected a number of at least 0")
+        for name in ("optimizer", "schedule", "average", "sampler", "prepare_batch", "select_by"):
+            if callable(value := getattr(self, name)):
+                try:
+                    reference_of(value)
+                except ConfigError as error:
+                    raise ConfigError(f"train.{name}: {error}") from None
+        for name in ("optimizer", "schedule", "average", "sampler", "prepare_batch"):
+            for key, value in getattr(self, f"{name}_settings").items():
+                _require_plain(value, f"train.{name}_settings.{key}")
+
+    @property
+    def selects_by(self) -> str:
+        """The name of `select_by` among the metrics of an epoch."""
+        name = self.select_by if isinstance(self.select_by, str) else reference_of(self.select_by)
+        return name.rpartition(":")[2]
+
+    def selection(self, metrics: Mapping[str, float]) -> float:
+        """Return the number that compares epochs; higher is better. It is negative for a mean or median rank."""
+        value = metrics[self.selects_by]
+        return -value if self.selects_by in _LOWER_IS_BETTER else value
+
+
+def _require_plain(value: object, where: str) -> None:
+    """Raise a ConfigError for a value that a run's file cannot contain."""
+    try:
+        json.dumps(to_plain(value))
+    except TypeError:
+        raise ConfigError(f"{where} is {shown_value(value)}, expected a number, a text, a list or a mapping") from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,8 +80,8 @@ class Run:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The entry of the epoch of the best model: the first with the highest `train.select_by`."""
-        return max(self.history, key=lambda entry: entry["val"][self.config.train.select_by])
+        """The entry of the epoch of the best model: the first with the best `train.select_by`."""
+        return max(self.history, key=lambda entry: self.config.train.selection(entry["val"]))
 
     @property
     def is_finished(self) -> bool:

@@ -13,10 +13,16 @@ from untrimmed.data.emptiness import require_content
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.presets import Preset
+from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.encoding import require_float32
 from untrimmed.running.split import require_fit as require_features
 from untrimmed.running.training_free import require_learner
+from untrimmed.training.averaging import choose_average
 from untrimmed.training.loop import Callback
+from untrimmed.training.optim import choose_optimizer
+from untrimmed.training.sampling import choose_preparation, choose_sampler
+from untrimmed.training.schedule import choose_schedule
+from untrimmed.training.selection import choose_metric
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +65,19 @@ def _require_callable(callback: Callback) -> None:
         raise ConfigError(f"{message}; correct its parameters") from None
     except ValueError:  # some functions written in C have no signature
         return
+
+
+def require_choices(train: TrainSettings) -> None:
+    """Refuse names of optimizers, schedules and others that do not exist; raises the errors of `choose`."""
+    for choose in (
+        choose_optimizer,
+        choose_schedule,
+        choose_average,
+        choose_sampler,
+        choose_preparation,
+        choose_metric,
+    ):
+        choose(train)
 
 
 def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> None:

@@ -5,10 +5,10 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import not_finite, save_model
-from untrimmed.running.batches import caption_training_batch, epoch_batches, prefetched, training_batch
+from untrimmed.running.batches import prefetched
 from untrimmed.running.memory import explaining_memory
 from untrimmed.running.opened import OpenedModel
 from untrimmed.running.results import why_no_events
@@ -35,9 +35,21 @@ from untrimmed.running.run import (
     write_config,
     write_metrics,
 )
-from untrimmed.training.optim import BertAdam, parameter_groups, warmup_linear
+from untrimmed.training.averaging import create_average
+from untrimmed.training.optim import create_optimizer
 from untrimmed.training.rehearsal import rehearse_step, rehearse_validation
-from untrimmed.training.state import TrainingState, load_state, save_state, seed_of
+from untrimmed.training.sampling import BatchSource
+from untrimmed.training.schedule import Schedule
+from untrimmed.training.selection import EVENT_METRICS, Validation, choose_metric, selection_by
+from untrimmed.training.state import (
+    SavedParts,
+    Stateful,
+    TrainingState,
+    load_state,
+    require_saveable,
+    save_state,
+    seed_of,
+)
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
@@ -105,11 +117,15 @@ class TrainingLoop:
 
     def __post_init__(self) -> None:
         train = self.config.train
-        rows = self.train_set.video_ids if train.batch_of == "videos" else self.train_set.caption_ids
-        self.num_items = len(rows)
-        self.num_steps = math.ceil(self.num_items / train.batch_size)
+        device = self.fabric.device
+        self.batches = BatchSource(self.train_set, train, self.model, device, self.config.features.sort_by)
+        self.num_steps = self.batches.num_batches
+        self.average = create_average(self.model, train)
         self.module = self.fabric.setup_module(self.model)
-        self.optimizer = BertAdam(parameter_groups(self.model, train.weight_decay), lr=train.learning_rate)
+        self.optimizer = create_optimizer(self.model, train)
+        num_updates = train.epochs * math.ceil(self.num_steps / train.accumulate)
+        self.schedule = Schedule(self.optimizer, train, num_updates)
+        self.metric = choose_metric(train)
         self._step_s: deque[float] = deque(maxlen=100)
         self._validation_s = 0.0
         self._saved_at = time.monotonic()
@@ -118,7 +134,7 @@ class TrainingLoop:
     def run(self) -> TrainingState:
         """Train to the end, starting from the last saved state if there is one."""
         if (self.folder / LAST).is_file():
-            self.state = load_state(self.folder / LAST, self.model, self.optimizer)
+            self.state = load_state(self.folder / LAST, self._parts())
             if self.state.finished:
                 logger.warning(
                     "%s: this run is already finished, nothing was trained; to continue from it, train its model into "
@@ -155,63 +171,81 @@ class TrainingLoop:
 
     def _rehearse(self) -> None:
         """Compute the losses of two items and score a validation batch, to find mistakes before anything is written."""
-        selects_by = self.config.train.select_by
-        if selects_by == "event SumR" and (reason := why_no_events(self.val_set)):
+        selects_by = self.config.train.selects_by
+        needs_moments = selects_by in EVENT_METRICS
+        if needs_moments and (reason := why_no_events(self.val_set)):
             raise FeatureError(f"{reason}; train.select_by={selects_by!r} needs it, set train.select_by=SumR")
-        batch = self._read(np.arange(min(2, self.num_items)))
+        require_saveable(self._parts())
+        rows = np.arange(min(2, self.batches.num_rows))
+        batch = self.batches.read(rows)
+        batch = self.batches.prepared(batch, rows, epoch=0, update=0, number=0, is_rehearsal=True)
         advice = self.config.data.how_to_check
         rehearse_step(self.model, batch, self.config.weights, self.encode, how_to_check=advice)
         with self._explaining_memory("eval_video_batch", "eval_query_batch"):
-            rehearse_validation(self._opened(), self.fabric.device, needs_moments=selects_by == "event SumR")
+            rehearse_validation(self._opened(), self.fabric.device, needs_moments=needs_moments)
 
     def _opened(self) -> OpenedModel:
-        return OpenedModel(model=self.model, dataset=self.val_set, train=self.config.train, encode=self.encode)
-
-    def _read(self, items: np.ndarray) -> TrainingBatch:
-        if self.config.train.batch_of == "captions":
-            batch = caption_training_batch(self.train_set, items)
-        else:
-            batch = training_batch(self.train_set, items, sort_by=self.config.features.sort_by)
-        return batch.to(self.fabric.device)
+        model = self._validated_model()
+        return OpenedModel(model=model, dataset=self.val_set, train=self.config.train, encode=self.encode)
 
     def _train_epoch(self) -> None:
         state = self.state
-        train = self.config.train
         self.model.train()
-        batches = epoch_batches(self.num_items, train.batch_size, seed=train.seed, epoch=state.epoch)
+        rows_left = self.batches.rows(state.epoch)[state.step :]
         started = time.monotonic()
-        for batch in prefetched(self._read, batches[state.step :]):
-            self._update(batch)
+        for rows, batch in zip(rows_left, prefetched(self.batches.read, rows_left), strict=True):
+            is_update = (state.step + 1) % self.config.train.accumulate == 0 or state.step + 1 == self.num_steps
+            self._add_gradient(batch, rows, is_update)
+            if is_update:
+                self._update()
             state.step += 1
-            state.updates += 1
             ended = time.monotonic()
             self._step_s.append(ended - started)
             state.seconds += ended - started
             started = ended
             self._report("training")
+            if not is_update:  # the state contains no gradients
+                continue
             if self._stopped:
                 break
             if ended - self._saved_at > SAVE_EVERY_S and state.step < self.num_steps:
                 self._require_finite_weights()
                 self._save()
 
-    def _update(self, batch: TrainingBatch) -> None:
+    def _add_gradient(self, batch: TrainingBatch, rows: np.ndarray, is_update: bool) -> None:
+        """Add the gradient of a batch, divided by the number of batches of its update."""
         state = self.state
         train = self.config.train
-        torch.manual_seed(seed_of(train.seed, state.updates, DROPOUT + self.fabric.global_rank))
-        generator = torch.Generator().manual_seed(seed_of(train.seed, state.updates, DRAWS))
+        place = state.step % train.accumulate
+        number = state.updates * train.accumulate + place
+        batch = self.batches.prepared(batch, rows, epoch=state.epoch, update=state.updates, number=number)
+        torch.manual_seed(seed_of(train.seed, number, DROPOUT + self.fabric.global_rank))
+        generator = torch.Generator().manual_seed(seed_of(train.seed, number, DRAWS))
         hard = state.epoch >= train.hard_negatives_from_epoch
         draws = Draws(hard_pool=train.hard_pool if hard else None, generator=generator)
-        terms = self.module(batch, draws=draws, epoch=state.epoch, update=state.updates, encode=self.encode)
-        loss = total_loss(terms, self.config.weights)
-        self._require_finite(terms | {"loss": loss})
-        self.optimizer.zero_grad(set_to_none=True)
-        self.fabric.backward(loss)
-        total_steps = train.epochs * self.num_steps
-        factor = warmup_linear(state.updates, total_steps=total_steps, warmup_share=train.warmup_share)
-        for group in self.optimizer.param_groups:
-            group["lr"] = train.learning_rate * factor
-        self.optimizer.step()
+        if place == 0:
+            self.optimizer.zero_grad(set_to_none=True)
+        with self._local_gradients(not is_update):
+            terms = self.module(batch, draws=draws, epoch=state.epoch, update=state.updates, encode=self.encode)
+            loss = total_loss(terms, self.config.weights)
+            self._require_finite(terms | {"loss": loss})
+            num_batches = min(train.accumulate, self.num_steps - (state.step - place))
+            self.fabric.backward(loss / num_batches)
+
+    def _local_gradients(self, are_local: bool) -> AbstractContextManager[Any]:
+        """Let several processes add up gradients on their own until the last batch of an update."""
+        if self.fabric.world_size == 1:
+            return nullcontext()
+        return self.fabric.no_backward_sync(self.module, enabled=are_local)
+
+    def _update(self) -> None:
+        train = self.config.train
+        if train.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.clip_norm)
+        self.schedule.update(self.state.updates)
+        if self.average is not None and self.state.epoch >= train.average_from_epoch:
+            self.average.update_parameters(self.model)
+        self.state.updates += 1
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
         """Add the values to the sums of the epoch; end the run if a value is not finite."""
@@ -244,16 +278,18 @@ class TrainingLoop:
         with self._explaining_memory("eval_video_batch", "eval_query_batch"):
             figures = self._figures()
         self._validation_s = time.monotonic() - started
-        entry = {
+        entry: dict[str, Any] = {
             "epoch": state.epoch + 1 if train.epochs else 0,
             "updates": state.updates,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": self.schedule.rate,
         }
         entry |= {name: value / state.step for name, value in state.sums.items()}
         entry |= {"val": figures, "seconds": round(state.seconds + self._validation_s, 3)}
         state.history.append(entry)
-        sum_r = figures[train.select_by]
-        is_best = state.best_sum_r is None or sum_r > state.best_sum_r
+        sum_r = figures[train.selects_by]
+        selection = train.selection(figures)
+        is_best = state.best_sum_r is None or selection > train.selection({train.selects_by: state.best_sum_r})
+        self.schedule.end_epoch(selection)
         if is_best:
             state.best_epoch = state.epoch
             state.best_sum_r = sum_r
@@ -266,9 +302,14 @@ class TrainingLoop:
         state.finished = state.epoch >= train.epochs or state.failures > train.patience or self._stopped
         if self.fabric.is_global_zero:
             if is_best:
-                save_model(self.model, self.folder)
+                save_model(self._validated_model(), self.folder)
             write_metrics(self.folder, state.history)
         self._save()
+
+    def _validated_model(self) -> RetrievalModel:
+        """The model that validation uses and the run keeps: the average, if there is one, otherwise the model."""
+        is_averaged = self.average is not None and self.average.n_averaged > 0
+        return self.average.module if is_averaged else self.model  # type: ignore[return-value, union-attr]
 
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split; those of moments, which are slow, only if they choose the epoch."""
@@ -278,15 +319,23 @@ class TrainingLoop:
         if np.isnan(fused).any():
             self._give_up("a validation score is nan", self.state.step)
         figures = retrieval_metrics(fused, self.val_set.video_index)
-        if train.select_by == "event SumR":
+        if train.selects_by in EVENT_METRICS:
             recalls = opened.event_recall()
             figures |= recalls | {"event SumR": event_sum(recalls)}
-        return figures | opened.watched()
+        figures |= opened.watched()
+        if self.metric is not None:
+            figures[train.selects_by] = selection_by(self.metric, Validation(figures, fused, opened))
+        return figures
+
+    def _parts(self) -> SavedParts:
+        candidates = {"train.schedule": self.schedule, "train.prepare_batch": self.batches.preparation}
+        others = {name: part for name, part in candidates.items() if isinstance(part, Stateful)}
+        return SavedParts(self.model, self.optimizer, self.average, others)
 
     def _save(self) -> None:
         """Save the state last: if the process is killed before, a continued run writes the other files again."""
         if self.fabric.is_global_zero:
-            save_state(self.folder / LAST, self.state, self.model, self.optimizer)
+            save_state(self.folder / LAST, self.state, self._parts())
         self._saved_at = time.monotonic()
 
     def _report(self, stage: Stage) -> None:
@@ -307,15 +356,15 @@ class TrainingLoop:
                 num_steps=self.num_steps,
                 loss=means.pop("loss", math.nan),
                 terms=means,
-                sum_r=last["val"][self.config.train.select_by] if last else None,
+                sum_r=last["val"][self.config.train.selects_by] if last else None,
                 best_sum_r=state.best_sum_r,
                 best_epoch=state.best_epoch + 1 if self.config.train.epochs and state.best_epoch is not None else None,
                 left_s=self._left_s(),
                 model=self.model,
-                learning_rate=self.optimizer.param_groups[0]["lr"],
+                learning_rate=self.schedule.rate,
                 results=last["val"] if last else {},
                 stage=stage,
-                selects_by=self.config.train.select_by,
+                selects_by=self.config.train.selects_by,
             )
         )
         if answer not in (None, "stop"):

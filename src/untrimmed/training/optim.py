@@ -1,13 +1,20 @@
-"""The optimizer of every released program of the family (BertAdam), exact and per released tensor."""
+"""The optimizer: BertAdam as in every released program of the family, exact and per released tensor, or another."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from untrimmed.errors import ConfigError, nearest
 from untrimmed.nn.attention import stacked_dims
+from untrimmed.presets.settings import TrainSettings
+from untrimmed.training.choices import call_choice, choose, classes_of
+
+# LBFGS needs a closure, and SparseAdam sparse gradients; the loop has neither.
+_OTHERS = ("LBFGS", "SparseAdam")
 
 
 class BertAdam(Optimizer):
@@ -69,25 +76,73 @@ def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
     return torch.linalg.vector_norm(gradient, dim=tensor_axes, keepdim=True)
 
 
-def parameter_groups(model: nn.Module, weight_decay: float = 0.01) -> list[dict[str, Any]]:
-    """Return groups for `BertAdam`: all parameters decay, except biases and the gains of layer norms.
+def choose_optimizer(train: TrainSettings) -> Callable[..., Optimizer]:
+    """Return the class of `train.optimizer`; raises the errors of `choose`."""
+    named = {"BertAdam": BertAdam, **classes_of(torch.optim, Optimizer, without=_OTHERS)}
+    return choose("train.optimizer", train.optimizer, named)
 
-    The gains of norms with `decay_gain` decay: the released rule selects by name and does not match them.
+
+def create_optimizer(model: nn.Module, train: TrainSettings) -> Optimizer:
+    """Return the optimizer of a model's parameters.
+
+    Raises: ConfigError for settings that it does not accept, and for a pattern that matches no parameter.
     """
-    groups: dict[tuple[bool, int], list[nn.Parameter]] = {}
+    chosen = choose_optimizer(train)
+    for name, other in (("lr", "learning_rate"), ("weight_decay", "weight_decay")):
+        if name in train.optimizer_settings:
+            raise ConfigError(f"train.optimizer_settings.{name}: set train.{other} instead")
+    groups = parameter_groups(model, train.weight_decay, train.learning_rates)
+    optimizer = call_choice(
+        "train.optimizer", chosen, groups, lr=train.learning_rate, settings=train.optimizer_settings
+    )
+    if not isinstance(optimizer, Optimizer):
+        raise ConfigError(f"train.optimizer returned a {type(optimizer).__name__}, expected a torch.optim.Optimizer")
+    if train.weight_decay and "weight_decay" not in optimizer.defaults:
+        name = type(optimizer).__name__
+        raise ConfigError(f"train.weight_decay is {train.weight_decay:g}, but {name} has no weight decay; set it to 0")
+    return optimizer
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float = 0.01, learning_rates: Mapping[str, float] | None = None
+) -> list[dict[str, Any]]:
+    """Return groups for an optimizer: all parameters decay, except biases and the gains of layer norms.
+
+    The gains of norms with `decay_gain` decay: the released rule selects by name and does not match them. A parameter
+    whose name matches a pattern of `learning_rates` (as of files, the first that matches) gets its rate.
+
+    Raises: ConfigError for a pattern that matches no parameter.
+    """
+    patterns = list(learning_rates or ())
+    groups: dict[tuple[int, bool, int], list[nn.Parameter]] = {}
     seen: set[int] = set()
-    for module in model.modules():
+    for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             if id(parameter) in seen or not parameter.requires_grad:
                 continue
             seen.add(id(parameter))
             spared_gain = name == "weight" and not getattr(module, "decay_gain", True)
             decayed = "bias" not in name and not spared_gain
-            groups.setdefault((decayed, stacked_dims(module, name)), []).append(parameter)
+            path = f"{prefix}.{name}" if prefix else name
+            matches = (place for place, pattern in enumerate(patterns) if fnmatchcase(path, pattern))
+            key = (next(matches, -1), decayed, stacked_dims(module, name))
+            groups.setdefault(key, []).append(parameter)
+    _require_matches(patterns, {place for place, _, _ in groups}, model)
     return [
         {"params": parameters, "weight_decay": weight_decay if decayed else 0.0, "stacked_dims": leading}
-        for (decayed, leading), parameters in groups.items()
+        | ({} if place < 0 else {"lr": (learning_rates or {})[patterns[place]]})
+        for (place, decayed, leading), parameters in sorted(groups.items(), key=lambda group: group[0][0])
     ]
+
+
+def _require_matches(patterns: list[str], matched: set[int], model: nn.Module) -> None:
+    for place, pattern in enumerate(patterns):
+        if place not in matched:
+            names = [name for name, _ in model.named_parameters()]
+            raise ConfigError(
+                f"train.learning_rates: {pattern!r} matches no parameter that an earlier pattern does not match"
+                f"{nearest(pattern, names) or f'. The first parameter is {names[0]!r}.'}"
+            )
 
 
 def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:

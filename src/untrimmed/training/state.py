@@ -1,26 +1,39 @@
 """The state with which an interrupted run continues exactly: one file, written atomically.
 
-Tensors (weights, moments of the optimizer) and numbers (as JSON in the header) are in one safetensors file, so that
-they are always of the same step. Random generators need no state: all random numbers of a step are seeded by the run's
-seed and the number of the step, and the order of videos by seed and epoch.
+Tensors and numbers (as JSON in the header) are in one safetensors file, so that they are always of the same step:
+
+    model.NAME      weights
+    KEY.NAME        the optimizer's tensors for each parameter; BertAdam's are `mean` and `square`
+    average.NAME    averaged weights, with `train.average`
+    others          the rest, if there is any: bytes that `torch.load` reads with `weights_only`
+
+Random generators need no state: all random numbers of a step are seeded by the run's seed and the number of the step,
+and the order of videos by seed and epoch.
 """
 
 import dataclasses
+import io
 import json
+import pickle
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
-from untrimmed.errors import CheckpointError
+from untrimmed.errors import CheckpointError, ConfigError, one_line
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import write_tensors
+from untrimmed.training.optim import BertAdam
 
-MOMENTS = ("mean", "square")
+OTHERS = "others"
 
 
 @dataclass
@@ -43,34 +56,135 @@ class TrainingState:
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
-def save_state(path: Path, state: TrainingState, model: RetrievalModel, optimizer: Optimizer) -> None:
+@runtime_checkable
+class Stateful(Protocol):
+    """Anything whose state a run saves: a callback, a sampler, a preparation of batches, a schedule."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state: numbers, texts, tensors, and lists and dictionaries of them. It may be empty."""
+
+    def load_state_dict(self, state: dict[str, Any], /) -> None:
+        """Restore a state."""
+
+
+@dataclass(frozen=True)
+class SavedParts:
+    """The parts of a run whose state is saved: those with tensors, and others by name."""
+
+    model: RetrievalModel
+    optimizer: Optimizer
+    average: AveragedModel | None = None
+    others: Mapping[str, Stateful] = field(default_factory=dict)
+
+    def other_state(self) -> dict[str, Any]:
+        """Return the state without tensors of parameters, by name; empty for BertAdam and parts without state."""
+        states = {name: part.state_dict() for name, part in self.others.items()}
+        states = {name: state for name, state in states.items() if state}
+        if states or not isinstance(self.optimizer, BertAdam):  # BertAdam's groups do not change, except the rate
+            groups = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
+            values = {
+                name: {key: value for key, value in self._optimizer_state(parameter).items() if not is_tensor(value)}
+                for name, parameter in self.model.named_parameters()
+            }
+            states["optimizer"] = {"groups": groups, "values": {k: value for k, value in values.items() if value}}
+        return states
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors by their names in the file."""
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            state = self._optimizer_state(parameter)
+            tensors |= {f"{key}.{name}": value for key, value in state.items() if is_tensor(value)}
+        if self.average is not None:
+            tensors |= {f"average.{name}": tensor for name, tensor in self.average.state_dict().items()}
+        if states := self.other_state():
+            tensors[OTHERS] = _to_bytes(states)
+        return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+    def _optimizer_state(self, parameter: Tensor) -> dict[str, Any]:
+        return dict(self.optimizer.state.get(parameter, {}))
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Restore all parts in place; raises ValueError for tensors of other weights."""
+        _require_shapes(self.model, weights := _strip(tensors, "model"))
+        self.model.load_state_dict(weights)
+        if self.average is not None:
+            _require_shapes(self.average, average := _strip(tensors, "average"))
+            self.average.load_state_dict(average)
+        states = _from_bytes(tensors[OTHERS]) if OTHERS in tensors else {}
+        self._load_optimizer(tensors, states.get("optimizer"))
+        for name, part in self.others.items():
+            if name in states:
+                part.load_state_dict(states[name])
+
+    def _load_optimizer(self, tensors: dict[str, Tensor], others: dict[str, Any] | None) -> None:
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        state: dict[str, dict[str, Any]] = {name: {} for name in names.values()}
+        for path, tensor in tensors.items():
+            key, _, name = path.partition(".")
+            if name in state and key != "model":
+                state[name][key] = tensor
+        for name, values in (others or {}).get("values", {}).items():
+            state[name] |= values
+        saved = self.optimizer.state_dict()  # its parameters are numbered in the order of the groups
+        ordered = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
+        saved["state"] = {place: state[name] for place, name in enumerate(ordered) if state[name]}
+        if others is not None:
+            for group, values in zip(saved["param_groups"], others["groups"], strict=True):
+                group |= values
+        self.optimizer.load_state_dict(saved)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value of an optimizer's state is a tensor."""
+    return isinstance(value, Tensor)
+
+
+def require_saveable(parts: SavedParts) -> None:
+    """Raise a ConfigError for a part whose state cannot be saved, before the first step."""
+    for name, state in parts.other_state().items():
+        try:
+            _from_bytes(_to_bytes(state))
+        except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
+            foreign = re.search(r"GLOBAL (\S+)", str(error))
+            problem = f"it contains a {foreign[1]}" if foreign else one_line(error)
+            raise ConfigError(
+                f"the state of {name} cannot be saved ({problem}); return only numbers, texts, tensors, and lists and "
+                "dictionaries of them from state_dict"
+            ) from error
+
+
+def _to_bytes(state: dict[str, Any]) -> Tensor:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
+
+
+def _from_bytes(tensor: Tensor) -> dict[str, Any]:
+    return dict(torch.load(io.BytesIO(tensor.numpy().tobytes()), map_location="cpu", weights_only=True))
+
+
+def _require_shapes(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None:
+    expected = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    if expected != {name: tensor.shape for name, tensor in tensors.items()}:
+        raise ValueError("does not match the model in config.yaml")
+
+
+def save_state(path: Path, state: TrainingState, parts: SavedParts) -> None:
     """Write everything to `path` atomically: after a kill at any moment, it is the old or the new file."""
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    for name, parameter in model.named_parameters():
-        for moment in MOMENTS:
-            if moment in optimizer.state.get(parameter, {}):
-                tensors[f"{moment}.{name}"] = optimizer.state[parameter][moment]
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_tensors(path, tensors, metadata={"state": json.dumps(dataclasses.asdict(state))})
+    write_tensors(path, parts.tensors(), metadata={"state": json.dumps(dataclasses.asdict(state))})
 
 
-def load_state(path: Path, model: RetrievalModel, optimizer: Optimizer) -> TrainingState:
-    """Load weights and moments in place and return the progress; raises CheckpointError if the file is damaged."""
+def load_state(path: Path, parts: SavedParts) -> TrainingState:
+    """Restore all parts in place and return the progress; raises CheckpointError if the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error}); choose another --out to start again") from error
-    weights = _strip(tensors, "model")
-    expected = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    if expected != {name: tensor.shape for name, tensor in weights.items()}:
-        raise CheckpointError(f"{path}: does not match the model in config.yaml; choose another --out to start again")
-    model.load_state_dict(weights)
-    moments = {moment: _strip(tensors, moment) for moment in MOMENTS}
-    for name, parameter in model.named_parameters():
-        if name in moments["mean"]:
-            optimizer.state[parameter] = {moment: moments[moment][name].to(parameter) for moment in MOMENTS}
+        parts.load(tensors)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError, pickle.PickleError) as error:
+        problem = one_line(error)
+        raise CheckpointError(f"{path}: cannot be read ({problem}); choose another --out to start again") from error
     return state
 
 

@@ -39,7 +39,7 @@ from untrimmed.running.run import (
     require_same,
 )
 from untrimmed.running.split import load_split
-from untrimmed.training.arguments import Sets, require_arguments, require_fit, warn_of_idle
+from untrimmed.training.arguments import Sets, require_arguments, require_choices, require_fit, warn_of_idle
 from untrimmed.training.loop import Callback, TrainingLoop
 from untrimmed.training.parallel import launch
 
@@ -93,6 +93,7 @@ def train(
         model_settings = {"losses": model_settings.pop("losses"), "model": model_settings}
     seeded = {"train.seed": seed} if seed is not None else {}
     chosen = _preset(name, data_name, None if preset is None else str(preset), model_settings | seeded | overrides)
+    require_choices(chosen.train)  # before features are read for minutes
     settings, sets = _sets(data, root, chosen, video_features, packing)
     sizes = chosen.sizes()
     if initial is None and (settings.root is None or (preset is None and chosen.dataset != data)):

@@ -1,0 +1,76 @@
+"""Settings that are a name, MODULE:NAME, or a function or class: the optimizer, the schedule and others."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from untrimmed.errors import ConfigError, UnknownNameError, one_line
+from untrimmed.plugins import load_object
+from untrimmed.presets.settings import Choice
+
+
+def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """Return the function or class that a setting chooses; `named` are the names that the setting knows.
+
+    Raises: UnknownNameError for another name, ConfigError for a module that cannot be imported or lacks the name.
+    """
+    if not isinstance(value, str):
+        return value
+    if value in named:
+        return named[value]
+    if ":" not in value:
+        raise UnknownNameError(f"{UnknownNameError.among(setting, value, named)}; or write MODULE:NAME")
+    try:
+        chosen = load_object(value)
+    except ConfigError as error:
+        raise ConfigError(f"{setting}: {error}") from None
+    if not callable(chosen):
+        raise ConfigError(f"{setting}: {value} is {chosen!r}, expected a function or a class; correct the name")
+    return chosen
+
+
+def call_choice(
+    setting: str, chosen: Callable[..., Any], *args: Any, settings: Mapping[str, Any], **values: Any
+) -> Any:
+    """Call what a setting chose, with the arguments in the setting's `..._settings`.
+
+    Raises: ConfigError if it does not accept them.
+    """
+    try:
+        return chosen(*args, **values, **settings)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{setting}: {_name(chosen)}: {one_line(error)}; correct {setting}_settings") from error
+
+
+def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function: an object of the chosen class, or the chosen function; `settings` are further arguments.
+
+    Raises: ConfigError if the class does not accept them.
+    """
+    if isinstance(chosen, type):
+        return call_choice(setting, chosen, settings=settings)
+    return partial(chosen, **settings) if settings else chosen
+
+
+def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the named arguments that a function has parameters for.
+
+    >>> accepted(lambda update, total_steps: 0, {"total_steps": 8, "warmup_share": 0.1})
+    {'total_steps': 8}
+    """
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(values)
+    return {name: value for name, value in values.items() if name in parameters}
+
+
+def classes_of(module: Any, base: type, without: Iterable[str] = ()) -> dict[str, Callable[..., Any]]:
+    """Return the public classes of a module that inherit from `base`, by name."""
+    classes = {name: value for name, value in vars(module).items() if isinstance(value, type) and name[0] != "_"}
+    known = {name: cls for name, cls in classes.items() if issubclass(cls, base) and cls is not base}
+    return {name: known[name] for name in sorted(known) if name not in without}
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)

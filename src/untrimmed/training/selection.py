@@ -1,0 +1,46 @@
+"""The metric that chooses the best epoch."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation import events, recall
+from untrimmed.presets.settings import TrainSettings
+from untrimmed.running.opened import OpenedModel
+from untrimmed.training.choices import choose
+
+EVENT_METRICS = ("event SumR", *(f"R@{k} IoU={iou}" for iou in events.MIN_IOU for k in events.RECALL_AT))
+_VIDEO_METRICS = (*(f"R@{k}" for k in recall.RECALL_AT), "SumR", "mAP", "median_rank", "mean_rank")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a metric of yours can use after an epoch.
+
+    `metrics` are those of the epoch by name, `scores` those of all captions of the split for all its videos, and
+    `opened` is the model with the split: `opened.dataset`, `opened.event_recall()`.
+    """
+
+    metrics: Mapping[str, float]
+    scores: Float[np.ndarray, "Q V"]
+    opened: OpenedModel
+
+
+def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
+    """Return the function of `train.select_by`; None for a metric that has a name. Raises the errors of `choose`."""
+    if train.select_by in (*_VIDEO_METRICS, *EVENT_METRICS):
+        return None
+    return choose("train.select_by", train.select_by, dict.fromkeys((*_VIDEO_METRICS, *EVENT_METRICS), float))
+
+
+def selection_by(metric: Callable[[Validation], Any], validation: Validation) -> float:
+    """Return the value of a metric; raises ConfigError if it is not a finite number."""
+    value = metric(validation)
+    if not isinstance(value, int | float | np.number) or not math.isfinite(value):
+        raise ConfigError(f"train.select_by returned {value!r}, expected a finite number; correct the function")
+    return float(value)
