@@ -88,7 +88,8 @@ def evaluate_library(
     With `skip_unknown`, queries whose video is not in the library, or matches several, are skipped and listed.
 
     Raises:
-        UnknownNameError: There are such queries; with `skip_unknown`, only such. The message names their videos.
+        UnknownNameError: There are such queries; with `skip_unknown`, there are no others. The message names their
+            videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())

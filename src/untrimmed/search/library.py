@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """Removed damaged files, which are already built again, and removed videos, which must be indexed again."""
+    """Removed files, which are already built again, and removed videos, which must be indexed again."""
 
     files: tuple[Path, ...]
     videos: tuple[VideoRecord, ...]
@@ -185,10 +185,11 @@ class Library:
         return report
 
     def use(self, model: str | os.PathLike[str] | None, *, progress: Callable[[int, int], None] | None = None) -> None:
-        """Search with a trained model (the folder of a run or an imported model), `tf_prvr`, or "frames" (None).
+        """Choose how to search: with a trained model, `tf_prvr`, or by frames.
 
-        The model encodes the stored frames; nothing is decoded again. Until it has encoded all videos, searches use the
-        previous model. The same call continues after an interruption.
+        `model` is the folder of a run or of an imported model, "tf_prvr", or "frames" (the same as None). The model
+        encodes the stored frames; nothing is decoded again. Until it has encoded all videos, searches use the previous
+        model. The same call continues after an interruption.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
@@ -375,7 +376,7 @@ class Library:
     def relevance(
         self, query: str | Query, video: str | os.PathLike[str]
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the relevance at each; with `then`, that of the first moment.
+        """Return times of one video in seconds, and the relevance at each; with `then`, for the first of the moments.
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """

@@ -132,7 +132,8 @@ class BlockCache:
         if isinstance(block, MappedArrays) and block.path.is_file():
             return block.path
         ids = block["ids"].tolist()
-        if isinstance(block, MappedArrays):  # its file was removed. Keep its stamps: its vectors may be outdated.
+        # A mapped block whose file was removed keeps its stamps, because its vectors may be outdated.
+        if isinstance(block, MappedArrays):
             stamps = block[_STAMPS].tolist()
         else:
             current = {record.video_id: self._stamp(record) for record in records}

@@ -153,7 +153,7 @@ class Blocks(Generic[B]):
         return Blocks(self._join, self._max_size, parts)
 
     def map_blocks(self, change: Callable[[B], B]) -> Blocks[B]:
-        """Apply a function that keeps the videos of a block to each block."""
+        """Apply a function to each block. It must return a block with the same videos."""
         return self.of([PartialBlock(change(part.block), part.present) for part in self.parts])
 
     @cached_property

@@ -229,7 +229,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return {BRANCH: self._sentence.astype(np.float32)[None]}
 
     def rough(self, videos: Selection[VectorBlock]) -> Float[np.ndarray, " N"]:
-        """Return scores from float16 products; if few videos of a block are selected, their exact scores."""
+        """Return scores from float16 products, or exact scores if only few videos of a block are selected."""
         scores = [np.empty(0)]
         for block, rows in videos:
             if 4 * len(rows) > len(block.ids):

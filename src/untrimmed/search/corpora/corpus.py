@@ -122,8 +122,8 @@ class LocalCorpus(Corpus, Generic[B]):
     """
 
     # Sizes as in `Block.sizes`, in vectors or videos:
-    min_size_for_codes: ClassVar[int]  # codes save no time in a smaller corpus
-    min_size_for_codes_at_once: ClassVar[int]  # the first searches of a smaller corpus do not use codes
+    min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
+    min_size_for_codes_at_once: ClassVar[int]  # searches of fewer use codes only after some searches without
     coding_batch_size: ClassVar[int]  # limits the memory for building codes
 
     def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
@@ -227,7 +227,7 @@ class LocalCorpus(Corpus, Generic[B]):
 class LocalQuery(PreparedQuery, Generic[B]):
     """A query for a `LocalCorpus`. It prunes by approximate scores or upper bounds, and scores candidates exactly."""
 
-    rounding: ClassVar[float]  # rounding tolerance of approximate scores up to 1, and of upper bounds
+    rounding: ClassVar[float]  # largest rounding error of approximate scores up to 1, and of upper bounds
 
     def __init__(self, corpus: LocalCorpus[B]):
         self.corpus = corpus
@@ -273,7 +273,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
-        """The query's vectors on the axes of the codes, each with its branch, once codes are built."""
+        """The query's vectors, projected on the axes of the codes, each with its branch. Codes must have been built."""
         return [
             (branch, coded.axes.probe(vector))
             for branch, coded in self.codes.items()

@@ -138,7 +138,7 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 
 
 def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
-    """Return the rows of all videos by branch, and their number per video. Equal rows at the end count as one."""
+    """Return the rows of all videos by branch, and their number per video, without repetitions of the last row."""
     branches = {}
     for branch, rows in sketch.items():
         differs = F.pad((rows[:, 1:] != rows[:, :-1]).any(dim=2), (1, 0), value=True)

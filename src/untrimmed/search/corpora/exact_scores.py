@@ -87,7 +87,7 @@ def exact_scores_of_best_units(
 
 
 def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> list[Units]:
-    """Return the units to read of each piece of a batch; each piece is paired with the number of its request."""
+    """Return the units to read for each piece of a batch. A piece comes with the number of its request."""
     units: list[Units] = [{}] * len(batch)
 
     def find(start: int, stop: int) -> None:
@@ -164,7 +164,7 @@ def _start_pool() -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(number, "scores", initialize)
     for future in [pool.submit(barrier.wait) for _ in range(number)]:
         future.result()
-    torch.set_num_threads(num_threads)  # the setting of this thread and of later ones
+    torch.set_num_threads(num_threads)  # restores the value for this thread and later ones
     return pool
 
 
@@ -212,7 +212,7 @@ class BestUnits:
         for branch, (_, offset) in self._tensors.items():
             branch_probes = [probe for name, probe in probes if name == branch]
             may_be_best = coded[branch].possible_best_rows(branch_probes, selection)
-            # Without the copy of the first row that replaces padding.
+            # A sketch repeats the first row at padding; these repetitions are left out.
             length = lengths[:, self._lengths[branch]] + offset
             masks[branch] = may_be_best & (np.arange(may_be_best.shape[1]) < length[:, None])
         width = max(1, *(int(mask.sum(axis=1).max()) for mask in masks.values()))

@@ -26,7 +26,7 @@ NAME = "frames"
 class FrameSettings(SpanSettings):
     """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
 
-    change_s: float = 0.5  # a cut must explain this much squared distance, times seconds
+    change_s: float = 0.5  # smallest Ward cost of a change (squared distance of unit vectors, times seconds)
 
 
 class FrameModel:

@@ -91,7 +91,10 @@ class TFPRVRCorpus(BestVectorCorpus):
         return BestVectorQuery(self, sentence.astype(np.float32))
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """Return the moments of a video: as stored, or computed if another model encoded it; raises errors of both."""
+        """Return the moments of a video, which are computed here if another model encoded it.
+
+        Raises: the errors of `TFPRVR.restore` and `TFPRVR.encode_video`.
+        """
         features = stored.features
         record = stored.record
         is_encoded = record.model == self.model.identity

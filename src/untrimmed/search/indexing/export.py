@@ -147,7 +147,8 @@ def _add_features(
     videos, left_out = _videos_of_captions(captions, records, target)
     missing = {label.video for label in left_out}
     usable = {split: [c for c in captions.get(split, ()) if c.video not in missing] for split in SPLITS}
-    distinct = {caption.caption_id: caption for caption in chain.from_iterable(usable.values())}  # val may be test
+    # The val and test splits may be the same captions.
+    distinct = {caption.caption_id: caption for caption in chain.from_iterable(usable.values())}
     frames = target.folder / "FeatureData" / Path(settings.encoder).name
     try:
         write_whole(target.folder / ORIGIN, _origin(settings, len(videos)))

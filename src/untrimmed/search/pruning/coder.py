@@ -24,7 +24,7 @@ from untrimmed.search.cache.blocks import Block, Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
 from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVideos
 
-LEAST_SEARCHES = 2  # without codes, before they are built
+LEAST_SEARCHES = 2  # searches without codes before they are built
 _MAX_CANDIDATES = 0.5  # share of all videos: if more remain after pruning, codes save no time
 _TRIAL_INTERVAL = 32  # searches after which such codes are tried again
 _FORMAT = 5  # codes of another format are built again
@@ -55,8 +55,8 @@ class Coder(Generic[B]):
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
         """Count a search and return whether it should use codes; after a few searches, start to build missing ones.
 
-        Codes on disk are read in the first search of `many` videos, otherwise after a few searches. Codes that prune
-        too few videos are only used in one search of `_TRIAL_INTERVAL`.
+        Codes on disk are read at the first search if it ranks `many` videos, otherwise after a few searches. If codes
+        prune too few videos, only every `_TRIAL_INTERVAL`-th search uses them.
 
         Raises: DamagedError if a file is damaged.
         """
@@ -117,7 +117,7 @@ class Coder(Generic[B]):
             self._builder.join()
 
     def _build(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> None:
-        if sys.platform == "linux":  # elsewhere threads have no priority; searches come first
+        if sys.platform == "linux":  # only there can a thread get a lower priority, so that searches stay fast
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         with contextlib.suppress(_ProcessEndsError):
             for block in blocks:

@@ -18,7 +18,7 @@ from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share_work
 
-_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the one after it
+_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the next stage
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
@@ -67,7 +67,7 @@ def ranked_by_bounds(
     estimate, upper = first(videos, likely, -np.inf)
     for remaining_stages, stage in zip(range(len(closer), 0, -1), closer, strict=True):
         if 2 * (count := limit * _LIKELY_FACTOR**remaining_stages) > len(likely):
-            break  # no cheaper than the bounds of all videos
+            break  # this stage would hardly reduce the number of videos
         likely = likely[_largest(estimate, count)]
         estimate, _ = stage(videos.at(likely), likely, -np.inf)
     likely = likely[_largest(estimate, limit if closer else limit * 5 // 4)]  # a close bound leaves few candidates

@@ -58,7 +58,7 @@ class LockedEncoder:
 
 @dataclass(frozen=True, eq=False)
 class _EncodedQuery:
-    """The parts of a query as vectors. Empty parts, and those without a known word, are None or not in `without`."""
+    """The parts of a query as vectors. Parts that are empty or have no known word are None, or missing in `without`."""
 
     query: Query
     text: TextFeatures | None
@@ -83,7 +83,7 @@ class _EncodedQuery:
 
     @property
     def is_searchable(self) -> bool:
-        """Whether the encoder understood something to search for, and `then` if the query has it."""
+        """Whether the query has an example or a known word to search for, and a known word in `then` if that is set."""
         has_example = self.example is not None and (self.query.image is not None or bool(self.query.like))
         return (self.text is not None or has_example) and not (self.query.then and self.then is None)
 
@@ -99,7 +99,8 @@ def answer(
 ) -> Hits:
     """Return the best videos or moments of a version of a library; `on_hit` is called as in `find`.
 
-    Parts without a known word are ignored. There are no hits if nothing remains to search for, or `then` is ignored.
+    Parts without a known word are ignored. There are no hits if nothing remains to search for, or if `then` has no
+    known word.
 
     Raises:
         ConfigError: An option is invalid, or `min_confidence` is set but confidence was not measured.
@@ -166,7 +167,9 @@ def rank_all(
 def relevance(
     query: str | Query, video: str | os.PathLike[str], view: View, encoder: LockedEncoder
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return times of one video in seconds, and the relevance at each, for display; with `then`, of the first moment.
+    """Return times of one video in seconds, and the relevance at each, for display.
+
+    With `then`, it is the relevance for the first of the two moments.
 
     The curve of frames is smoothed with a Gaussian of half a second. Scores and moments come from the raw curve.
 
@@ -247,7 +250,8 @@ class _WeightedQuery:
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example, each weighted by 1 / the spread of its scores.
 
-    They are added to one vector if the model compares any vectors; a trained model takes words only.
+    A training-free model compares one vector, so the two are added. A trained model needs words; the example is then
+    compared with frames.
     """
     text = encoded.text
     if encoded.example is None:

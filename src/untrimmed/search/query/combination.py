@@ -15,7 +15,7 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-_FIRST_TAKE = 32  # videos that are ranked first by each term; more if others can be among the best
+_FIRST_TAKE = 32  # videos that each term ranks at first, and four times as many if others can be among the best
 _ROUNDING = 1e-9
 _CLOSE_S = 1e-6  # times with a smaller difference are regarded as equal
 
@@ -32,7 +32,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A query that reduces the score of times at which its relevance is above its usual score."""
+    """A query to avoid: it reduces the score of times at which its relevance is above its usual score."""
 
     query: PreparedQuery
     usual: float  # score
@@ -107,9 +107,9 @@ class CombinedQuery(PreparedQuery):
     def pairs(self, video_id: str, *, limit: int) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, each with the span that follows it, the best pair first.
 
-        A span extends around its best time while the curve is at least half way from its mean to the value there, which
-        is the score of the span. First spans do not overlap. All but the best contain a peak of the curve, because the
-        slopes beside a moment are not moments.
+        The value of the curve at the span's best time is its score. The span extends around this time while the curve
+        is at least half way from its mean to that value. First spans do not overlap. In all pairs but the best, the
+        first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
         """
         curves = self._curves(video_id)
         taken = np.zeros(len(curves.times_s), dtype=bool)
@@ -194,7 +194,7 @@ class CombinedQuery(PreparedQuery):
         return Moment(float(edges_s[start]), float(max(edges_s[start : stop + 1])), float(values[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
-        """Return the indices of the best free time and of the best time after it; None if there is no such pair."""
+        """Return the indices of the best pair of a free time and a time after it; None if there is no such pair."""
         first = np.where(free, curves.first, -np.inf)
         if self._then is None:
             best = int(first.argmax())

@@ -121,7 +121,7 @@ class _ShownMoment:
 
 
 def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
-    """Remove moments that are near-duplicates of earlier ones, and hits without other moments.
+    """Remove moments that are near-duplicates of earlier ones, and hits that have no moments left.
 
     Two moments are near-duplicates if the cosine of their mean vectors is at least `threshold`, or if they are the same
     part of two files with the same content.

@@ -26,7 +26,7 @@ else:
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
 LONGEST_TEXT = 4000
-_MAX_PARTS = 32  # excluded sentences or places: each takes a product with all frames, or a read
+_MAX_PARTS = 32  # each excluded sentence is compared with all frames, and each place is read from the table
 _MAX_S = 1e7
 
 

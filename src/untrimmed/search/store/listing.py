@@ -9,7 +9,7 @@ from pathlib import Path
 
 from untrimmed.search.store.records import VideoRecord, newest_commit, read_records_copy, settings_file
 
-# Folders in which drives and shares are mounted, and at most how many levels below: /media/USB, /media/me/USB.
+# Folders in which drives and shares are mounted, and the largest depth of a mount in them: /media/USB, /media/me/USB.
 _DRIVES = {
     "/": 1, "/mnt": 1, "/Volumes": 1, "/media": 2, "/run/media": 2,
     "/net": 2, "/autofs": 2, "/misc": 2, "/run/user": 3,

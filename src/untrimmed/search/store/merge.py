@@ -150,8 +150,8 @@ def _common_settings(libraries: Sequence[VideoIndex]) -> Settings:
         for name in _COMPARED:
             if getattr(values, name) != getattr(settings[0], name):
                 raise IndexMismatchError(
-                    f"{shown(library.folder)}: its {name.replace('_', ' ')} is {getattr(values, name)}, that of "
-                    f"{shown(libraries[0].folder)} {getattr(settings[0], name)}; index both with one encoder, and "
+                    f"{shown(library.folder)}: its {name.replace('_', ' ')} is {getattr(values, name)}, but "
+                    f"{shown(libraries[0].folder)} has {getattr(settings[0], name)}; index both with one encoder, and "
                     "search both with one model (untrimmed index --model)"
                 )
     return replace(settings[0], products=joined_products(values.products for values in settings))

@@ -195,7 +195,7 @@ def absolute(path: str | os.PathLike[str]) -> Path:
     try:
         return Path(os.path.abspath(Path(path).expanduser()))
     except RuntimeError as error:
-        raise ConfigError(f"{shown(Path(path))}: {error}; write ./~NAME if the name of the file begins so") from None
+        raise ConfigError(f"{shown(Path(path))}: {error}; if the name begins with '~', write ./~NAME") from None
 
 
 def joined_products(products: Iterable[str]) -> str:
