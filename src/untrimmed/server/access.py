@@ -178,7 +178,7 @@ class Guard:
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:
-    """Whether a link or a typed address opens the page. Safe from any site, which cannot read the answer."""
+    """Whether a link or a typed address opens the page. Any site may link to it, but no site can read the answer."""
     return scope["method"] in ("GET", "HEAD") and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
 
 

@@ -27,7 +27,7 @@ _PATIENCE_S = 60.0  # the first search of a service loads the encoder and vector
 
 
 def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
-    """Hits from the running service of a library; None if there is none or it cannot answer, so the caller must search.
+    """Hits from the running service of a library; None if no service can answer, so that the caller must search.
 
     Raises:
         UntrimmedError: The library refuses the query.
@@ -154,7 +154,7 @@ def _raise(problem: dict[str, Any]) -> None:
 
 
 def _places(library: Path, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
-    """Places with video ids instead of paths; None if a video is unknown, which a search in this process reports."""
+    """Places with video ids instead of paths; None if a video is unknown. A search in this process then reports it."""
     if not places:
         return ()
     records = read_records(library)

@@ -35,7 +35,7 @@ class IndexJob:
     """One indexing run. The thread calls `step`; requests read `shown` and control the run."""
 
     def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
-        """`follows`: paths may have been deleted; their videos are removed from the library."""
+        """`follows`: whether to remove the videos of deleted files from the library."""
         self.job_id = secrets.token_hex(8)
         self.paths = tuple(paths)
         self._follows = follows

@@ -45,7 +45,7 @@ def serve(
         app = create_app(library, access=access, folders=folders, watch=watch, on_job=on_job, warm=True)
         on_start(address + (f"?token={access.token}" if access.token else ""))
         local = _local_address(host)
-        with suppress(OSError):  # the notice is in the folder, which a new library lacks
+        with suppress(OSError):  # the notice needs the folder, and a new library does not have it yet
             library.folder.mkdir(parents=True, exist_ok=True)
         with announce(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext():
             run_app(app, listening, app.state.service)

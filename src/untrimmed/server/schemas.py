@@ -24,7 +24,7 @@ Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
 
 
 class RequestModel(BaseModel):
-    """Base of requests: unknown fields and other types are rejected."""
+    """Base of requests: unknown fields and values of another type are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

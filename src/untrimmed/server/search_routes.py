@@ -46,7 +46,7 @@ class _Lines(StreamingResponse):
 async def search_lines(service: ServiceDependency, request: SearchRequest) -> Response:
     """Search and stream the results: a line for each hit, then the complete answer.
 
-    Finding moments in a long video takes time the first time. The best hit does not wait for the others.
+    The first search that finds moments in a long video takes longer. Streaming returns the best hit before the others.
     """
     lines: asyncio.Queue[SearchLine | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
