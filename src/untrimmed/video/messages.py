@@ -19,8 +19,8 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
     The text is ASCII: file names that are not valid UTF-8 are sent as escaped surrogates.
 
-    It uses system calls, because Python's buffered writer loses bytes if a process that waits for a full pipe is
-    stopped and continued (Ctrl-Z and `fg`, a debugger): such a write is short.
+    It uses system calls, because Python's buffered writer can lose bytes: if a process is stopped and continued (Ctrl-Z
+    and `fg`, a debugger) while it waits for a full pipe, the system writes only a part.
     """
     text = json.dumps(message).encode("ascii")
     parts = pixels or []

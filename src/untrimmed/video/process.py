@@ -20,7 +20,7 @@ from typing import IO, Any
 from untrimmed.errors import ConfigError, FeatureError, VideoError, shown
 from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
-IS_AT_END_S = 5.0
+EXIT_WAIT_S = 5.0
 _SLICE_S = 60.0
 _STOP_CHECK_S = 0.1  # between checks of `stop`
 
@@ -159,7 +159,7 @@ class DecodeProcess:
 
     def _cause_of_death(self) -> str:
         try:
-            code = self._process.wait(IS_AT_END_S)
+            code = self._process.wait(EXIT_WAIT_S)
         except subprocess.TimeoutExpired:
             code = 0
         self._log.seek(0)
@@ -191,7 +191,7 @@ class DecodeProcess:
 def _end(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
     process.kill()
     # A child that hangs in the kernel on a dead network disk exits only when the disk returns.
-    deadline = time.monotonic() + IS_AT_END_S
+    deadline = time.monotonic() + EXIT_WAIT_S
     while process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
     for pipe in (process.stdin, process.stdout, log):

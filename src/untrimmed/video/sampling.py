@@ -1,8 +1,8 @@
 """Samples the frames at the grid times and decodes as few others as possible. Runs in the child process.
 
 A frame that is neither sampled nor needed by another one is skipped: the decoder gets its packet with
-`skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. The presentation
-times of the packets ahead decide both, so the sampled frames are the same as if everything were decoded.
+`skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. Both decisions use
+the presentation times of the following packets, so the sampled frames are the same as if everything were decoded.
 """
 
 import bisect
@@ -21,7 +21,7 @@ from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGr
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# Less missing time is not damage: containers round, and few declare the duration of the last frame.
+# If less is missing, the file is not damaged: containers round times, and few declare the duration of the last frame.
 MIN_MISSING_S = 3.0
 
 
@@ -44,7 +44,7 @@ class PacketPlan:
         self._held_bytes = 0
         self._num_keys_held = 0
         self._since_key = 0
-        self._recent: list[int] = []  # stamps of the packets held and just passed, sorted
+        self._recent: list[int] = []  # sorted stamps of the packets in the buffer and of the latest before them
         self._passed: deque[int] = deque()
         self._is_at_end = False
 
