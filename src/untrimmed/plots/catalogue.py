@@ -87,7 +87,7 @@ PICTURES: dict[str, Picture] = {
         options=QUERY,
     ),
     "top": Picture(
-        "the first videos of captions: relevance over time, best moment, and frames if there are video files",
+        "the top-ranked videos of captions: relevance over time, best moment, and frames if there are video files",
         "GMMFormer Fig. 7, GMMFormer v2 Fig. 9, RAL Figs. 7, 12, 13, ProtoPRVR Figs. 8, 9, JSG Fig. 3",
         lambda runs, options: draw_top(top_of(runs, options.query, options.videos)),
         most_runs=4,
@@ -147,7 +147,7 @@ PICTURES: dict[str, Picture] = {
         part=DistributionHead,
     ),
     "words": Picture(
-        "confidence of each word, its position in the video, and the video's rank with and without confidences",
+        "confidence of each word, its similarity over time, and the video's rank with learned and equal confidences",
         "RAL Fig. 8",
         lambda runs, options: draw_word_confidence(word_confidence_of(runs[0], options.caption)),
         methods=RAL,
@@ -156,7 +156,7 @@ PICTURES: dict[str, Picture] = {
         options=QUERY,
     ),
     "first-ten": Picture(
-        "cosine of captions with their first ten videos",
+        "cosine of captions with their ten top-ranked videos",
         "RAL Fig. 6",
         lambda runs, options: draw_similarity_by_rank(similarity_by_rank_of(runs)),
     ),

@@ -1,4 +1,4 @@
-"""Cosine of captions with their first ten videos, by rank (RAL Fig. 6)."""
+"""Cosine of captions with their ten top-ranked videos, by rank (RAL Fig. 6)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -25,7 +25,7 @@ from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 MOST_CAPTIONS = 5
-TICK_IN = 0.1  # distance of a tick label from the axes; also the sum of all margins
+TICK_IN = 0.1  # distance of a tick label from the axes; all margins together are as high
 STRIP_IN = 0.17
 TEXT_IN = 0.19
 REST_IN = 1.1
@@ -63,7 +63,9 @@ class HeatMap:
 
 
 def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
-    """Return the similarities of a caption with its video for each model; without an id, of a video's captions.
+    """Return the similarities of a caption with its video for each model.
+
+    Without an id, it returns those of up to five captions of one video.
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """

@@ -87,7 +87,10 @@ def new_figure(height_in: float) -> Figure:
 def new_panels(
     count: int, *, rest_in: float, beside_in: float, alone_in: float, sharey: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels in rows of two, `beside_in` high, or one panel, `alone_in` high; plus `rest_in`."""
+    """Return a figure with panels in rows of two, or with a single panel.
+
+    In inches, a row of two is `beside_in` high, a single panel `alone_in`, and everything else together `rest_in`.
+    """
     num_columns = min(2, count)
     num_rows = -(-count // num_columns)
     figure = new_figure(rest_in + (beside_in if num_columns == 2 else alone_in) * num_rows)

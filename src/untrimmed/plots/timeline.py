@@ -34,8 +34,8 @@ class PartSimilarity:
 def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
     """Return the edges, as shares of a video, between which its `count` parts are drawn.
 
-    A cell is around the time at which windows pool its part. In released JSG, row i of N is at i / (N - 1), so the
-    outer cells are half as wide as the others.
+    Each cell is centred on the time that pooling assigns to its part. In released JSG, row i of N is at i / (N - 1), so
+    the outer cells are half as wide as the others.
 
     >>> cell_edges(4, "middle").tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -76,7 +76,7 @@ def best_windows(
 ) -> tuple[PartSimilarity, Float[np.ndarray, "Q 2"]]:
     """Return the similarities of captions with a video's parts, and each caption's best window as shares of the video.
 
-    Windows are those with which the package finds moments (JSG's). They pool the same parts.
+    Windows are JSG's, with which the package finds moments. They pool the parts whose similarities are returned.
     """
     encoded = run.videos(np.array([video]))
     queries = run.queries(captions)

@@ -1,4 +1,4 @@
-"""The first videos of captions: relevance over time, best moment, and frames if there are video files."""
+"""The top-ranked videos of captions: relevance over time, best moment, and frames if there are video files."""
 
 import os
 from collections.abc import Sequence
@@ -45,20 +45,20 @@ WIDTH = 0.96
 
 @dataclass(frozen=True)
 class TopVideo:
-    """One of a caption's first videos, with its relevance over time; frames are None without a video file."""
+    """One of a caption's top-ranked videos, with its relevance over time; frames are None without a video file."""
 
     label: str
     ranked: RetrievedVideo
     duration_s: float
     truth_s: tuple[Span, ...]
     relevance: Float[np.ndarray, " N"]
-    times_s: Float[np.ndarray, " N"]  # at which windows pool the curve, so that it matches the moment
+    times_s: Float[np.ndarray, " N"]  # the times of the vectors that windows pool, so that the curve fits the moment
     frames: UInt8[np.ndarray, "F Y X 3"] | None = None
 
 
 @dataclass(frozen=True)
 class TopCaption:
-    """A caption, the rank of its right video by run, and its first videos."""
+    """A caption, the rank of its video by run, and its top-ranked videos."""
 
     text: str
     rank: dict[str, int]
@@ -66,7 +66,7 @@ class TopCaption:
 
 
 def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[TopCaption]:
-    """Return each caption's first three videos by one run, or the first video by each of several runs.
+    """Return each caption's three top-ranked videos of one run, or the first video of each of several runs.
 
     `videos` is a folder with video files that are named like the videos, with any suffix.
 

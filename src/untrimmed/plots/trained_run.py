@@ -44,13 +44,16 @@ class TrainedRun(OpenedModel):
         return duration_s
 
     def captions_of(self, videos: Int[np.ndarray, " V"]) -> tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]]:
-        """Return the rows of the captions of `videos` (sorted), and for each caption the place of its video there."""
+        """Return the rows of the captions of these videos, and for each caption the index of its video in `videos`.
+
+        `videos` must be sorted.
+        """
         index = self.dataset.video_index
         captions = np.flatnonzero(np.isin(index, videos))
         return captions, np.searchsorted(videos, index[captions])
 
     def caption(self, caption_id: str | None) -> int:
-        """Return the row of a caption; without an id, of the first one with a moment in the video with most of these.
+        """Return the row of a caption, by default of the first caption with a moment in the video with most of them.
 
         Raises: UnknownNameError if the split has no such caption.
         """

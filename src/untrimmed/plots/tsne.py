@@ -100,7 +100,7 @@ def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
 
 @dataclass(frozen=True)
 class Captions:
-    """Captions in two dimensions by run; `video` is the place of each caption's video in `video_ids`."""
+    """Captions in two dimensions by run; `video` is the index of each caption's video in `video_ids`."""
 
     video_ids: tuple[str, ...]
     video: Int[np.ndarray, " Q"]
