@@ -115,14 +115,14 @@ def _section_notes(grid: Grid, entry: Entry) -> list[str]:
 
 
 def _has_section(entry: Entry, settings: RunSettings) -> bool:
-    """Whether the paper or this page has figures of the entry."""
+    """Whether the paper or this page has numbers for the entry."""
     if isinstance(entry, TrainedTable):
         return entry.has_figures or settings.root is not None
     return not isinstance(entry, CommandEntry | NotCovered)
 
 
 def _sections(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> list[Entry]:
-    """The requested entries with figures; consecutive tables that differ only by their data sets are joined."""
+    """The requested entries with numbers; consecutive tables that differ only by their data sets are joined."""
     sections: list[Entry] = []
     for entry in paper.entries:
         if entry not in entries or not _has_section(entry, settings):
@@ -136,7 +136,7 @@ def _sections(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> 
 
 
 def _joined(first: Entry, second: Entry) -> TrainedTable | None:
-    """Join two tables, or return None if they differ by more than data sets, figures and notes."""
+    """Join two tables, or return None if they differ by more than data sets, numbers and notes."""
     if not (isinstance(first, TrainedTable) and isinstance(second, TrainedTable)):
         return None
     columns = first.columns + second.columns
@@ -197,12 +197,12 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
         )
         origin = (
             "Only costs have results of ours, because the trained tables need the papers' features; "
-            "[benchmarks.md](benchmarks.md) compares methods on simulated features. Systems without a program here and "
-            "figures that only illustrate an idea are left out."
+            "[benchmarks.md](benchmarks.md) compares methods on simulated features. Systems that are not "
+            "implemented here and figures that only illustrate an idea are left out."
         )
     else:
         results = f"Trained tables were run on the data sets in {settings.root}. Costs are measured at published sizes."
-        origin = "Systems without a program here are left out."
+        origin = "Systems that are not implemented here are left out."
     return (
         f"# Reproducing the papers\n\n{results}\n\nMade by `{command}` with {versions}. {origin}\n\nPapers: {links}\n"
     )

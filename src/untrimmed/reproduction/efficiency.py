@@ -90,7 +90,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """FLOPs of the key and value maps of token attention, which our code avoids by applying them to the token."""
+    """FLOPs of the key and value maps of token attention. Our code saves them by applying the maps to the token."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0
@@ -145,7 +145,7 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 class MethodCosts:
     """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    So several tables share a time, and a page that is written again keeps the times of a quiet machine.
+    Several tables use the same times. If the page is written again, it shows the cached times, even on a busy machine.
     """
 
     times: Path
@@ -153,7 +153,7 @@ class MethodCosts:
     def measure(
         self, method: str, quantities: Sequence[str], corpus_sizes: Sequence[int]
     ) -> dict[str, tuple[float, ...]]:
-        """Return the requested quantities of `UNITS`, one figure per corpus size if they depend on it."""
+        """Return the requested quantities of `UNITS`, with one number per corpus size if they depend on it."""
         torch.manual_seed(0)
         model = published_model(method)
         counted = flops(model)

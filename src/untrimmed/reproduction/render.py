@@ -7,7 +7,7 @@ from untrimmed.reproduction.tables import CommandEntry, Entry, NotCovered, Paper
 
 @dataclass(frozen=True)
 class Grid:
-    """A printed table: `num_labels` columns of text, then figures, then `num_commands` columns of code."""
+    """A printed table: `num_labels` columns of text, then columns of numbers, then `num_commands` columns of code."""
 
     title: str
     header: tuple[str, ...]
@@ -18,7 +18,7 @@ class Grid:
 
     @property
     def are_figures(self) -> tuple[bool, ...]:
-        """For each column, whether it contains figures, which are right-aligned."""
+        """For each column, whether it contains numbers, which are right-aligned."""
         count = len(self.header)
         return tuple(self.num_labels <= column < count - self.num_commands for column in range(count))
 

@@ -1,4 +1,4 @@
-"""Result tables: the papers' figures, ours on real or simulated data, costs, and hyper-parameters."""
+"""Result tables: the papers' results, ours on real or simulated data, costs, and hyper-parameters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -87,7 +87,7 @@ def _code(texts: Sequence[str]) -> str:
 
 
 def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings) -> Grid:
-    """Return the rows that ran on simulated features, without their figures, which would mean nothing."""
+    """Return the rows that ran on simulated features, without their results, which would mean nothing."""
     label = {column.name: column.label for column in results.columns}
     lines = tuple((row, label[column], "trained and evaluated") for row, column in results.figures)
     title = f"{table.title} ({settings.scale.num_videos} simulated videos, seed {settings.data_seed})"
@@ -95,9 +95,9 @@ def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings
 
 
 def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
-    """Yield one grid for each data set that was run: the paper's figures, ours, and the difference.
+    """Yield one grid for each data set that was run: the paper's results, ours, and the difference.
 
-    A simulated data set has our figures and those of baselines without training, because the paper's do not apply.
+    For a simulated data set it has our results and those of baselines without training; the paper's do not apply.
     """
     for column in results.columns:
         if settings.root is not None and is_simulated(column.data_name, settings.root):
@@ -118,7 +118,7 @@ def _missing_note(missing: Sequence[str]) -> list[str]:
 def _simulated_grid(
     table: TrainedTable, column: Column, results: TableResults, root: Path, settings: RunSettings
 ) -> Grid:
-    """Our figures on one simulated data set, below baselines without training on the same split."""
+    """Our results on one simulated data set, below baselines without training on the same split."""
     untrained, split = untrained_rows_of(column.data_name, root, column.split)
     trained = {row: figures for (row, on), figures in results.figures.items() if on == column.name}
     lines = [
@@ -175,7 +175,7 @@ def notes_of(entry: Entry) -> tuple[str, ...]:
 
 
 def left_out_note(table: TrainedTable | EfficiencyTable) -> str:
-    """Return the note that lists the table's systems without a program here."""
+    """Return the note that lists the table's systems that are not implemented."""
     return f"Not available here: {table.left_out}."
 
 

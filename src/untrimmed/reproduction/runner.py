@@ -68,7 +68,7 @@ OnProgress = Callable[[TableProgress], None]
 
 @dataclass(frozen=True)
 class TableResults:
-    """The figures of a table by row and column."""
+    """The results of a table by row and column."""
 
     columns: tuple[Column, ...]  # with data
     figures: Mapping[tuple[str, str], Figures]
@@ -115,7 +115,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield the rows to run on each column: those with figures for it, and those without any figures."""
+    """Yield the rows to run on each column: those with results for it, and those without any results."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):
@@ -175,7 +175,7 @@ def trial_of(row: TableRow, column: Column, settings: RunSettings) -> Trial:
 
 
 def figures_of(row: TableRow, column: Column, settings: RunSettings, report: Callable[..., None]) -> Figures:
-    """Return the figures of a row in percent. Trains the row unless its results are cached."""
+    """Return the results of a row in percent. Trains the row unless its results are cached."""
 
     def report_epoch(progress: TrainingProgress) -> None:
         position = f"epoch {progress.epoch}/{progress.num_epochs}"

@@ -15,7 +15,7 @@ class Column:
     """A data set of a table, the preset that trains on it, and the reported metrics.
 
     `name` is its name in `published.yaml`, `title` its label if that differs from the benchmark's title. `events`:
-    rank moments of all videos (R@K IoU=m) instead of videos. `split` is the split of the printed figures.
+    rank moments of all videos (R@K IoU=m) instead of videos. `split` is the split of the printed results.
     """
 
     name: str
@@ -60,9 +60,9 @@ def titled(data: str) -> str:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A trained system: a method with attachments (`gmmformer_v2+ral`), its changed settings, its printed figures.
+    """A trained system: a method with attachments (`gmmformer_v2+ral`), its changed settings, its printed results.
 
-    `paper` has one figure per metric for each column that the paper fills (from `presets/published.yaml`).
+    `paper` has one number per metric for each column that the paper fills (from `presets/published.yaml`).
     `evaluated_with` has model settings that change after training (ranking strategies), with dotted keys like
     `overrides`. `without` is the reason why a row cannot be run; such a row is still listed.
     """
@@ -98,8 +98,9 @@ class Entry:
 class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that plots such results.
 
-    A `sweep` only runs when it is named. `left_out` lists systems without a program here. For a figure, `picture` is
-    the NAME for `untrimmed plot`. Each of its `panels` is drawn from the rows whose names start with the panel's name.
+    A `sweep` only runs if it is requested by name. `left_out` lists systems that are not implemented. For a figure,
+    `picture` is the NAME for `untrimmed plot`. Each of its `panels` is drawn from the rows whose names start with the
+    panel's name.
     """
 
     columns: tuple[Column, ...]
@@ -119,28 +120,28 @@ class TrainedTable(Entry):
 class UntrainedTable(Entry):
     """A table of a model without training, on data sets whose features come from different encoders.
 
-    `model` is the argument of `untrimmed evaluate`, `row` its name in the paper, `beside` the paper's other row.
+    `model` is the argument of `untrimmed evaluate`, `row` its name in the paper, `beside` the row it is compared with.
     """
 
     model: str
     row: str
     columns: tuple[Column, ...]
     beside: str
-    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # row -> column -> figures
+    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # row -> column -> numbers
 
 
 @dataclass(frozen=True, kw_only=True)
 class EfficiencyTable(Entry):
     """A table of costs at the published sizes, measured on random features.
 
-    `paper` has the published figures in the units of `efficiency.UNITS`. Quantities that depend on the corpus
-    (`runtime_ms`, `memory_mb`, `matching_g`) have one figure per corpus size.
+    `paper` has the published numbers in the units of `efficiency.UNITS`. Quantities that depend on the corpus
+    (`runtime_ms`, `memory_mb`, `matching_g`) have one number per corpus size.
     """
 
     methods: Mapping[str, str]  # printed name -> method with attachments
     corpus_sizes: tuple[int, ...] = ()
     left_out: str = ""
-    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # quantity -> name -> figures
+    paper: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)  # quantity -> name -> numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +152,7 @@ class SettingsTable(Entry):
     datasets: tuple[str, ...]
     paper: Mapping[str, Sequence[float | None]] = field(
         default_factory=dict
-    )  # dotted key of a preset -> a figure for each data set, None if the paper does not state it
+    )  # dotted key of a preset -> a number for each data set, None if the paper does not state it
 
 
 @dataclass(frozen=True, kw_only=True)
