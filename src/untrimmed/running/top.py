@@ -1,4 +1,4 @@
-"""The first videos of captions, which of them is right, and the best moment of each."""
+"""The top-ranked videos of captions, the rank of the right video, and the best moment in each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from untrimmed.running.opened import OpenedModel
 
 @dataclass(frozen=True)
 class RetrievedVideo:
-    """A video among a caption's first; `moment_s` is its best moment, None without a timeline or a duration."""
+    """A top-ranked video of a caption; `moment_s` is its best moment, None without a timeline or a duration."""
 
     row: int  # in the data set
     video: str
@@ -30,7 +30,7 @@ class RetrievedVideo:
 
 @dataclass(frozen=True)
 class CaptionRanking:
-    """The first videos of one caption, best first, and the rank of its right video, counted from 1."""
+    """The top-ranked videos of one caption, best first, and the rank of its right video, counted from 1."""
 
     row: int  # in the data set
     caption_id: str

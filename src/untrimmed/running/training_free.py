@@ -28,8 +28,8 @@ _VIDEOS_AT_A_TIME = 50  # videos whose moments are ranked before they are merged
 class TFPRVROnData(TFPRVRSettings):
     """Settings of TF-PRVR, and how word vectors become a sentence vector.
 
-    `sentence` is the mean of the words, or the last word, from which CLIP reads a sentence. A caption with one row has
-    the same vector either way.
+    `sentence` selects the mean of the words or the last word; in CLIP, the last word is the sentence vector. For a
+    caption with one row both are the same.
     """
 
     sentence: Literal["mean", "last"] = "mean"

@@ -21,7 +21,7 @@ from untrimmed.data.simulation.world import World
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
-"""Candidate penalties on the map, in units of the centred words' mean scatter, `trace / width`."""
+"""Candidate penalties on the map, relative to `trace / width` of the centred words' scatter matrix."""
 
 
 def untrained_rows_of(
@@ -59,7 +59,7 @@ def chance(num_videos: int) -> dict[str, float]:
 
 
 def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
-    """Rank by the cosine of mean word and mean frame, in as many raw coordinates as the narrower of the two has."""
+    """Rank by the cosine of mean word and mean frame. If one is wider, its last coordinates are cut off."""
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
     return retrieval_metrics(_unit(words) @ _unit(frames).T, dataset.video_index)
@@ -108,7 +108,10 @@ class Ridge:
 
 
 def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
-    """Compare each caption's hidden meaning with the best run of each video's events, without noise or scenes."""
+    """Compare each caption's hidden meaning with the consecutive events of each video that fit best.
+
+    Events have neither noise nor scenes.
+    """
     queries = np.stack([world.intent(text) for text in dataset.texts])
     scores = []
     for row in range(len(dataset.video_ids)):
