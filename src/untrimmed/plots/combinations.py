@@ -9,7 +9,7 @@ from untrimmed.plots.style import BLUE, GREY, VERMILION, Axes, Figure, new_figur
 LINE_IN = 0.16  # the height of one line of a name
 NAME = 30  # characters per line: about half of the width of the picture
 LOOK = {True: ("o", VERMILION), False: ("D", BLUE)}  # marker and colour, by `is_kept`
-LEGEND = {True: "kept: more attachments were added to it", False: "not kept"}
+LEGEND = {True: "extended with more attachments", False: "not extended"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    panels[-1].set_xlabel("SumR on validation videos, one seed", loc="right")  # wider than axes beside long names
+    panels[-1].set_xlabel("validation SumR, one seed", loc="right")  # wider than axes beside long names
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:
         figure.legend(handles=handles, loc="outside lower right", borderpad=0.2, borderaxespad=0.2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_over, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun
 
-UNCERTAIN = {"query_uncertainty": ("of queries", "-"), "video_uncertainty": ("of videos", "--")}  # label, line style
+UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("videos", "--")}  # label, line style
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def draw_epochs(data: Epochs) -> Figure:
         panels[0].plot(data.epoch[label], values, label=label, **look)
         for name, uncertainty in data.uncertainty[label].items():
             panels[1].plot(data.epoch[label], uncertainty, linestyle=UNCERTAIN[name][1], **look)
-    panels[0].set_ylabel("SumR (sum of percents)")
+    panels[0].set_ylabel("SumR")
     panels[-1].set_xlabel("epoch")
     panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     epochs = set().union(*data.epoch.values())

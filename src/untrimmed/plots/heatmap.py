@@ -110,11 +110,11 @@ def draw_heat_map(data: HeatMap) -> Figure:
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
     low.set_horizontalalignment("left")  # inside the bar, because text beyond its ends would narrow the strips
     high.set_horizontalalignment("right")
-    bar.set_label("similarity (each strip has its own scale)", labelpad=-8)
+    bar.set_label("similarity (scaled per strip)", labelpad=-8)
     bar.outline.set_visible(False)
     marks = [
-        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated moment"),
-        Line2D([], [], color=VERMILION, linewidth=1.2, label="best moment"),
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="ground truth"),
+        Line2D([], [], color=VERMILION, linewidth=1.2, label="predicted moment"),
     ]
     figure.legend(handles=marks, loc="outside upper left", ncols=2)
     return figure

@@ -64,7 +64,7 @@ def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
         axes.tick_params(bottom=False)
         axes.grid(axis="y")
         axes.set_title(f"groups as in {grouping}")
-    panels[0].set_ylabel("SumR (sum of percents)")
-    figure.supxlabel("moment length / video length; below: number of captions", fontsize=7.5)
+    panels[0].set_ylabel("SumR")
+    figure.supxlabel("moment-to-video ratio (M/V); below: number of captions", fontsize=7.5)
     legend_over(figure, panels[0])
     return figure

@@ -112,8 +112,8 @@ def draw_robustness(data: Robustness) -> Figure:
     for place, (label, values) in enumerate(data.sum_r.items()):
         change = f"{values[-1] - values[0]:+.1f}".replace("-", "\N{MINUS SIGN}")
         axes.plot(percent, values, color=COLOURS[place], marker=MARKERS[place], label=f"{label} ({change})")
-    axes.set(ylabel="SumR (sum of percents)", xticks=percent)
-    axes.set_xlabel("noise at the start (% of the video's length)\nin brackets: change from least to most noise")
+    axes.set(ylabel="SumR", xticks=percent)
+    axes.set_xlabel("length of the noise (% of video length)\nin brackets: change in SumR from least to most noise")
     axes.grid(axis="y")
     legend_above(axes)
     return figure

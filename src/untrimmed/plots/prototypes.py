@@ -170,10 +170,10 @@ def draw_prototype_attention(data: PrototypeAttention) -> Figure:
     )
     mark_moments(axes, data.truth_s, 0.5, num)
     axes.set_xlabel(f"time in {short(data.video_id, 30)} (s)")
-    axes.set_ylabel("prototype, by similarity to the caption")
+    axes.set_ylabel("prototype rank (caption similarity)")
     step = next(step for step in (10, 5, 1) if num >= 2 * step or step == 1)
     axes.set_yticks([1, *range(max(step, 2), num + 1, step)])
-    figure.suptitle(f"{short(data.caption, 66)}\ndotted: annotated moment", x=0.02, ha="left", fontsize=7.5)
+    figure.suptitle(f"{short(data.caption, 66)}\ndotted: ground truth", x=0.02, ha="left", fontsize=7.5)
     figure.colorbar(picture, ax=axes, pad=0.02, label="attention (%)").outline.set_visible(False)
     return figure
 
@@ -184,8 +184,8 @@ def draw_attendance(data: Attendance) -> Figure:
     figure = new_figure(2.0)
     axes = figure.subplots()
     axes.bar(np.arange(1, len(data.inside) + 1), 100 * data.inside, color=BLUE, width=0.8)
-    axes.axhline(100 * data.by_chance, color=BLACK, linestyle="--", linewidth=1, label="evenly spread attention")
-    axes.set(xlim=(0.3, len(data.inside) + 0.7), xlabel="rank of the prototype by similarity to the caption")
+    axes.axhline(100 * data.by_chance, color=BLACK, linestyle="--", linewidth=1, label="uniform attention")
+    axes.set(xlim=(0.3, len(data.inside) + 0.7), xlabel="prototype rank (caption similarity)")
     axes.set_ylabel("attention inside\nthe moment (%)")
     axes.text(1, 1.03, f"{data.num_captions:,} captions", ha="right", transform=axes.transAxes, color=GREY)
     legend_above(axes)
@@ -199,10 +199,10 @@ def draw_matching_frequency(data: Mapping[str, Int[np.ndarray, " K"]]) -> Figure
     all_axes = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (branch, counts), colour in zip(all_axes, data.items(), (BLUE, ORANGE), strict=False):
         axes.bar(np.arange(1, len(counts) + 1), counts, color=colour, width=0.8)
-        axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="even use")
-        axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="captions (best match)")
+        axes.axhline(counts.mean(), color=BLACK, linestyle="--", linewidth=1, label="uniform use")
+        axes.set(xlim=(0.3, len(counts) + 0.7), ylabel="number of captions")
         used = f"{branch} prototypes: {np.count_nonzero(counts)} of {len(counts)} used"
         axes.text(1, 1.04, used, ha="right", transform=axes.transAxes, color=GREY)
     legend_above(all_axes[0])
-    all_axes[-1].set_xlabel("prototype (number)")
+    all_axes[-1].set_xlabel("prototype index")
     return figure

@@ -110,7 +110,7 @@ def draw_sweep(data: Sequence[SweepCurve]) -> Figure:
     for axes, curve in zip(panels, data, strict=True):
         _draw_curve(axes, curve)
     for axes in panels[::2]:
-        axes.set_ylabel("SumR (sum of percents)")
+        axes.set_ylabel("SumR")
     return figure
 
 

@@ -146,21 +146,21 @@ def draw_top(data: Sequence[TopCaption]) -> Figure:
         ranks = ", ".join(f"{label} {rank:,}" for label, rank in caption.rank.items())
         ranks = ranks if len(caption.rank) > 1 else ranks.rpartition(" ")[2]
         write(short(caption.text, CHARACTERS), top_in + 0.01)
-        write(f"rank of the right video: {ranks}", top_in + 0.135, size=7)
+        write(f"rank of the correct video: {ranks}", top_in + 0.135, size=7)
         top_in += TITLE_IN
         for place, video in enumerate(caption.videos, start=1):
             ranked = video.ranked
-            name = ranked.video, f"{ranked.score:.3f}", "right" if ranked.is_right else "wrong"
+            name = ranked.video, f"{ranked.score:.3f}", "correct" if ranked.is_right else "incorrect"
             write("   ".join((str(place) if len(caption.rank) == 1 else video.label, *name)), top_in, size=7)
             top_in += NAME_IN + _strip_in(video)
             axes = figure.add_axes((LEFT, 1 - top_in / height_in, WIDTH, _strip_in(video) / height_in))
             _draw_strip(axes, video, [v.relevance for v in caption.videos if v.label == video.label])
             top_in += GAP_IN
     marks = [
-        Line2D([], [], color=GREEN, linewidth=2.5, label="right video"),
-        Line2D([], [], color=VERMILION, linewidth=1, label="wrong video"),
-        Line2D([], [], color=BLUE, linewidth=1.2, label="best moment"),
-        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="annotated"),
+        Line2D([], [], color=GREEN, linewidth=2.5, label="correct"),
+        Line2D([], [], color=VERMILION, linewidth=1, label="incorrect"),
+        Line2D([], [], color=BLUE, linewidth=1.2, label="predicted"),
+        Line2D([], [], color=BLACK, linestyle=":", linewidth=1.2, label="ground truth"),
     ]
     figure.legend(handles=marks, loc="upper left", ncols=4, columnspacing=1.1, handlelength=1.3, borderaxespad=0.2)
     return figure

@@ -161,7 +161,7 @@ def draw_embeddings(data: Embeddings) -> Figure:
     ]
     handles += [
         Line2D([], [], color=GREY, marker="*", markersize=8, markeredgecolor=BLACK, linestyle="", label="caption"),
-        Line2D([], [], color=GREY, marker="o", linestyle="", label="best clip of a caption"),
+        Line2D([], [], color=GREY, marker="o", linestyle="", label="best-matching clip"),
         Line2D([], [], color=GREY, marker="o", fillstyle="none", linestyle="", label="other clip"),
     ]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, handletextpad=0.3, columnspacing=1)
@@ -182,7 +182,7 @@ def _draw_points(axes: Axes, embedded: Embedded) -> None:
 
 def _frame(axes: Axes) -> None:
     """Draw a frame without ticks, because t-SNE coordinates have no unit."""
-    axes.set(xticks=[], yticks=[], xlabel="t-SNE 1 (no unit)", ylabel="t-SNE 2 (no unit)")
+    axes.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
     for spine in axes.spines.values():
         spine.set_visible(True)
 
@@ -202,5 +202,5 @@ def draw_captions(data: Captions) -> Figure:
             axes.plot(*captions.T, marker, color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.4)
         axes.set_title(label)
         _frame(axes)
-    figure.supxlabel(f"captions of {len(data.video_ids)} videos; each video has a colour and a mark", fontsize=7.5)
+    figure.supxlabel(f"captions of {len(data.video_ids)} videos, one colour and marker per video", fontsize=7.5)
     return figure

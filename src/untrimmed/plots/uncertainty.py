@@ -81,7 +81,7 @@ def draw_recall_by_uncertainty(data: RecallByUncertainty) -> Figure:
             elinewidth=0.7, capsize=1.5,
         )  # fmt: skip
     axes.set(
-        xlabel="predicted uncertainty of the caption (standard deviation)",
+        xlabel="predicted query uncertainty (standard deviation)",
         ylabel=f"R@1 (%), groups of {data.group_size} captions",
     )
     axes.set_ylim(bottom=0)

@@ -71,7 +71,7 @@ def draw_positioning_variances(data: PositioningVariances) -> Figure:
     widest = max(values.max(initial=0) for values in (*data.by_run.values(), data.annotated))
     edges = np.linspace(0, max(widest, 0.01), NUM_BINS + 1).tolist()
     if len(data.annotated):
-        axes.hist(data.annotated, edges, weights=_percent(data.annotated), color="#d0d0d0", label="annotated moments")
+        axes.hist(data.annotated, edges, weights=_percent(data.annotated), color="#d0d0d0", label="ground truth")
     for place, (label, values) in enumerate(data.by_run.items()):
         colour = COLOURS[place]
         style = ("-", "--", "-.", ":")[place % 4]
@@ -81,7 +81,7 @@ def draw_positioning_variances(data: PositioningVariances) -> Figure:
         )  # fmt: skip
         axes.plot(values.mean(), 1.03, "v", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
     axes.set(xlim=(0, edges[-1]), ylabel="videos (%)")
-    axes.set_xlabel("variance of positions (share of the video, squared)\ntriangles above: means")
+    axes.set_xlabel("variance of the best-matching positions (normalised time)\ntriangles: means")
     axes.locator_params(axis="x", nbins=6)
     legend_above(axes, gap=1.06)
     return figure

@@ -83,14 +83,14 @@ def draw_word_confidence(data: WordConfidence) -> Figure:
     )
     mark_moments(left, data.truth_s, 0, num)
     left.set_yticks(np.arange(num) + 0.5, [short(word, 14) for word in data.words])
-    left.set_xlabel(f"time in {short(data.video_id, 20)} (s)\ndotted: annotated moment")
+    left.set_xlabel(f"time in {short(data.video_id, 20)} (s)\ndotted: ground truth")
     right.barh(np.arange(num) + 0.5, 100 * data.confidence, 0.75, color=BLUE)
     right.axvline(100 / num, color=GREY, linestyle="--", linewidth=1)
-    right.set_xlabel("confidence (%)\ndashed: even")
+    right.set_xlabel("confidence (%)\ndashed: equal")
     for axes in (left, right):
         axes.tick_params(left=False)
-    bar = figure.colorbar(picture, ax=left, location="top", aspect=30, pad=0.02, label="cosine of word and frame")
+    bar = figure.colorbar(picture, ax=left, location="top", aspect=30, pad=0.02, label="word-frame cosine similarity")
     bar.outline.set_visible(False)
-    ranks = f"rank of the right video: {data.rank:,}; with even confidences: {data.even_rank:,}"
+    ranks = f"rank of the correct video: {data.rank:,}; with equal confidences: {data.even_rank:,}"
     figure.supxlabel(ranks, fontsize=7.5)
     return figure
