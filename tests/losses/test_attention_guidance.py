@@ -13,7 +13,7 @@ def test_enough_attention_on_the_right_video_costs_nothing():
         assert attention_guidance(torch.tensor([share]), torch.tensor([first]), margin=0.2).abs() < 1e-6
 
 
-def test_less_costs_the_logarithm_of_what_is_there():
+def test_less_attention_costs_its_negative_logarithm():
     assert attention_guidance(torch.tensor([0.3]), FIRST, margin=0.2).item() == pytest.approx(-math.log(0.5), abs=1e-6)
 
 

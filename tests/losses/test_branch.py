@@ -7,7 +7,7 @@ from untrimmed.losses.branch import square_branch_terms
 from untrimmed.losses.draws import Draws
 
 
-def test_the_printed_contrast_is_of_cosines_without_exponentials():
+def test_the_papers_nce_divides_cosines_without_exponentials():
     cosine = torch.tensor([[0.6, 0.2], [0.3, 0.5]])
     terms = square_branch_terms("x", cosine, 100 * cosine, margin=0.2, draws=Draws(), contrast="paper")
     shares = [0.6 / 0.8, 0.6 / 0.9, 0.5 / 0.8, 0.5 / 0.7]  # row and column of each positive

@@ -11,7 +11,7 @@ def test_queries_are_added_not_averaged():
     assert distillation(student, teacher, mask, temperature=0.2).item() == pytest.approx(3 * one.item(), rel=1e-6)
 
 
-def test_padding_takes_no_share():
+def test_padding_has_no_probability():
     torch.manual_seed(0)
     student, teacher = torch.rand(2, 3), torch.rand(2, 3)
     mask = torch.tensor([[True, True, True], [True, False, False]])

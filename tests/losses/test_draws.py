@@ -32,7 +32,7 @@ def test_easy_foreign_queries_are_drawn_evenly_and_in_range():
     assert seeded().foreign_ranks("clip", torch.tensor([0])).tolist() == [0]
 
 
-def test_a_lone_row_has_no_negative():
+def test_a_single_candidate_has_no_negative():
     assert seeded().candidate_ranks("clip", 2, 1).tolist() == [0, 0]
 
 

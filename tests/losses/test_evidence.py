@@ -29,7 +29,7 @@ def test_evidence_of_half_precision_is_finite():
     )
 
 
-def test_two_sources_are_joined_as_belief_and_uncertainty_are():
+def test_combined_evidence_follows_dempsters_rule():
     first, second = evidence(cosines(0), temperature=0.2), evidence(cosines(1), temperature=0.2)
     total = [(e + 1).sum(dim=1, keepdim=True) for e in (first, second)]
     belief, uncertainty = ([first / total[0], second / total[1]], [4 / t for t in total])
@@ -41,7 +41,7 @@ def test_two_sources_are_joined_as_belief_and_uncertainty_are():
     assert torch.allclose(combine(first, second), together * 4 / left, rtol=1e-4)
 
 
-def test_sources_that_contradict_each_other_completely_are_joined_without_0_over_0():
+def test_fully_conflicting_sources_combine_to_finite_evidence():
     sides = torch.full((2, 128), -0.1)
     sides[0, 0], sides[1, 1] = 0.98, 0.98
     first, second = evidence(sides, temperature=0.033)
@@ -89,7 +89,7 @@ def test_without_a_correct_query_the_bounds_are_the_limits():
     assert (made.uncertainty_limit.item(), made.consensus_limit.item()) == pytest.approx((0.7, 0.3))
 
 
-def test_a_query_that_says_too_little_in_one_branch_is_not_ambiguous():
+def test_a_query_underdetermined_in_one_branch_is_not_ambiguous():
     parts = [divide(c, evidence(c, temperature=0.2), LABELS, bound=0.3) for c in (cosines(0), cosines(1))]
     groups = [part.group for part in parts]
     expected = [

@@ -16,7 +16,7 @@ def test_the_assignment_is_the_best_of_all():
     assert sum(cosine[q, c] for _, q, c in pairs.tolist()).item() == pytest.approx(best.item())
 
 
-def test_two_queries_that_want_one_clip_get_different_ones():
+def test_two_queries_with_the_same_best_clip_get_different_clips():
     query = torch.tensor([[1.0, 0.0], [0.9, 0.1]])
     clips = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
     assert matched_pairs(query, clips, torch.tensor([0, 0])).tolist() == [[0, 0, 0], [0, 1, 1]]
@@ -27,7 +27,7 @@ def test_more_queries_than_clips_leave_some_unmatched():
     assert len(pairs) == 2
 
 
-def test_videos_with_one_query_are_skipped_and_nothing_costs_nothing():
+def test_videos_with_one_query_are_skipped_and_without_pairs_the_loss_is_zero():
     query, clips = torch.randn(2, 3, requires_grad=True), torch.randn(2, 4, 3, requires_grad=True)
     loss = optimal_matching(query, clips, torch.tensor([0, 1]))
     loss.backward()
@@ -35,7 +35,7 @@ def test_videos_with_one_query_are_skipped_and_nothing_costs_nothing():
     assert query.grad.abs().sum() == 0
 
 
-def test_only_the_paper_matches_the_query_of_a_video_with_one():
+def test_only_the_papers_form_matches_videos_with_one_query():
     query = torch.tensor([[1.0, 0.0], [0.0, 1.0], [3.0, 4.0]])
     clips = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 2.0]]])
     index = torch.tensor([0, 0, 1])

@@ -22,14 +22,14 @@ def test_large_scores_do_not_overflow():
     assert torch.isfinite(nce(torch.tensor([[1e4, -1e4], [0.0, 1e4]]), torch.tensor([0, 1])))
 
 
-def test_the_printed_form_is_shares_of_similarity_pair_by_pair_without_siblings():
+def test_shares_exclude_other_queries_of_the_same_video():
     cosine = torch.tensor([[0.6, 0.2], [0.3, 0.1], [0.4, 0.8]])
     shares = [(0.6 / 0.8, 0.6 / 1.0), (0.3 / 0.4, 0.3 / 0.7), (0.8 / 1.2, 0.8 / 1.1)]  # among videos, among queries
     expected = -sum(math.log(videos) + math.log(queries) for videos, queries in shares) / 3
     assert nce_of_shares(cosine, torch.tensor([0, 0, 1])).item() == pytest.approx(expected)
 
 
-def test_negative_similarities_have_no_share_and_break_nothing():
+def test_negative_similarities_have_no_share_and_finite_gradients():
     cosine = torch.tensor([[0.5, -0.9], [-0.2, -0.1]], requires_grad=True)
     loss = nce_of_shares(cosine, torch.tensor([0, 1]))
     loss.backward()

@@ -26,7 +26,7 @@ def test_videos_are_averaged_and_a_single_prototype_costs_nothing():
     assert orthogonal(pair[:, :1]) == 0
 
 
-def test_a_pair_below_right_angle_is_left_alone():
+def test_prototypes_with_a_negative_cosine_have_no_gradient():
     prototypes = torch.tensor([[[1.0, 0.0], [-0.6, 0.8]]], requires_grad=True)
     orthogonal(prototypes).backward()
     assert prototypes.grad.eq(0).all()

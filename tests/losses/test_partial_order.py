@@ -8,7 +8,7 @@ from untrimmed.losses.partial_order import exterior_angle, lifted, partial_order
 ONE = torch.tensor(1.0)
 
 
-def test_very_long_ones_stay_finite():
+def test_very_long_tangent_vectors_stay_finite():
     assert lifted(torch.full((1, 4), 1e4), ONE).norm().item() == pytest.approx(2**15, rel=1e-4)
 
 
@@ -37,7 +37,7 @@ def test_the_angle_is_that_of_the_law_of_cosines_in_hyperbolic_space():
     assert at_video.item() == pytest.approx(math.pi - inner.item(), abs=1e-6)
 
 
-def test_gradients_are_finite_where_angles_have_none():
+def test_gradients_are_finite_where_the_formula_has_none():
     for tangent in (torch.zeros(2, 3), torch.eye(3)[:1].expand(2, 3)):
         text, video = tangent.clone().requires_grad_(), (tangent / 2).requires_grad_()
         c = torch.tensor(1.0, requires_grad=True)

@@ -6,7 +6,7 @@ from untrimmed.losses.perturbation import perturbed
 MEAN = torch.tensor([[1.0, 3.0, 5.0, 7.0], [-2.0, 0.0, 1.0, 1.0]])
 
 
-def test_gradients_go_through_what_is_changed_and_not_through_how_much():
+def test_gradients_flow_through_the_standardised_vector_only():
     mean = MEAN.clone().requires_grad_()
     noise = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
     perturbed(mean, noise, noise, strength=0.1).square().sum().backward()

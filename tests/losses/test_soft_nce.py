@@ -64,7 +64,7 @@ def test_a_part_without_videos_counts_nothing_even_if_it_has_queries(scores):
     assert parts.soft_queries > 0
 
 
-def test_the_proposed_labels_learn_too(scores):
+def test_gradients_reach_the_guide(scores):
     guide = torch.randn(4, 3, requires_grad=True)
     soft_nce(scores, guide, INDEX, hard_share=0.5, label_share=0.5).backward()
     assert guide.grad.abs().sum() > 0

@@ -85,7 +85,7 @@ def test_gradient_flows_through_similarities_and_their_bounds_but_not_through_th
     assert not transport_plan(shared.similarity, shared.mask, regularisation=0.1, iterations=5).requires_grad
 
 
-def test_clips_that_are_all_the_same_are_shared_evenly():
+def test_equal_clips_get_equal_shares():
     query, clips = torch.ones(1, 5, requires_grad=True), torch.ones(1, 6, 5)
     loss = inside_videos(query, clips, torch.tensor([0]), **SETTINGS)
     loss.backward()

@@ -46,7 +46,7 @@ def test_scores_are_queries_by_videos(model, batch):
         assert score.best is None or score.best.shape == (4, 3)
 
 
-def test_a_batch_of_one_of_everything_works(model):
+def test_a_batch_of_one_query_and_one_video_works(model):
     single = one_of_each()
     assert fused(model, single).shape == (1, 1)
     model.train()
@@ -57,7 +57,7 @@ def test_a_batch_of_one_of_everything_works(model):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
-def test_one_query_scores_as_it_does_among_others(model, batch):
+def test_scores_of_a_query_do_not_depend_on_other_queries(model, batch):
     whole = fused(model, batch)
     for q in range(4):
         alone = dataclasses.replace(batch, queries=batch.queries.select(slice(q, q + 1)))
@@ -72,7 +72,7 @@ def test_a_video_does_not_depend_on_its_batch_mates(form, batch):
         assert torch.allclose(fused(model, without_padding(batch, v)), whole[:, v : v + 1], atol=1e-6)
 
 
-def test_what_padding_holds_changes_nothing(model, batch):
+def test_values_in_padding_do_not_affect_scores(model, batch):
     assert torch.allclose(fused(model, with_noisy_padding(batch)), fused(model, batch), atol=1e-6)
 
 
@@ -117,7 +117,7 @@ def test_sketches_and_probes_find_candidates(name, batch):
     assert torch.allclose(candidate, score, atol=1e-6) == (name not in BOUNDED)
 
 
-def test_a_model_that_first_served_in_inference_mode_can_be_trained(model, batch):
+def test_a_model_can_be_trained_after_use_in_inference_mode(model, batch):
     with torch.inference_mode():
         model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
     sum(model(batch, draws=Draws(hard_pool=2)).values()).backward()
@@ -129,7 +129,7 @@ def test_every_parameter_learns(model, batch):
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-def test_any_method_carries_any_attached_loss(model, batch):
+def test_any_method_trains_with_any_attached_loss(model, batch):
     bare, attached = (
         build_model(type(model), dataclasses.replace(model.config, losses=losses)) for losses in ({}, ATTACHED)
     )

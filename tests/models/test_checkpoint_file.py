@@ -47,7 +47,7 @@ def checkpoint(tmp_path):
     return path
 
 
-def test_tensors_come_out_and_nothing_in_the_pickle_runs(checkpoint):
+def test_tensors_are_read_and_no_pickled_code_is_executed(checkpoint):
     tensors = read_checkpoint_tensors(checkpoint)
     assert tensors.keys() == {"a", "b"}
     assert torch.equal(tensors["a"], STATE["a"])
@@ -77,7 +77,7 @@ def test_a_truncated_file_is_refused(checkpoint):
         read_checkpoint_tensors(checkpoint)
 
 
-def test_files_that_are_no_checkpoints_are_refused(tmp_path):
+def test_files_that_are_not_checkpoints_are_refused(tmp_path):
     path = tmp_path / "x.ckpt"
     with pytest.raises(CheckpointError):
         read_checkpoint_tensors(path)

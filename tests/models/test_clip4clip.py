@@ -47,7 +47,7 @@ def test_its_loss_is_the_mean_cross_entropy_of_both_directions():
     assert model(first_queries, draws=Draws())["video_nce"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_the_learned_scale_stops_where_clips_does():
+def test_the_learned_scale_is_clipped_like_clips():
     model = create_model("clip4clip", **SIZES)
     at_limit = model(make_batch(), draws=Draws())["video_nce"]
     model.logit_scale.data += 3

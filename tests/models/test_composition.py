@@ -102,7 +102,7 @@ def require_search_of(folder):
 
 @pytest.mark.check
 @pytest.mark.parametrize("name", list_models() + FITTING + TRIPLES)
-def test_a_composition_takes_a_step_scores_the_same_when_loaded_indexes_and_searches(name, tmp_path):
+def test_a_composition_trains_saves_loads_and_serves_an_index(name, tmp_path):
     model, batch = build(name), make_batch()
     untrained = fused(model, batch)
     optimizer = BertAdam(parameter_groups(model), lr=0.01)
@@ -124,7 +124,7 @@ def test_a_composition_takes_a_step_scores_the_same_when_loaded_indexes_and_sear
 
 @pytest.mark.check
 @pytest.mark.parametrize("name", FITTING)
-def test_a_composition_works_on_one_of_everything(name):
+def test_a_composition_works_with_one_query_and_one_video(name):
     model, single = build(name), one_of_each()
     assert fused(model, single).shape == (1, 1)
     terms = model.train()(single, draws=Draws(hard_pool=20))
@@ -135,7 +135,7 @@ def test_a_composition_works_on_one_of_everything(name):
 
 @pytest.mark.check
 @pytest.mark.parametrize("name", FITTING)
-def test_encodings_survive_being_cut_and_joined(name):
+def test_split_and_concatenated_encodings_are_unchanged(name):
     model, batch = build(name).eval(), make_batch()
     with torch.no_grad():
         queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
@@ -174,7 +174,7 @@ def test_two_parts_cannot_provide_the_same_branch():
         del ATTACHMENTS["twin_of_ral"]
 
 
-def test_two_parts_cannot_both_put_rows_beside_those_of_layers():
+def test_two_parts_cannot_both_add_rows_to_the_layers():
     @register("other_registers")
     class Other(Registers):
         pass
@@ -191,6 +191,6 @@ def test_only_what_was_released_can_be_imported():
         build("ms_sl+ral").released_names()
 
 
-def test_every_attachment_says_where_it_is_from():
+def test_every_attachment_names_its_source():
     for name in list_attachments():
         assert any(source in paper_of(name) for source in ("arXiv", "GMMFormer")), name

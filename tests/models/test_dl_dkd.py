@@ -35,12 +35,12 @@ def test_terms_are_those_of_the_branches_and_the_distillation(model, batch):
     assert terms.keys() == {f"{b}_{t}" for b in branches for t in ("nce", "triplet")} | {"distillation"}
 
 
-def test_one_frame_has_all_of_every_distribution(model):
+def test_distillation_of_a_single_frame_is_zero(model):
     terms = model.train()(one_of_each(), draws=Draws(hard_pool=20))
     assert terms["distillation"] == 0
 
 
-def test_scores_need_no_teacher_and_losses_say_that_they_do(model, batch):
+def test_only_losses_require_teacher_features(model, batch):
     bare = dataclasses.replace(
         batch,
         queries=dataclasses.replace(batch.queries, teacher=None),
@@ -73,7 +73,7 @@ def test_shares_start_as_set_and_the_share_of_labels_stops_at_half():
     assert create_model("dl_dkd", **SIZES, share_decay="exponential", label_share=0.4).shares(119)[1] < 0.01
 
 
-def test_one_branch_leaves_out_the_losses_of_the_other_and_of_what_is_switched_off():
+def test_with_one_branch_the_losses_of_the_other_are_absent():
     both = DLDKD.Config(
         query_dim=4, video_dim=4, losses={"query_diversity": None, "optimal_matching": OptimalMatching.Config()}
     )

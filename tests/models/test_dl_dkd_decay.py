@@ -18,7 +18,7 @@ from untrimmed.models.dl_dkd_decay import distillation_decay, share_decay
         ("capped_growth", (0.001, 0.005, 0.1 * (1 - 0.95**200))),
     ],
 )
-def test_the_first_two_epochs_and_a_late_one(kind, values):
+def test_decay_factors_of_two_early_epochs_and_a_late_one(kind, values):
     assert [distillation_decay(kind, epoch) for epoch in (0, 1, 200)] == pytest.approx(values, abs=1e-12)
 
 
@@ -30,6 +30,6 @@ def test_a_share_falls_to_its_floor_and_stays(kind):
     assert course[-1] == pytest.approx(0.5, abs=1e-12)
 
 
-def test_no_epoch_is_too_late_for_a_float():
+def test_decay_does_not_overflow_in_late_epochs():
     assert distillation_decay("sigmoid", 10**6) == pytest.approx(0, abs=1e-200)
     assert distillation_decay("slow_growth", 10**6) == 0.1

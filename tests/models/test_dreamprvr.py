@@ -39,7 +39,7 @@ def test_presets_have_the_released_sizes(dataset):
     assert sum(p.numel() for p in model.parameters()) == recorded["trainable"]
 
 
-def test_evaluation_draws_nothing():
+def test_evaluation_uses_no_random_numbers():
     model = build().eval()
     first = fused(model)
     torch.manual_seed(5)
@@ -48,7 +48,7 @@ def test_evaluation_draws_nothing():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_the_embedded_clips_are_made_once_a_pass_dropout_included():
+def test_clips_are_embedded_once_per_pass_with_one_dropout_mask():
     model = build(dropout=0.5, input_dropout=0.5).train()
     made, read = [], []
     model.clip_tower.register_forward_hook(lambda module, inputs, output: made.append(output))
@@ -60,7 +60,7 @@ def test_the_embedded_clips_are_made_once_a_pass_dropout_included():
     assert all(same is made[0] for same in read)
 
 
-def test_sentence_terms_read_one_pass_of_the_queries_and_scores_the_other(monkeypatch):
+def test_sentence_losses_and_scores_use_different_passes_of_the_queries(monkeypatch):
     model = build(dropout=0.5, input_dropout=0.5).train()
     seen = {}
     monkeypatch.setattr(Registers, "losses", lambda self, model, step: seen.update(registers=step.queries) or {})
@@ -87,12 +87,12 @@ def test_the_noise_of_scales_is_drawn_before_that_of_shifts():
     assert asked == [("register_scale", (3, 8, 8)), ("register_shift", (3, 8, 8))]
 
 
-def test_dropout_before_the_layers_is_that_of_layers_not_of_features():
+def test_dropout_before_the_layers_has_the_rate_of_layers():
     part = build(dropout=0.25, input_dropout=0.5).attachments["registers"]
     assert (part.clip_input.dropout.p, part.frame_input.dropout.p) == (0.25, 0.25)
 
 
-def test_what_losses_read_of_registers_is_kept_in_training_and_not_in_an_index():
+def test_loss_inputs_of_registers_are_encoded_in_training_but_not_for_an_index():
     model, batch = build(), make_batch()
     made = RegisterVideos.of(model.encode_videos(batch.videos).attached["registers"])
     assert (made.mean.shape, made.log_variance.shape, made.condition.shape) == ((3, 8), (3, 8), (3, 8, 8))
@@ -121,7 +121,7 @@ def scores_of(model):
 
 
 @pytest.mark.parametrize("settings", [{"num_registers": 1}, {"num_steps": 1}, {"perturbation": 0.0}])
-def test_what_the_release_cannot_train_has_its_natural_result(settings):
+def test_the_smallest_settings_train_with_finite_gradients(settings):
     model = build(registers=settings)
     terms = model(one_of_each(), draws=Draws(hard_pool=2))
     assert all(term.isfinite() for term in terms.values())
@@ -129,7 +129,7 @@ def test_what_the_release_cannot_train_has_its_natural_result(settings):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_a_video_without_a_query_has_no_part_in_what_the_diffusion_misses():
+def test_a_video_without_queries_does_not_affect_the_diffusion_loss():
     model, batch = build().eval(), make_batch()
     queries = batch.queries.select(slice(0, 3))  # of the first two videos
     without = dataclasses.replace(batch, queries=queries, video_index=batch.video_index[:3])
@@ -161,7 +161,7 @@ def test_registers_fit_methods_with_the_same_layers_and_others_are_refused_with_
     require_named(pairs["dreamprvr+query_similarity"], "dreamprvr", "losses.query_similarity.KEY=VALUE")
 
 
-def test_registers_on_v2_read_what_they_read_in_their_own_method():
+def test_registers_attached_to_v2_score_like_dreamprvr():
     settings = {"gaussian_widths": [0.5, 1.0], "temperature": 0.3, "losses": {}}
     own = build(**settings, fusion_token="learned", clip_weight=0.7, frame_weight=0.3).eval()
     carried = build("gmmformer_v2+registers", **settings).eval()
@@ -170,7 +170,7 @@ def test_registers_on_v2_read_what_they_read_in_their_own_method():
     assert not torch.allclose(fused(carried), fused(build("gmmformer_v2", **settings).eval()), atol=1e-3)
 
 
-def test_settings_of_a_part_that_is_there_by_default_are_reached_by_its_name():
+def test_settings_of_a_default_part_are_set_by_its_name():
     model = build(**{"registers.num_registers": 3})
     assert model.name == "dreamprvr"
     assert model.config.parts["registers"].num_registers == 3

@@ -32,7 +32,7 @@ def test_an_authors_checkpoint_names_the_curvature_of_the_manifold_forty_one_tim
     assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
 
 
-def test_scalars_out_of_range_are_overwritten_in_training_alone(batch):
+def test_scalars_out_of_range_are_clamped_in_place_only_in_training(batch):
     model = build()
     loss, scale = model.attachments["partial_order"], model.clip_block.layers.second.attention.log_scale
     with torch.no_grad():
@@ -50,7 +50,7 @@ def test_scalars_out_of_range_are_overwritten_in_training_alone(batch):
     assert all(torch.allclose(again[name], terms[name]) for name in terms)
 
 
-def test_layers_of_either_kind_are_read_with_their_mean(batch):
+def test_the_mean_of_all_layers_fuses_euclidean_and_lorentz_layers(batch):
     model = build(gaussian_widths=(2.0,), lorentz_widths=(float("inf"), 4.0)).eval()
     seen = {}
     model.clip_block.aggregation.register_forward_pre_hook(
@@ -74,7 +74,7 @@ def test_the_partial_order_loss_fits_methods_that_keep_frames_and_no_others():
     require_named(pairs["proto+partial_order"], "partial_order", "proto")
 
 
-def test_frames_alone_are_the_video_of_a_method_without_clips(batch):
+def test_for_a_method_without_clips_the_video_vector_pools_frames_only(batch):
     model = build("dl_dkd+partial_order").eval()
     loss = model.attachments["partial_order"]
     videos, queries = model.encode_videos(batch.videos), model.encode_queries(batch.queries)
@@ -82,7 +82,7 @@ def test_frames_alone_are_the_video_of_a_method_without_clips(batch):
     assert not torch.allclose(loss.hierarchy(queries, videos).video, loss.hierarchy(queries, moved).video)
 
 
-def test_gmmformer_gives_its_own_vector_of_frames_to_the_loss_and_keeps_no_frames_for_it(batch):
+def test_gmmformers_pooled_frame_vector_is_used_by_the_loss(batch):
     model = build("gmmformer+partial_order")
     loss = model.attachments["partial_order"]
     assert isinstance(loss, PartialOrder)
@@ -93,7 +93,7 @@ def test_gmmformer_gives_its_own_vector_of_frames_to_the_loss_and_keeps_no_frame
     assert not torch.allclose(loss.hierarchy(queries, videos).video, loss.hierarchy(queries, moved).video)
 
 
-def test_the_length_of_a_batch_changes_nothing_in_the_loss():
+def test_the_loss_does_not_depend_on_the_padded_length():
     model, batch = build("gmmformer_v2+partial_order"), make_batch()
     loss = model.attachments["partial_order"].eval()
     model.eval()

@@ -30,7 +30,7 @@ def terms_of(model, epoch):
 
 
 @pytest.mark.parametrize(("name", "settings"), [("holmes", {}), ("holmes+ral", DUAL)])
-def test_the_token_that_nothing_reads_is_taken_from_checkpoints_and_changes_nothing(name, settings):
+def test_the_unused_token_of_checkpoints_is_accepted_and_ignored(name, settings):
     model, other = build(name, **settings), build(name, **settings, temperature=0.5)
     exported = export_released(model.released_names(), model.state_dict())
     assert "weight_token" not in exported
@@ -38,7 +38,7 @@ def test_the_token_that_nothing_reads_is_taken_from_checkpoints_and_changes_noth
     assert all(torch.equal(a, b) for a, b in zip(other.parameters(), model.parameters(), strict=True))
 
 
-def test_before_the_switch_labels_are_hard_and_nothing_is_transported():
+def test_before_warmup_labels_are_hard_and_the_transport_loss_is_zero():
     model = build().eval()
     batch = make_batch()
     queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
@@ -54,7 +54,7 @@ def test_before_the_switch_labels_are_hard_and_nothing_is_transported():
         assert terms["transport"].item() == pytest.approx(transport, abs=1e-6)
 
 
-def test_evidence_reads_the_pass_that_scores_and_transport_the_second(monkeypatch):
+def test_evidence_uses_the_first_pass_of_queries_and_transport_the_second(monkeypatch):
     model = build(dropout=0.5, input_dropout=0.5).train()
     seen = {}
     for loss in (Evidence, Transport):
@@ -76,7 +76,7 @@ FITS["transport"] = {"gmmformer", "gmmformer_v2", "ms_sl"}
 
 
 @pytest.mark.parametrize("loss", FITS)
-def test_the_losses_fit_methods_with_what_they_read_and_others_are_refused_with_the_reason(loss):
+def test_the_losses_are_refused_for_methods_without_their_inputs(loss):
     pairs = {name: problem for name, problem in list_compositions().items() if name.endswith(f"+{loss}")}
     known = {name for name in pairs if name.partition("+")[0] in FITS["evidence"]}
     assert {name.partition("+")[0] for name in known if not pairs[name]} == FITS[loss]
@@ -87,7 +87,7 @@ def test_the_losses_fit_methods_with_what_they_read_and_others_are_refused_with_
 
 
 @pytest.mark.parametrize("name", ["ms_sl+transport", "ms_sl+prototypes+transport"])
-def test_transport_shares_out_units_of_ms_sl_or_what_stands_for_its_clips(name):
+def test_transport_on_ms_sl_uses_units_or_the_clips_that_replace_them(name):
     model, batch = build(name).eval(), make_batch()
     videos = model.encode_videos(batch.videos)
     assert model.base_clips(videos).shape[1] == (30 if "prototypes" in name else 32)

@@ -63,7 +63,7 @@ def test_every_option_of_the_losses_changes_them(option, batch):
     assert abs(totals[0] - totals[1]) > 1e-5
 
 
-def test_the_printed_contrast_is_that_of_the_glance_too_where_batches_are_of_videos(batch):
+def test_the_papers_nce_also_applies_to_the_glance_of_the_video_variant(batch):
     terms = [build(variant="video", nce=form)(batch, draws=Draws(hard_pool=1)) for form in ("released", "paper")]
     changed = {name for name in terms[0] if not torch.allclose(terms[0][name], terms[1][name], atol=1e-6)}
     assert changed == {"glance_nce", "attention_nce", "gaze_nce"}
@@ -72,7 +72,7 @@ def test_the_printed_contrast_is_that_of_the_glance_too_where_batches_are_of_vid
 @pytest.mark.parametrize(
     "option", [{}, {"variant": "video"}, {"proposals": "sliding", "gaze_proposals": "centered"}, *OPTIONS]
 )
-def test_a_batch_of_one_of_everything_works(option):
+def test_a_batch_of_one_query_and_one_video_works(option):
     model, single = build(**option), one_of_each()
     assert fused(model, single).shape == (1, 1)
     terms = model.train()(single, draws=Draws())
@@ -81,7 +81,7 @@ def test_a_batch_of_one_of_everything_works(option):
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
-def test_a_short_video_is_stretched_as_segment_means_of_the_release_do():
+def test_a_short_video_is_stretched_like_the_released_segment_means():
     batch = make_batch()
     frames, mask = build()._sampled(batch.videos)
     assert frames.shape == (3, 40, 5)
@@ -92,7 +92,7 @@ def test_a_short_video_is_stretched_as_segment_means_of_the_release_do():
     assert torch.equal(frames[2], batch.videos.frames[2, :1].expand(40, -1))
 
 
-def test_a_video_of_full_length_is_left_as_it_is():
+def test_a_video_of_full_length_is_unchanged():
     batch = make_batch()
     model = create_model("jsg", **(SIZES | {"max_frames": 7}))
     assert torch.equal(model._sampled(batch.videos)[0][0], batch.videos.frames[0])
@@ -104,7 +104,7 @@ def test_more_frames_than_positions_are_refused():
         model.encode_videos(make_batch().videos)
 
 
-def test_an_encoding_depends_on_batch_mates_only_where_padding_is_kept(batch):
+def test_an_encoding_depends_on_the_batch_only_with_padded_sampling(batch):
     alone = batch.videos.select(slice(2, 3))
     cut = dataclasses.replace(alone, frames=alone.frames[:, :1], frame_mask=alone.frame_mask[:, :1])
     for sampling, same in (("fixed", True), ("padded", False)):
@@ -160,7 +160,7 @@ def test_moments_are_ranked_by_the_chosen_branch(batch):
     assert not torch.allclose(best["sum"], best["gaze"], atol=1e-4)
 
 
-def test_windows_slide_over_the_glance_alone_where_the_gaze_keeps_its_own(batch):
+def test_sliding_proposals_can_apply_to_the_glance_only(batch):
     glance_alone = {"proposals": "sliding", "gaze_proposals": "centered"}
     options = {"neither": {}, "both": {"proposals": "sliding"}, "glance": glance_alone}
     scores, windows = {}, {}
@@ -178,7 +178,7 @@ def test_windows_slide_over_the_glance_alone_where_the_gaze_keeps_its_own(batch)
     assert similarities(slice(None)).shape == (4, 3, len(proposals.spans))
 
 
-def test_as_many_moments_of_a_video_are_kept_as_configured(batch):
+def test_moments_per_video_are_limited_by_the_setting(batch):
     model = build(moments_per_video=3)
     queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
     assert model.rank_moments(queries, videos, torch.ones(3)).count.tolist() == [9] * 4
@@ -201,7 +201,7 @@ def test_the_released_tensors_at_published_size_are_all_named():
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_released_checkpoint_fills_the_model_with_or_without_what_is_never_read(shared):
+def test_a_released_checkpoint_loads_with_and_without_its_unused_tensors(shared):
     source, target = build(shared_encoder=shared), create_model("jsg", **LARGE, shared_encoder=shared)
     tensors = export_released(source.released_names(), source.state_dict())
     import_released(target, target.released_names(), tensors | {"ml_head.mapping_linear.0.weight": torch.zeros(8, 8)})

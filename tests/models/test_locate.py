@@ -28,7 +28,7 @@ def encoded(model, batch):
         return model.encode_queries(batch.queries), model.encode_videos(batch.videos)
 
 
-def test_moments_lie_within_their_videos_best_first(model):
+def test_moments_are_inside_their_videos_and_sorted_by_score(model):
     located = model.locate(*encoded(model, make_batch()), DURATION_S)
     assert located.video_index.shape[0] == 4
     assert (located.count >= 3).all()  # at least one of each video
@@ -59,13 +59,13 @@ def test_videos_ranked_in_parts_give_the_same_list(model):
     assert joined.score.shape == (4, 9)
 
 
-def test_what_padding_holds_moves_no_moment(model):
+def test_values_in_padding_do_not_change_moments(model):
     batch = make_batch()
     first, second = (model.rank_moments(*encoded(model, b), DURATION_S) for b in (batch, with_noisy_padding(batch)))
     assert np.allclose(first.score, second.score, atol=1e-5)
 
 
-def test_the_video_score_can_lead(model):
+def test_a_large_video_weight_ranks_moments_by_video(model):
     queries, videos = encoded(model, make_batch())
     led = model.locate(queries, videos, DURATION_S, LocateSettings(video_weight=1000.0))
     assert led.video_index[:, 0].tolist() == model.score(queries, videos).fused.argmax(dim=1).tolist()
@@ -76,7 +76,7 @@ class OneVector(EncodedVideos):
     video: torch.Tensor
 
 
-def test_a_video_kept_as_one_vector_has_no_moments():
+def test_a_method_with_one_vector_per_video_has_no_moments():
     model = create_model("gmmformer_v2", **SIZES)
     queries, _ = encoded(model, make_batch())
     pooled = OneVector(video=torch.zeros(3, 8))

@@ -54,7 +54,7 @@ def test_every_option_changes_the_scores_and_still_trains(method, option, batch)
     assert not torch.allclose(scores[0], scores[1], atol=1e-4)
 
 
-def test_the_mean_of_all_rows_depends_neither_on_batch_mates_nor_on_what_padding_holds(batch):
+def test_the_mean_token_depends_neither_on_the_batch_nor_on_values_in_padding(batch):
     torch.manual_seed(0)
     model = create_model("gmmformer_v2", **SIZES, init_std=0.3, fusion_token="mean").eval()
     whole = model.encode_videos(with_noisy_padding(batch).videos).frames
@@ -75,7 +75,7 @@ def test_the_mean_of_all_rows_depends_neither_on_batch_mates_nor_on_what_padding
         ("gmmformer_v2", {"losses": {"optimal_matching": {"reduction": "paper"}}}, "optimal_matching"),
     ],
 )
-def test_every_option_of_a_loss_changes_that_loss_alone(method, option, term, batch):
+def test_an_option_of_a_loss_changes_only_that_loss(method, option, term, batch):
     three = {"words": batch.queries.words[[0, 0, 1, 2, 3]] + torch.arange(5.0)[:, None, None]}
     queries = dataclasses.replace(batch.queries, **three, mask=batch.queries.mask[[0, 0, 1, 2, 3]], teacher=None)
     # three queries of one video and two of another, so that means over pairs and over videos differ

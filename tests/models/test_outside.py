@@ -129,7 +129,7 @@ def outside():
     del METHODS["own_means"], METHODS["own_places"], ATTACHMENTS["own_bias"], ATTACHMENTS["own_push"]
 
 
-def test_they_attach_to_methods_of_the_package_with_its_presets_and_weights_given_by_hand(data_root, small, tmp_path):
+def test_outside_attachments_work_with_package_methods_and_presets(data_root, small, tmp_path):
     run = train(
         "ms_sl+own_push+own_bias",
         data="tvr",
@@ -184,7 +184,7 @@ def own_preset(folder, settings):
     return folder / "preset.yaml"
 
 
-def test_a_part_of_the_package_takes_a_place_in_an_outside_method(batch):
+def test_a_package_attachment_can_provide_a_branch_of_an_outside_method(batch):
     model = create_model("own_places+ral", **SIZES).eval()
     scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
     frame = scores["frame"].value
@@ -193,7 +193,7 @@ def test_a_part_of_the_package_takes_a_place_in_an_outside_method(batch):
 
 
 @pytest.mark.parametrize("hook", ["branch_weight", "branch_losses"])
-def test_a_method_with_places_must_say_what_a_branch_weighs_and_how_it_is_trained(batch, hook, monkeypatch):
+def test_a_method_with_places_must_define_branch_weight_and_branch_losses(batch, hook, monkeypatch):
     monkeypatch.delattr(Places, hook)
     model = create_model("own_places+ral", **SIZES)
     queries, videos = model.encode_queries(batch.queries), model.encode_videos(batch.videos)
@@ -234,7 +234,7 @@ class Momentum(Attachment):
         self.num_draws += 1
 
 
-def test_what_the_constructor_of_an_attachment_sets_stays(batch):
+def test_weights_set_in_an_attachments_constructor_are_kept(batch):
     register("own_momentum")(Momentum)
     try:
         model = create_model("gmmformer_v2+own_momentum+ral+own_bias", **SIZES).eval()
@@ -254,6 +254,6 @@ def test_what_the_constructor_of_an_attachment_sets_stays(batch):
     assert part.drawn.weight.std().item() == pytest.approx(0.02, rel=0.1)
 
 
-def test_a_loss_of_one_s_own_needs_its_weight(data_root, small):
+def test_training_refuses_an_outside_loss_without_a_weight(data_root, small):
     with refused(ConfigError, "weights.own_push"):
         train("ms_sl+own_push", data="tvr", root=data_root, **small)

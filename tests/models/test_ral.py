@@ -30,7 +30,7 @@ def terms_of(model, batch=None, seed: int = 1):
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_the_frame_branch_is_by_words_and_the_methods_own_objective_trains_it(base):
+def test_csa_replaces_the_frame_branch_and_uses_the_methods_losses(base):
     model = build(base)
     terms = terms_of(model)
     assert "frame_nce" in terms
@@ -45,7 +45,7 @@ def test_the_frame_branch_is_by_words_and_the_methods_own_objective_trains_it(ba
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_without_csa_the_method_keeps_its_own_scores_and_without_msra_the_losses_go(base):
+def test_without_csa_scores_are_the_methods_and_without_msra_its_losses_are_absent(base):
     plain = create_model(base, **SIZES).eval()
     batch = make_batch()
     only_msra = build(base, csa=False)
@@ -110,7 +110,7 @@ def test_word_weights_sum_to_one_over_real_words():
 
 
 @pytest.mark.parametrize("confidences", ["paper", "even"])
-def test_other_confidences_change_the_scores_and_the_frame_branch_alone(confidences):
+def test_confidences_affect_only_the_frame_branch(confidences):
     batch, models = make_batch(), [build(), build(confidences=confidences)]
     for model in models:
         model.attachments["ral"].csa.confidence.weight.data *= 30  # far from even
@@ -124,7 +124,7 @@ def test_other_confidences_change_the_scores_and_the_frame_branch_alone(confiden
     assert changed == {"frame_nce", "frame_triplet"}
 
 
-def test_distributions_are_made_of_the_methods_words_where_retrieval_reads_no_others():
+def test_without_csa_distributions_use_the_methods_words():
     model, batch = build(csa=False), make_batch()
     assert model.attachments["ral"].word_tower is None
     words = model.encode_queries(batch.queries).attached["ral"].words
@@ -138,7 +138,7 @@ def test_distributions_are_made_of_the_methods_words_where_retrieval_reads_no_ot
     "ral",
     [{}, {"support": "single"}, {"distribution_form": "paper"}, {"pooling_rows": "real"}, {"aggregation": "global"}],
 )
-def test_the_uncertainty_of_a_query_is_its_own(ral):
+def test_the_uncertainty_of_a_query_does_not_depend_on_its_batch(ral):
     model, batch = build(**ral), make_batch()
     together = model.encode_queries(batch.queries).attached["ral"].uncertainty
     assert (together > 0).all()
@@ -157,7 +157,7 @@ def test_uncertainty_follows_the_predicted_spread():
     assert torch.allclose(after, before * torch.tensor(0.7).exp(), rtol=1e-5)
 
 
-def test_what_padded_words_and_frames_hold_changes_neither_scores_nor_losses():
+def test_values_in_padding_affect_neither_scores_nor_losses():
     model, batch = build(), make_batch()
     for name, term in terms_of(model, with_noisy_padding(batch)).items():
         assert torch.allclose(term, terms_of(model)[name], atol=1e-5), name
@@ -171,7 +171,7 @@ def test_a_support_set_may_be_larger_than_the_released_buffer_and_videos_may_lac
     assert all(terms[name].isfinite() for name in MSRA_ONLY)
 
 
-def test_the_mean_alone_needs_no_noise():
+def test_losses_without_sampling_use_no_noise():
     model = build(num_proxies=0)
     first, second = terms_of(model, seed=1), terms_of(model, seed=2)
     assert all(torch.equal(first[name], second[name]) for name in MSRA_ONLY)
@@ -179,7 +179,7 @@ def test_the_mean_alone_needs_no_noise():
     assert terms_of(sampled, seed=1)["proxy_matching"] != terms_of(sampled, seed=2)["proxy_matching"]
 
 
-def test_moments_of_a_method_whose_frames_go_to_words_come_from_its_clips():
+def test_with_csa_moments_come_from_clips():
     model, batch = build(), make_batch()
     videos = model.encode_videos(batch.videos)
     assert model.timeline(videos)[0] is videos.clips

@@ -47,14 +47,14 @@ def test_the_aggregate_is_normalised_and_means_have_any_length(rows):
     assert head(rows, pooled_rows(rows, rows.counted)).mean[0].tolist() == pytest.approx([-7, 7], rel=1e-3)
 
 
-def test_a_mean_of_the_plain_mean_alone_is_a_linear_map_of_it(rows):
+def test_with_global_aggregation_the_mean_is_a_linear_map_of_the_plain_mean(rows):
     head = SeparateHead(2, "global")
     set_weights(head.mean_map, [[0.0, 1.0], [1.0, 0.0]])  # (2, 1) becomes (1, 2), normalised (-1, 1)
     made = head.mean(rows, pooled_rows(rows, rows.counted))
     assert made[0].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-3)
 
 
-def test_the_released_head_adds_the_plain_mean_as_it_is_to_a_map_of_its_pooling(rows):
+def test_the_released_head_adds_the_plain_mean_to_the_mapped_pooling(rows):
     head = SeparateHead(2, "both")
     set_weights(head.mean_map, [[0.0, 0.0], [0.0, 0.0]])  # a sigmoid of 0 is one half
     made = head.mean(rows, pooled_rows(rows, rows.counted))  # (2.5, 1.5), normalised (1, -1)

@@ -83,7 +83,7 @@ def test_settings_that_no_model_can_have_are_refused(name, settings, words):
 
 
 @pytest.mark.parametrize(("name", "error", "words"), SENSELESS)
-def test_names_that_make_no_model_are_refused(name, error, words):
+def test_invalid_model_names_are_refused(name, error, words):
     with refused(error, *words):
         create_model(name, **SIZES)
 

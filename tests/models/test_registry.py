@@ -32,7 +32,7 @@ def test_a_taken_name_is_refused():
 
 @pytest.mark.parametrize("name", ["", "my+loss", "my loss", "2d", "losses", "dim"])
 @pytest.mark.parametrize("kind", [Attachment, RetrievalModel])
-def test_a_name_that_could_not_be_asked_for_is_refused(kind, name):
+def test_an_unusable_name_is_refused(kind, name):
     with refused(ConfigError, kind.__name__, repr(name)):
         register(name)(kind)
 

@@ -52,7 +52,7 @@ def test_a_missing_or_truncated_file_is_named(folder, file):
         load_model(folder)
 
 
-def test_weights_that_cannot_be_written_are_told_and_leave_nothing(tmp_path):
+def test_a_failed_write_of_weights_is_reported_and_leaves_no_file(tmp_path):
     (tmp_path / "model.safetensors").mkdir()
     with refused(CheckpointError, "model.safetensors"):
         write_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(3)})
@@ -75,7 +75,7 @@ def test_weights_that_were_not_saved_with_the_settings_are_refused(damage, folde
         load_model(folder)
 
 
-def test_weights_that_replace_others_are_whole_after_a_kill_at_any_moment(folder, monkeypatch):
+def test_a_saved_model_is_complete_if_saving_is_killed_at_any_time(folder, monkeypatch):
     """Between settings and weights either weights are this model's; afterwards the new ones alone."""
     settings = folder / "config.json"
     before, old = (folder / "model.safetensors").read_bytes(), json.loads(settings.read_text())["weights_sha256"]

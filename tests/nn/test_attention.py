@@ -70,13 +70,13 @@ def test_pooling_reads_real_rows_only_and_one_row_is_itself():
     assert torch.allclose(pooling(X[:, :1], MASK[:, :1]), X[:, 0])
 
 
-def test_stacks_say_how_many_leading_axes_count_tensors():
+def test_stacked_dims_counts_the_leading_axes_of_parameters():
     attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
     assert stacked_dims(attention, "weight") == 2
     assert stacked_dims(torch.nn.Linear(2, 2), "weight") == 0
 
 
-def test_reading_a_source_several_times_is_plain_attention_with_its_gradients():
+def test_cached_attention_equals_plain_attention_with_gradients():
     query, key, value = (torch.randn(2, 3, rows, 4, dtype=torch.float64, requires_grad=True) for rows in (5, 7, 7))
     mask = torch.arange(7) < torch.tensor([7, 3])[:, None]
     plain = (query @ key.transpose(-1, -2)).masked_fill(~mask[:, None, None], -torch.inf).softmax(dim=-1)
@@ -90,7 +90,7 @@ def test_reading_a_source_several_times_is_plain_attention_with_its_gradients():
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("windowed", [True, False])
-def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradients(count, windowed, monkeypatch):
+def test_the_fused_kernel_gives_the_same_output_and_gradients(count, windowed, monkeypatch):
     torch.manual_seed(0)
     attention = StackedSelfAttention(count, 8, 2, dropout=0.1).eval().double()
     initialise(attention, std=0.5)
@@ -109,7 +109,7 @@ def test_off_the_cpu_attention_without_windows_is_one_kernel_with_the_same_gradi
     assert len(calls) == (0 if windowed else 2)
 
 
-def test_one_kernel_drops_weights_in_training_and_gives_numbers_for_empty_sequences(monkeypatch):
+def test_the_fused_kernel_applies_dropout_and_is_finite_for_empty_sequences(monkeypatch):
     monkeypatch.setattr("untrimmed.nn.attention.is_eager_cpu", lambda x: False)
     attention = StackedSelfAttention(1, 8, 2, dropout=0.5)
     initialise(attention, std=0.5)
@@ -118,7 +118,7 @@ def test_one_kernel_drops_weights_in_training_and_gives_numbers_for_empty_sequen
     assert torch.equal(attention.eval()(X), attention(X))
 
 
-def test_rows_beside_are_read_as_if_they_belonged_to_the_sequence_under_no_window():
+def test_extra_rows_are_attended_like_rows_of_the_sequence_without_window():
     torch.manual_seed(0)
     attention = StackedSelfAttention(3, 8, 2, dropout=0.0)
     initialise(attention, std=0.5)

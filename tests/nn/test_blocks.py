@@ -66,7 +66,7 @@ def test_every_aggregation_is_a_convex_mix_of_the_layers(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_layer_is_returned_as_it_is(kind):
+def test_aggregation_of_one_layer_returns_it_unchanged(kind):
     made = block(kind, widths=(1.0,))
     token = torch.randn(8) if reads_token(kind) else None
     assert torch.allclose(made(X, MASK, token), made.layers(X, MASK)[0], atol=1e-6)
@@ -102,7 +102,7 @@ def test_the_papers_weight_of_a_video_is_attention_and_one_map_by_hand():
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "consolidation"])
-def test_without_a_token_the_mean_of_all_outputs_reads_them_padding_and_gradient_included(kind):
+def test_without_a_token_the_mean_of_outputs_with_padding_is_the_token_and_has_a_gradient(kind):
     made = block(kind)
     outputs = made.layers(X, MASK)
     tokens = outputs.mean(dim=(0, 2))
@@ -125,7 +125,7 @@ def test_gradients_reach_every_parameter_of_a_block(kind):
     assert [name for name, p in made.named_parameters() if p.grad is None] == []
 
 
-def test_one_row_passes_through_a_layer():
+def test_a_sequence_of_one_row_works():
     layer = TransformerLayer(8, 2, 0.0, output_map=True)
     initialise(layer)
     assert layer(X[:1, :1], MASK[:1, :1]).shape == (1, 1, 8)
@@ -133,7 +133,7 @@ def test_one_row_passes_through_a_layer():
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("skip_padding", [False, True])
-def test_layers_read_rows_beside_a_sequence_and_give_its_own_back(norm, skip_padding):
+def test_layers_attend_to_extra_rows_but_do_not_return_them(norm, skip_padding):
     made = layers((math.inf, math.inf), norm=norm, skip_padding=skip_padding)
     beside = torch.randn(2, 3, 8)
     joined, mask = torch.cat([X, beside], dim=1), torch.cat([MASK, torch.ones(2, 3, dtype=torch.bool)], dim=1)
@@ -142,7 +142,7 @@ def test_layers_read_rows_beside_a_sequence_and_give_its_own_back(norm, skip_pad
     assert not torch.allclose(made(X, MASK, beside)[:, MASK], made(X, MASK)[:, MASK], atol=1e-3)
 
 
-def test_a_block_reads_rows_beside_in_every_layer():
+def test_every_layer_of_a_block_attends_to_extra_rows():
     made, beside = block("mean"), torch.randn(2, 3, 8)
     expected = made.layers(X, MASK, beside).mean(dim=0)
     assert torch.allclose(made(X, MASK, extra_rows=beside), expected, atol=1e-6)

@@ -25,7 +25,7 @@ def test_the_last_vectors_are_within_bounds_and_follow_their_conditions_alone():
     assert changed.tolist() == [[False, True, False], [False, False, False]]
 
 
-def test_all_steps_at_once_are_each_step_by_itself():
+def test_all_steps_at_once_equal_single_steps():
     made = diffusion()
     noised = made.noised(torch.randn(2, 3, 6), START)
     together, hints = made.predicted_noise(noised, CONDITION), made.denoiser.hints(CONDITION)
@@ -33,7 +33,7 @@ def test_all_steps_at_once_are_each_step_by_itself():
         assert torch.allclose(together[t], made.denoiser(noised[t], [hint[t] for hint in hints]), atol=1e-6)
 
 
-def test_the_chain_is_as_exact_under_autocast():
+def test_the_chain_has_full_precision_under_autocast():
     made = diffusion(num_steps=10)
     exact = made.trajectory(START, CONDITION)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -28,7 +28,7 @@ def test_lengths_are_those_of_the_release(length, rows):
     assert mask.shape == (2, rows)
 
 
-def test_a_row_is_real_when_a_fifth_of_what_it_covers_is():
+def test_a_row_is_real_if_a_fifth_of_its_input_is():
     mask = torch.arange(20)[None] < 1
     _, pooled_mask = DownSampling(4, 4, 4, 1).pooled(torch.zeros(1, 20, 3), mask)
     _, coarse_mask = DownSampling(4, 4, 4, 1)(torch.zeros(1, 20, 3), mask)

@@ -46,7 +46,7 @@ def assert_same(ours, theirs, inputs, atol=1e-12):
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
-def test_feed_forward(p, masks):
+def test_feed_forward_equals_the_plain_layers(p, masks):
     inputs = normal(K, M, D), normal(K, HIDDEN, D), normal(K, HIDDEN), normal(K, D, HIDDEN), normal(K, D)
     x, weight1, bias1, weight2, bias2 = inputs
     ours = lean.feed_forward(*inputs, p)
@@ -58,7 +58,7 @@ def test_feed_forward(p, masks):
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("shared", [True, False])
-def test_residual_and_norm(p, shared, masks):
+def test_residual_and_norm_equal_the_plain_layers(p, shared, masks):
     x = normal(M, D) if shared else normal(K, M, D)
     y, gain, bias = normal(K, M, D), normal(K, D), normal(K, D)
     ours = lean.add_norm(x, y, gain, bias, p)
@@ -69,7 +69,7 @@ def test_residual_and_norm(p, shared, masks):
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("rows", [None, [0, 3, 4, 9]])
-def test_input_projection(p, rows, masks):
+def test_input_projection_equals_the_plain_layers(p, rows, masks):
     x = torch.randn(M, D, dtype=torch.float64)
     layer = InputLayer(D, 4, p).double()
     torch.nn.init.normal_(layer.norm.weight)
@@ -163,7 +163,7 @@ def test_layers_that_skip_padding_give_the_same_rows_and_gradients(settings):
         assert torch.allclose(a, b)
 
 
-def test_masks_with_holes_and_empty_sequences_are_attended_the_plain_way():
+def test_masks_with_holes_and_empty_sequences_use_plain_attention():
     x = normal(2, 4, 8)
     for mask in ([[1, 0, 1, 1], [1, 1, 0, 0]], [[1, 1, 1, 1], [0, 0, 0, 0]]):
         mask = torch.tensor(mask, dtype=torch.bool)
@@ -183,7 +183,7 @@ def test_a_tower_that_skips_padding_gives_the_same_rows():
     assert torch.allclose(*towers, atol=1e-6)
 
 
-def test_padding_that_training_skips_is_made_in_evaluation():
+def test_padding_skipped_in_training_is_computed_in_evaluation():
     features, mask = torch.randn(2, 4, 7), torch.arange(4) < torch.tensor([2, 4])[:, None]
     tower = Tower(7, 8, 4, 0.0, skip_padding="training")
     initialise(tower, 0.5)
@@ -192,7 +192,7 @@ def test_padding_that_training_skips_is_made_in_evaluation():
     assert not torch.allclose(trained[~mask], evaluated[~mask], atol=1e-2)
 
 
-def test_without_a_gradient_nothing_is_different():
+def test_outputs_are_equal_without_gradients():
     layers, x = layers_of(True, output_map=False, ffn_ratio=2), normal(2, 4, 8)
     with torch.no_grad():
         silent = layers(x)

@@ -45,7 +45,7 @@ def test_maps_have_the_gradients_of_their_formulas():
 
 
 @pytest.mark.parametrize("function", [exponential_map, logarithmic_map, lambda x: points_of(x, torch.ones(1, 1))])
-def test_nothing_at_all_has_a_gradient(function):
+def test_zero_vectors_have_finite_gradients(function):
     x = torch.zeros(1, 4, requires_grad=True)
     made = function(x)
     made.sum().backward()
@@ -53,7 +53,7 @@ def test_nothing_at_all_has_a_gradient(function):
     assert x.grad.isfinite().all()
 
 
-def test_attentions_side_by_side_are_those_one_by_one():
+def test_stacked_attentions_equal_single_ones():
     torch.manual_seed(1)
     both, x, mask = attention(2), torch.randn(3, 5, 8), torch.arange(5) < torch.tensor([5, 3, 1])[:, None]
     windows = torch.rand(2, 5, 5)
@@ -64,7 +64,7 @@ def test_attentions_side_by_side_are_those_one_by_one():
     assert torch.allclose(both(x.expand(2, 3, 5, 8), windows, mask), both(x, windows, mask), atol=1e-6)
 
 
-def test_rows_at_padding_read_the_real_ones_and_are_not_read():
+def test_padding_attends_to_real_rows_and_is_not_attended_to():
     torch.manual_seed(1)
     made, x, mask = attention(), torch.randn(1, 5, 8), torch.tensor([[True, True, True, False, False]])
     other = x.clone()
@@ -75,7 +75,7 @@ def test_rows_at_padding_read_the_real_ones_and_are_not_read():
 
 
 @pytest.mark.parametrize("lorentz_dim", [3, 7])
-def test_dropout_that_takes_all_of_a_point_leaves_everything_finite(lorentz_dim):
+def test_dropout_of_a_whole_point_gives_finite_results(lorentz_dim):
     made = attention(dropout=0.9, lorentz_dim=lorentz_dim).train()
     x = torch.randn(4, 6, 8, requires_grad=True)
     for _ in range(5):
@@ -86,7 +86,7 @@ def test_dropout_that_takes_all_of_a_point_leaves_everything_finite(lorentz_dim)
     assert all(p.grad.isfinite().all() for p in made.parameters())
 
 
-def test_queries_keys_and_values_have_dropout_of_their_own():
+def test_queries_keys_and_values_have_separate_dropout():
     made = attention(1, dropout=0.5)
     with torch.no_grad():
         made.linear.weight.copy_(made.linear.weight[:, :1].expand_as(made.linear.weight))

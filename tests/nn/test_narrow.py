@@ -32,7 +32,7 @@ def test_layers_in_bfloat16_are_those_of_float32_but_for_rounding(fused, monkeyp
     assert 0 < (found - wide)[:, mask].abs().max() < 0.1
 
 
-def test_what_trains_or_is_in_float32_takes_the_other_way(monkeypatch):
+def test_training_and_float32_do_not_use_narrow_layers(monkeypatch):
     monkeypatch.setattr(narrow, "after_attention", None)
     layers, x = layers_of(), torch.randn(3, 5, 8)
     layers.train()(x).sum().backward()
@@ -45,7 +45,7 @@ def test_what_trains_or_is_in_float32_takes_the_other_way(monkeypatch):
 
 
 @pytest.mark.parametrize("relu", [True, False])
-def test_a_linear_map_in_bfloat16(fused, relu):
+def test_a_linear_map_in_bfloat16_is_close_to_float32(fused, relu):
     x, weight, bias = torch.randn(3, 8), torch.randn(4, 8), torch.randn(4)
     wide = torch.nn.functional.linear(x, weight, bias)
     found = narrow.linear(x, weight, bias, relu=relu)
@@ -54,7 +54,7 @@ def test_a_linear_map_in_bfloat16(fused, relu):
 
 
 @torch.no_grad()
-def test_a_token_reads_in_bfloat16_what_it_reads_in_float32():
+def test_token_attention_in_bfloat16_is_close_to_float32():
     torch.manual_seed(0)
     attention, x, token = TokenAttention(8, 2, 0.0).eval(), torch.randn(3, 5, 8), torch.randn(8)
     with torch.autocast("cpu", torch.bfloat16):

@@ -16,7 +16,7 @@ def pooling():
     return made
 
 
-def test_each_feature_is_sorted_by_itself_the_largest_first():
+def test_features_are_sorted_independently_in_descending_order():
     made = pooling()
     x = torch.randn(2, 5, 3)
     weights = made.weights(5)
@@ -28,7 +28,7 @@ def test_each_feature_is_sorted_by_itself_the_largest_first():
     assert torch.equal(made(x[:, torch.randperm(5)]), made(x))
 
 
-def test_recurrent_weights_are_drawn_as_released_and_left_alone_by_the_others_draw():
+def test_recurrent_weights_are_drawn_as_released_and_kept_by_initialise():
     torch.manual_seed(0)
     made = OrderPooling()
     before = {name: tensor.clone() for name, tensor in made.gru.state_dict().items()}

@@ -44,7 +44,7 @@ def test_padded_frames_change_nothing(attention):
     assert torch.equal(attention(altered, MASK, CLIPS), attention(FRAMES, MASK, CLIPS))
 
 
-def test_one_frame_is_seen_as_itself_from_every_clip(attention):
+def test_pooling_a_single_frame_returns_it_for_every_clip(attention):
     seen = attention(FRAMES[2:, :1], None, CLIPS[2:])
     assert torch.allclose(seen, attention.value(FRAMES[2:, :1]).expand(1, 5, 4), atol=1e-6)
 

@@ -22,7 +22,7 @@ def test_with_the_released_zero_floor_padding_wins_but_the_best_frame_stays_real
     assert score.best.item() == 1
 
 
-def test_a_full_video_has_no_floor():
+def test_a_video_of_full_length_has_no_zero_floor():
     mask = torch.ones(1, 3, dtype=torch.bool)
     assert zero_floor(mask.sum(dim=1), 3, "zero").tolist() == [False]
     assert zero_floor(mask.sum(dim=1), 4, "zero").tolist() == [True]
@@ -35,7 +35,7 @@ def test_no_gradient_flows_through_a_floored_score():
     assert clips.grad.abs().sum() == 0
 
 
-def test_the_dot_product_has_its_own_winner():
+def test_the_best_row_by_dot_product_can_differ_from_that_by_cosine():
     clips = torch.tensor([[[1.0, 0.0], [2.0, 9.0]]])
     assert max_sim(QUERY, clips).best.item() == 0
     assert max_sim(QUERY, clips, similarity="dot").best.item() == 1

@@ -37,7 +37,7 @@ def test_padding_of_words_and_frames_changes_nothing():
     assert torch.equal(model(noisy_words, word_mask, noisy_frames, frame_mask).value, clean)
 
 
-def test_padding_never_beats_a_negative_similarity_unless_it_may():
+def test_padding_beats_a_negative_similarity_only_with_a_zero_floor():
     model, one = scorer(2), torch.ones(1, 1, dtype=torch.bool)
     words, frames = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[-1.0, 0.0], [0.0, 0.0]]])
     mask = torch.tensor([[True, False]])
@@ -45,7 +45,7 @@ def test_padding_never_beats_a_negative_similarity_unless_it_may():
     assert model(words, one, frames, mask, zero_floor=torch.tensor([True])).value.item() == 0
 
 
-def test_videos_scored_one_at_a_time_score_as_all_at_once(monkeypatch):
+def test_scores_do_not_depend_on_other_videos(monkeypatch):
     words, word_mask, frames, frame_mask = world()
     model = scorer()
     whole = model(words, word_mask, frames, frame_mask)
@@ -85,7 +85,7 @@ def test_dot_products_read_confidences_from_raw_words():
     assert not torch.allclose(model.weights(3 * words, word_mask, "dot"), model.weights(words, word_mask, "dot"))
 
 
-def test_printed_confidences_are_what_the_perceptron_says():
+def test_the_papers_confidences_are_the_perceptrons_output():
     model = WordMaxSim(2, "paper")
     with torch.no_grad():
         model.hidden.weight.copy_(torch.eye(2))
