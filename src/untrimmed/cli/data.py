@@ -69,9 +69,15 @@ def prepare_command(
             show_default=False,
         ),
     ] = None,
-    train: Annotated[str | None, typer.Option(metavar="PART", help="Part to use as train.")] = None,
-    val: Annotated[str | None, typer.Option(metavar="PART", help="Part to use as val.")] = None,
-    test: Annotated[str | None, typer.Option(metavar="PART", help="Part to use as test, e.g. val_2.")] = None,
+    train: Annotated[
+        str | None, typer.Option(metavar="PART", help="Published part to use as the training split.")
+    ] = None,
+    val: Annotated[
+        str | None, typer.Option(metavar="PART", help="Published part to use as the validation split.")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(metavar="PART", help="Published part to use as the test split, e.g. val_2.")
+    ] = None,
     imports: ImportOption = None,
 ) -> None:
     """Convert a benchmark's published annotation files to a data set folder."""

@@ -40,7 +40,7 @@ QueriesOption = Annotated[
     data_option("--queries", metavar="FILE", help="Labelled sentences for a library, or captions for --top."),
 ]
 SkipUnknownOption = Annotated[
-    bool, _library_option("--skip-unknown", help="Leave out sentences on videos that are not in the library.")
+    bool, _library_option("--skip-unknown", help="Ignore sentences about videos that are not in the library.")
 ]
 DetailsOption = Annotated[bool, _library_option("--details", help="List the result of every query.")]
 MomentsOption = Annotated[
@@ -116,10 +116,10 @@ def evaluate(
 ) -> None:
     """Score a model, or a library on your labelled queries.
 
-    A run is scored by R@K and SumR per moment-to-video ratio, mAP, median and
-    mean rank and, if the data have moments, by event-level recall (R@K, IoU=m)
-    and by the best moment in the right video (R1@IoU=m, mean IoU).
-    A library is scored by R@K, mean IoU in the true video and moment recall.
+    For a run: R@K, SumR (also by moment-to-video ratio), mAP, median and mean
+    rank. If the data have moments: event-level recall (R@K, IoU=m), and the
+    best moment in the right video (R1@IoU=m, mean IoU).
+    For a library: R@K, mean IoU in the true video, and moment recall.
 
     Each line of --queries for a library is a sentence or a video, as JSON:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}

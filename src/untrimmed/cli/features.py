@@ -76,7 +76,7 @@ def features(
     """Export features of your own videos and captions for training.
 
     Videos are first indexed into a library, which a trained model can search.
-    If untrimmed data prepare wrote captions to DIR/NAME, these get features.
+    If `untrimmed data prepare` wrote captions to DIR/NAME, they are used.
     Videos and captions are matched by file name. Exit code 3 if files cannot
     be used or videos of captions are missing; they are listed.
     """

@@ -42,9 +42,7 @@ ModelOption = Annotated[
 ]
 PartOption = Annotated[
     str | None,
-    runtime_option(
-        metavar="N/TOTAL", help="Index only one part of the files. Then join the libraries with: untrimmed merge."
-    ),
+    runtime_option(metavar="N/TOTAL", help="Index only part N of TOTAL. Later join the parts with: untrimmed merge."),
 ]
 _MAX_LISTED_LINKS = 10
 

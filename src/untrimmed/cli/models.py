@@ -77,9 +77,9 @@ def _presets(by_data: dict[str, dict[str, float]]) -> str:
 
 
 def import_checkpoint(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="Whose authors' file it is: see untrimmed models.")],
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="Method of the checkpoint. See: untrimmed models.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The authors' checkpoint.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write.")],
     data: Annotated[
         str | None,
         typer.Option(

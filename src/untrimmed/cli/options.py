@@ -54,7 +54,10 @@ def _make_token(text: str | None) -> str | None:
 ImportOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--import", metavar="MODULE", callback=_import_all, help="Module or FILE.py with your methods or data."
+        "--import",
+        metavar="MODULE",
+        callback=_import_all,
+        help="Module or FILE.py that adds methods or data layouts.",
     ),
 ]
 LibraryOption = Annotated[
@@ -64,7 +67,7 @@ LibraryOption = Annotated[
         parser=_parse_library,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
-        help="Folder or s3://BUCKET/NAME.  \\[default: user data]",
+        help="Folder or s3://BUCKET/NAME.  \\[default: your library]",
     ),
 ]
 EncoderOption = Annotated[

@@ -22,7 +22,7 @@ def plot(
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="Caption to show, in figures of one caption (for top: repeatable).  "
+            help="Caption to show, in figures of single captions (for top: repeatable).  "
             "\\[default: a caption of the video with the most moments]",
             show_default=False,
         ),
@@ -32,13 +32,14 @@ def plot(
         typer.Option(metavar="DIR", help="For top: folder of the video files, to show frames.", show_default=False),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="For texts: seed of the random videos.", show_default=False)
+        int | None,
+        typer.Option(metavar="N", min=0, help="For texts: random seed that selects the videos.", show_default=False),
     ] = None,
     moment_ratio: Annotated[
         tuple[float, float] | None,
         typer.Option(
             metavar="LOW HIGH",
-            help="For uncertainty: range of the moment ratio; 0.2 0.4 in RAL's figure.",
+            help="For uncertainty: only captions in this range of moment ratios. RAL's figure: 0.2 0.4.",
             show_default=False,
         ),
     ] = None,

@@ -40,7 +40,7 @@ def reproduce(
     ] = None,
     simulated: Annotated[
         bool,
-        typer.Option("--simulated", help="Only check that a table's rows run, on a few simulated features."),
+        typer.Option("--simulated", help="Only check that all rows of a table run, with a few simulated features."),
     ] = False,
     out: Annotated[
         Path | None,
@@ -48,7 +48,7 @@ def reproduce(
             "--out",
             "-o",
             metavar="FILE.md",
-            help="Write the table, the paper or all papers to a file; run them with --root.",
+            help="Write a page of the table, the paper or all papers. With --root, train first.",
         ),
     ] = None,
     seed: SeedOption = None,
@@ -59,8 +59,9 @@ def reproduce(
 ) -> None:
     """List or reproduce the tables and figures of the papers.
 
-    A table shows the paper's results and the commands that train and evaluate each row.
-    With --root, it trains all rows and adds our results. Run a stopped command again to continue.
+    A table shows the paper's results and the commands that train and evaluate
+    each row. With --root, all rows are trained and our results are added.
+    If the command was interrupted, run it again to continue.
     """
     from untrimmed.reproduction.papers import PAPERS, paper_named
 

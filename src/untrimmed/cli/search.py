@@ -55,7 +55,7 @@ ServiceOption = Annotated[
     bool,
     runtime_option(
         " /--no-service",
-        help="Do not use a running `untrimmed serve`. The options above imply this.",
+        help="Search in this process, even if `untrimmed serve` runs. The options above do so, too.",
         show_default=False,
     ),
 ]

@@ -59,7 +59,7 @@ MostOption = Annotated[
     typer.Option(
         metavar="N",
         min=1,
-        help="Most attachments per method.  \\[default: any]",
+        help="Maximum number of attachments per method.  \\[default: any]",
         show_default=False,
         rich_help_panel=_COMPARED,
     ),
@@ -144,7 +144,7 @@ def study(
     All methods get the same data, sizes and numbers of steps.
     Run the same command again to continue; finished runs are reused.
     Several commands can share one --out: each training runs only once.
-    A small result file beside each run is enough if the run itself is lost.
+    Results are kept in a small file beside each run, so runs can be deleted.
     """
     from untrimmed.study.setup import Candidate, StudySetup
     from untrimmed.study.study import StudyPlan, outlook
