@@ -80,7 +80,7 @@ RAL = "any +ral"
 _of_prototypes = partial(Picture, methods="proto, any +prototypes", part=PrototypeBuilder, most_runs=1)
 PICTURES: dict[str, Picture] = {
     "heatmap": Picture(
-        "similarity of a video's captions and its clips over time, with annotated and best moments",
+        "similarity of a video's captions and its clips over time, with true and predicted moments",
         "GMMFormer Fig. 5, GMMFormer v2 Fig. 7",
         lambda runs, options: draw_heat_map(heat_map_of(runs, options.caption)),
         most_runs=4,

@@ -29,7 +29,7 @@ def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndar
 
 @styled
 def draw_similarity_by_rank(data: Mapping[str, Float[np.ndarray, "3 P"]]) -> Figure:
-    """Draw the median of each run as a line, and the range of the middle half of the captions as an area."""
+    """Draw the median of each run as a line, and the interquartile range of the captions as an area."""
     figure = new_figure(2.4)
     axes = figure.subplots()
     for number, (label, (low, median, high)) in enumerate(data.items()):

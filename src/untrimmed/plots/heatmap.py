@@ -1,4 +1,4 @@
-"""Heat maps of the cosine of captions with the clips of their video over time, with annotated and best moments."""
+"""Heat maps of the cosine of captions with the clips of their video over time, with true and predicted moments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def _strips(run: TrainedRun, captions: np.ndarray, video: int, duration_s: float
 
 @styled
 def draw_heat_map(data: HeatMap) -> Figure:
-    """Draw one strip per caption and model: dark where the cosine is high, with annotated and best moments framed."""
+    """Draw one strip per caption and model: dark where the cosine is high, with true and predicted moments framed."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.lines import Line2D
 

@@ -49,7 +49,7 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """Share of attention inside moments, by rank of the prototype; `by_chance`: for evenly spread attention."""
+    """Share of attention inside moments, by rank of the prototype; `by_chance`: that of uniform attention."""
 
     inside: Float[np.ndarray, " K"]
     by_chance: float
@@ -180,7 +180,7 @@ def draw_prototype_attention(data: PrototypeAttention) -> Figure:
 
 @styled
 def draw_attendance(data: Attendance) -> Figure:
-    """Draw a bar for each rank, and the level of evenly spread attention."""
+    """Draw a bar for each rank, and the level of uniform attention."""
     figure = new_figure(2.0)
     axes = figure.subplots()
     axes.bar(np.arange(1, len(data.inside) + 1), 100 * data.inside, color=BLUE, width=0.8)
