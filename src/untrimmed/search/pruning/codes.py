@@ -95,12 +95,12 @@ class Probe:
 
     @cached_property
     def numbers(self) -> tuple[Int16[np.ndarray, " W"], np.float32]:
-        """The vector as 16-bit integers, and the value of 1. Products with rows fit into 32 bits."""
+        """The vector as 16-bit integers, and their step size. Products with rows fit into 32 bits."""
         return self._numbers(min(_MAX_16, (2**31 - 1) // (_MAX_8 * self.width)), np.int16)
 
     @cached_property
     def short_numbers(self) -> tuple[Int8[np.ndarray, " W"], np.float32]:
-        """The vector as 8-bit integers, which are faster for many queries, and the value of 1."""
+        """The vector as 8-bit integers, which are faster for many queries, and their step size."""
         return self._numbers(_MAX_8, np.int8)
 
     def rounding(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
@@ -120,7 +120,7 @@ class Probe:
 def _quantize(
     rows: Float32[np.ndarray, "R D"], largest: int, kind: type[np.integer[Any]], width: int, *, offset: int = 0
 ) -> tuple[Shaped[np.ndarray, "R W"], Float32[np.ndarray, " R"]]:
-    """Return rows as integers up to +-`largest`, padded with zeros, plus `offset`, and the value of 1 in each row."""
+    """Return rows as integers up to +-`largest`, padded with zeros, plus `offset`, and the step size of each row."""
     unit = (np.maximum(np.abs(rows).max(axis=1), np.float32(1e-20)) / largest).astype(np.float32)
     numbers = np.full((len(rows), width), offset, dtype=kind)
     numbers[:, : rows.shape[1]] = np.rint(rows / unit[:, None]) + offset
