@@ -33,7 +33,7 @@ ALLOWED = {
     "encoders": {"types", "errors", "files", "devices", "precision"},
     "data": {"types", "errors", "config", "files", "plugins"},
     "presets": {"config", "errors", "models"},
-    "running": RUNNING | {"scores"},
+    "running": RUNNING | {"scores", "version"},
     "training": TRAINING,
     "plots": RUNNING | {"running", "nn", "scores", "video"},
     "search": VALUES | {"models", "moments", "scores", "video", "encoders", "data", "evaluation"},

@@ -7,6 +7,7 @@ Files in the folder:
     model.safetensors   the best model by `train.select_by` on the validation split
     config.json         its method and sizes; `load_model` reads these two files
     last.safetensors    the state from which an interrupted run continues
+    environment.jsonl   versions, commit, device and threads, one line per start or continuation
 """
 
 import json
@@ -24,6 +25,7 @@ from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import SETTINGS, WEIGHTS, load_model
 from untrimmed.precision import Format
 from untrimmed.presets import Preset
+from untrimmed.running.environment import ENVIRONMENT
 
 CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
@@ -184,6 +186,7 @@ def forget_beginning(folder: Path) -> None:
     if _has_saved(folder):
         return
     (folder / CONFIG).unlink(missing_ok=True)
+    (folder / ENVIRONMENT).unlink(missing_ok=True)
     with suppress(OSError):  # the folder is not empty
         folder.rmdir()
 

@@ -23,6 +23,7 @@ from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
 from untrimmed.models.storage import not_finite, save_model
 from untrimmed.running.batches import prefetched
+from untrimmed.running.environment import record_environment
 from untrimmed.running.memory import explaining_memory
 from untrimmed.running.opened import OpenedModel
 from untrimmed.running.results import why_no_events
@@ -150,6 +151,8 @@ class TrainingLoop:
             self._rehearse()
             if self.fabric.is_global_zero:
                 write_config(self.folder, self.config)
+        if not self.state.finished and self.fabric.is_global_zero:
+            record_environment(self.folder, self.fabric.device, update=self.state.updates)
         try:
             while not self.state.finished:
                 if self.config.train.epochs:
