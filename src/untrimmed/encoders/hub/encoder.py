@@ -7,10 +7,7 @@ tokens into the shared space.
 
 from __future__ import annotations
 
-import contextlib
-import inspect
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +19,12 @@ from torch.nn import functional
 
 from untrimmed.devices import choose_device
 from untrimmed.encoders.hub.preprocessing import create_pipeline
+from untrimmed.encoders.hub.text import dual_text_recipe, quiet_transformers
 from untrimmed.encoders.hub.weights import locate, weights_digest
-from untrimmed.encoders.reading import known_words, reading_of
+from untrimmed.encoders.reading import known_words
 from untrimmed.errors import ConfigError, EncoderError, FeatureError, one_line
 from untrimmed.precision import NumberFormat, Precision, choose_format
-from untrimmed.types import Reading, TextFeatures
+from untrimmed.types import TextFeatures
 
 _PROBE_TEXT = "a dog runs along the beach"
 
@@ -60,7 +58,7 @@ class TransformersEncoder:
         self._device = torch.device("cpu")
         self._dtype = torch.float32
         self._batch_size = batch_size
-        self._recipe = _text_recipe(model, tokenizer)
+        self._recipe = dual_text_recipe(model, tokenizer)
         side = int(getattr(model.config.vision_config, "image_size", 224))
         self._pipeline, self.short_side = create_pipeline(processor, model.get_image_features, side=side)
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
@@ -164,10 +162,8 @@ class TransformersEncoder:
         words = states.float().cpu().numpy()
         features = []
         for row, text in enumerate(texts):
-            ids = inputs["input_ids"][row].tolist()
-            real = [place for place, token in enumerate(ids) if token not in self._recipe.special_ids]
-            tokens = self._tokenizer.convert_ids_to_tokens([ids[place] for place in real])
-            features.append(TextFeatures(text, rows[row], words[row, real], tuple(tokens), readings[row]))
+            places, tokens = self._recipe.real_tokens(self._tokenizer, inputs["input_ids"][row])
+            features.append(TextFeatures(text, rows[row], words[row, places], tokens, readings[row]))
         return features
 
     def _text_features(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -206,84 +202,10 @@ class TransformersEncoder:
         return frames.shape[1], states.shape[-1], None
 
 
-@dataclass(frozen=True)
-class _TextRecipe:
-    """How to tokenize texts for a model family, as in its training."""
-
-    lower_case: bool
-    padding: bool | str
-    max_length: int
-    inputs: frozenset[str]
-    special_ids: frozenset[int]
-
-    def prepare(self, text: str) -> str:
-        """The text for the tokenizer."""
-        return text.lower() if self.lower_case else text
-
-    def tokenize(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
-        """The text input of the model, without tensors that it does not accept."""
-        batch = tokenizer(
-            [self.prepare(text) for text in texts],
-            padding=self.padding,
-            padding_side="right",
-            truncation=True,
-            max_length=self.max_length,
-            return_tensors="pt",
-        )
-        return {name: value for name, value in batch.items() if name in self.inputs}
-
-    def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
-        """The unknown words of texts and where they are cut. A byte-level tokenizer knows all words.
-
-        Tokenizers in pure Python do not report the positions of tokens, so all their words count as known.
-        """
-        if not tokenizer.is_fast:
-            return [Reading()] * len(texts)
-        written = [self.prepare(text) for text in texts]
-        unknown = {tokenizer.unk_token_id} - self.special_ids
-        readings = []
-        for text, encoding in zip(
-            written, tokenizer(written, truncation=True, max_length=self.max_length).encodings, strict=True
-        ):
-            real = [place for place, token in enumerate(encoding.ids) if token not in self.special_ids]
-            pieces = [(*encoding.offsets[place], encoding.ids[place] not in unknown) for place in real]
-            readings.append(reading_of(text, pieces, is_cut=bool(encoding.overflowing)))
-        return readings
-
-
-def _text_recipe(model: Any, tokenizer: Any) -> _TextRecipe:
-    """The recipe of a model's family.
-
-    SigLIP was trained on texts padded to a fixed length without an attention mask, SigLIP 2 (of which the models of
-    fixed resolution call themselves `siglip` too) on lower case as well, which their Gemma tokenizer leaves undone.
-    SigLIP 1's own tokenizer brings its clean-up with it, so lower case changes nothing there.
-    """
-    config = model.config
-    siglip = config.model_type in ("siglip", "siglip2")
-    inputs = frozenset(inspect.signature(model.get_text_features).parameters)
-    specials = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
-    specials |= {tokenizer.cls_token_id, tokenizer.sep_token_id}
-    return _TextRecipe(
-        lower_case=siglip,
-        padding="max_length" if siglip else True,
-        max_length=_text_limit(config.text_config, tokenizer),
-        inputs=frozenset({"input_ids"}) if siglip else inputs,
-        special_ids=frozenset(token for token in specials if token is not None),
-    )
-
-
-def _text_limit(text_config: Any, tokenizer: Any) -> int:
-    """The maximum number of tokens: the tokenizer's limit, or the model's number of positions if that is lower."""
-    positions = int(text_config.max_position_embeddings)
-    if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
-        positions -= int(text_config.pad_token_id) + 1  # RoBERTa starts positions after that of the padding
-    return min(int(tokenizer.model_max_length), positions)
-
-
 def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
     """Model, tokenizer and image processor from a folder, without network access and without running its code."""
     try:
-        with _quiet_transformers():
+        with quiet_transformers():
             from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
             local = {"local_files_only": True, "trust_remote_code": False}
@@ -298,22 +220,6 @@ def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
     if missing:
         raise EncoderError(f"{name}: {len(missing)} weights are missing, e.g. {missing[0]}; fetch the model again")
     return model, tokenizer, processor
-
-
-@contextlib.contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Silence the messages and progress bars of transformers. Failures still raise exceptions."""
-    from transformers.utils import logging as transformers_logging
-
-    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
 
 
 def _not_dual(name: str, model: nn.Module, found: str) -> str:

@@ -42,6 +42,9 @@ _DOWNLOADED = (
     "added_tokens.json",
     "merges.txt",
 )
+PROCESSOR = "processor"
+TOKENIZER = "tokenizer"
+_FILES_OF = {PROCESSOR: _PROCESSOR_FILES, TOKENIZER: _TOKENIZER_FILES}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -55,10 +58,17 @@ def is_hub_id(source: str) -> bool:
     return _HUB_ID.fullmatch(source) is not None
 
 
-def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: float = 5.0) -> Path:
+def locate(
+    source: str | Path,
+    *,
+    local_files_only: bool = False,
+    timeout_s: float = 5.0,
+    needs: tuple[str, ...] = (PROCESSOR, TOKENIZER),
+) -> Path:
     """The folder that holds an encoder's files, downloaded into the hub's cache if necessary.
 
-    `timeout_s` limits the wait for the hub's first answer, but not a download that has started.
+    `timeout_s` limits the wait for the hub's first answer, but not a download that has started. A cached repository is
+    used without asking the hub if it has weights and what the encoder `needs` beside them.
 
     Raises:
         EncoderError: The folder does not exist, the name is malformed, the repository is neither cached nor available,
@@ -71,7 +81,7 @@ def locate(source: str | Path, *, local_files_only: bool = False, timeout_s: flo
         raise EncoderError(f"{source}: no such folder, and not a hub id (OWNER/NAME); check the path")
     if missing := missing_packages():
         raise EncoderError(f"{source}: hub models need {' and '.join(missing)}; pip install 'untrimmed[hub]'")
-    cached = _cached_snapshot(str(source))
+    cached = _cached_snapshot(str(source), needs)
     if cached is not None:
         return cached
     if local_files_only:
@@ -140,8 +150,8 @@ def _weights_sha256(path: Path) -> str:
     return file_sha256(path)
 
 
-def _cached_snapshot(hub_id: str) -> Path | None:
-    """The snapshot of a repository in the hub's cache if every file an encoder needs is there."""
+def _cached_snapshot(hub_id: str, needs: tuple[str, ...]) -> Path | None:
+    """The snapshot of a repository in the hub's cache if weights and every part that the encoder needs are there."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(hub_id, "config.json")
@@ -152,9 +162,8 @@ def _cached_snapshot(hub_id: str) -> Path | None:
         weight_files(folder)
     except EncoderError:
         return None  # incomplete: the missing files are fetched from the hub
-    has_processor = any((folder / name).is_file() for name in _PROCESSOR_FILES)
-    has_tokenizer = any((folder / name).is_file() for name in _TOKENIZER_FILES)
-    return folder if has_processor and has_tokenizer else None
+    is_whole = all(any((folder / name).is_file() for name in _FILES_OF[part]) for part in needs)
+    return folder if is_whole else None
 
 
 def _fetch(hub_id: str, timeout_s: float) -> Path:

@@ -1,0 +1,209 @@
+"""Tokenizes texts for models of `transformers`, and encodes their words with a text model such as RoBERTa."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from untrimmed.encoders.hub.weights import TOKENIZER, locate, weights_digest
+from untrimmed.encoders.reading import reading_of
+from untrimmed.errors import ConfigError, EncoderError, one_line
+from untrimmed.types import Reading, TextFeatures
+
+_LAYER = -2  # second-to-last, as in TVR's features (arXiv 2001.09099, section 5)
+_BATCH = 16
+
+
+@dataclass(frozen=True)
+class TextRecipe:
+    """How to tokenize texts for a model family, as in its training."""
+
+    lower_case: bool
+    padding: bool | str
+    max_length: int
+    inputs: frozenset[str]
+    special_ids: frozenset[int]
+
+    def prepare(self, text: str) -> str:
+        """The text for the tokenizer."""
+        return text.lower() if self.lower_case else text
+
+    def tokenize(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
+        """The text input of the model, without tensors that it does not accept."""
+        batch = tokenizer(
+            [self.prepare(text) for text in texts],
+            padding=self.padding,
+            padding_side="right",
+            truncation=True,
+            max_length=self.max_length,
+            return_tensors="pt",
+        )
+        return {name: value for name, value in batch.items() if name in self.inputs}
+
+    def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
+        """The unknown words of texts and where they are cut. A byte-level tokenizer knows all words.
+
+        Tokenizers in pure Python do not report the positions of tokens, so all their words count as known.
+        """
+        if not tokenizer.is_fast:
+            return [Reading()] * len(texts)
+        written = [self.prepare(text) for text in texts]
+        unknown = {tokenizer.unk_token_id} - self.special_ids
+        readings = []
+        for text, encoding in zip(
+            written, tokenizer(written, truncation=True, max_length=self.max_length).encodings, strict=True
+        ):
+            real = [place for place, token in enumerate(encoding.ids) if token not in self.special_ids]
+            pieces = [(*encoding.offsets[place], encoding.ids[place] not in unknown) for place in real]
+            readings.append(reading_of(text, pieces, is_cut=bool(encoding.overflowing)))
+        return readings
+
+    def real_tokens(self, tokenizer: Any, ids: Tensor) -> tuple[list[int], tuple[str, ...]]:
+        """The places and the text of a row's tokens, without start, end and padding."""
+        listed = ids.tolist()
+        places = [place for place, token in enumerate(listed) if token not in self.special_ids]
+        return places, tuple(tokenizer.convert_ids_to_tokens([listed[place] for place in places]))
+
+
+def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
+    """The recipe for the text part of a dual encoder, by its family.
+
+    SigLIP was trained on texts padded to a fixed length without an attention mask, SigLIP 2 (of which the models of
+    fixed resolution call themselves `siglip` too) on lower case as well, which their Gemma tokenizer leaves undone.
+    SigLIP 1's own tokenizer brings its clean-up with it, so lower case changes nothing there.
+    """
+    config = model.config
+    siglip = config.model_type in ("siglip", "siglip2")
+    inputs = frozenset(inspect.signature(model.get_text_features).parameters)
+    return TextRecipe(
+        lower_case=siglip,
+        padding="max_length" if siglip else True,
+        max_length=_text_limit(config.text_config, tokenizer),
+        inputs=frozenset({"input_ids"}) if siglip else inputs,
+        special_ids=_special_ids(tokenizer),
+    )
+
+
+class WordEncoder:
+    """Word vectors of a text model: the hidden states of its second-to-last layer, without start and end tokens.
+
+    `name` loads it again. `digest` is that of its weights. Its sentences have no vector that frames could be compared
+    with, so `TextFeatures.sentence` is empty.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, name: str, digest: str, device: torch.device, dtype: torch.dtype):
+        self.name = name
+        self.digest = digest
+        self.word_dim = int(model.config.hidden_size)
+        self._model: Any = model.eval().to(device=device, dtype=dtype)
+        self._tokenizer = tokenizer
+        self._device = device
+        self._recipe = TextRecipe(
+            lower_case=False,  # the tokenizer does it if the model needs it
+            padding=True,
+            max_length=_text_limit(model.config, tokenizer),
+            inputs=frozenset(inspect.signature(model.forward).parameters),
+            special_ids=_special_ids(tokenizer),
+        )
+
+    @classmethod
+    def load(
+        cls, source: str, *, device: torch.device, dtype: torch.dtype = torch.float32, timeout_s: float = 5.0
+    ) -> WordEncoder:
+        """The text model in a local folder or of a hub id. Code in a repository is never run.
+
+        Raises:
+            EncoderError: No such model, no safetensors weights, or not a text model.
+        """
+        folder = locate(source, timeout_s=timeout_s, needs=(TOKENIZER,))
+        name = str(folder) if Path(source).expanduser().is_dir() else source
+        digest = weights_digest(folder)
+        model, tokenizer = _load_text_model(folder, name)
+        return cls(model, tokenizer, name=name, digest=digest, device=device, dtype=dtype)
+
+    def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """The word vectors of each text (float32); long texts are cut at the model's limit.
+
+        Raises:
+            ConfigError: a text is empty.
+        """
+        for number, text in enumerate(texts, start=1):
+            if not text.strip():
+                raise ConfigError(f"text {number} of {len(texts)} is empty; expected at least one word")
+        features: list[TextFeatures] = []
+        for start in range(0, len(texts), _BATCH):
+            features += self._encode_batch(texts[start : start + _BATCH])
+        return features
+
+    @torch.inference_mode()
+    def _encode_batch(self, texts: Sequence[str]) -> list[TextFeatures]:
+        readings = self._recipe.read(self._tokenizer, texts)
+        inputs = self._recipe.tokenize(self._tokenizer, texts)
+        on_device = {name: value.to(self._device) for name, value in inputs.items()}
+        words = self._model(**on_device, output_hidden_states=True).hidden_states[_LAYER].float().cpu().numpy()
+        features = []
+        for row, text in enumerate(texts):
+            places, tokens = self._recipe.real_tokens(self._tokenizer, inputs["input_ids"][row])
+            features.append(TextFeatures(text, np.empty(0, np.float32), words[row, places], tokens, readings[row]))
+        return features
+
+
+def _load_text_model(folder: Path, name: str) -> tuple[Any, Any]:
+    """Model and tokenizer from a folder, without network access and without running its code."""
+    try:
+        with quiet_transformers():
+            from transformers import AutoModel, AutoTokenizer
+
+            local = {"local_files_only": True, "trust_remote_code": False}
+            model, info = AutoModel.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **local)
+            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
+    except ImportError as error:
+        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and the named package") from error
+    except Exception as error:  # transformers raises many kinds of exceptions for invalid folders
+        raise EncoderError(f"{name}: transformers cannot load it ({one_line(error)})") from error
+    # The pooler, which language models lack, is not used.
+    missing = sorted(str(key) for key in info["missing_keys"] if not str(key).startswith("pooler."))
+    if missing:
+        raise EncoderError(f"{name}: {len(missing)} weights are missing, e.g. {missing[0]}; fetch the model again")
+    if not hasattr(model.config, "hidden_size") or not hasattr(model.config, "max_position_embeddings"):
+        raise EncoderError(f"{name}: is a {type(model).__name__}, expected a text model such as RoBERTa")
+    return model, tokenizer
+
+
+def _special_ids(tokenizer: Any) -> frozenset[int]:
+    """The ids of start, end and padding."""
+    specials = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
+    specials |= {tokenizer.cls_token_id, tokenizer.sep_token_id}
+    return frozenset(token for token in specials if token is not None)
+
+
+def _text_limit(text_config: Any, tokenizer: Any) -> int:
+    """The maximum number of tokens: the tokenizer's limit, or the model's number of positions if that is lower."""
+    positions = int(text_config.max_position_embeddings)
+    if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
+        positions -= int(text_config.pad_token_id) + 1  # RoBERTa starts positions after that of the padding
+    return min(int(tokenizer.model_max_length), positions)
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence the messages and progress bars of transformers. Failures still raise exceptions."""
+    from transformers.utils import logging as transformers_logging
+
+    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if bars:
+            transformers_logging.enable_progress_bar()
