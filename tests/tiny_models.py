@@ -53,7 +53,7 @@ def save_clip(folder: Path, *, seed: int = 0) -> Path:
 def save_siglip(folder: Path, *, seed: int = 0) -> Path:
     from transformers import SiglipConfig, SiglipModel
 
-    size = _save_bpe_tokenizer(folder, "PreTrainedTokenizerFast", length=12, lower_case=True)
+    size = save_bpe_tokenizer(folder, "PreTrainedTokenizerFast", length=12, lower_case=True)
     _save_processor(folder, "SiglipImageProcessor", {**_square(32, resample=3), **_half()})
     text = {**TEXT, "vocab_size": size, "max_position_embeddings": 12, "projection_size": 32}
     return _save(folder, SiglipModel, SiglipConfig, seed, text_config=text, vision_config=VISION)
@@ -63,7 +63,7 @@ def save_siglip2(folder: Path, *, seed: int = 0) -> Path:
     """SigLIP 2 of fixed resolution: a SigLIP model with a Gemma tokenizer and a bilinear resize."""
     from transformers import SiglipConfig, SiglipModel
 
-    size = _save_bpe_tokenizer(folder, "GemmaTokenizer", length=12, lower_case=False)
+    size = save_bpe_tokenizer(folder, "GemmaTokenizer", length=12, lower_case=False)
     _save_processor(folder, "SiglipImageProcessor", {**_square(32, resample=2), **_half()})
     text = {**TEXT, "vocab_size": size, "max_position_embeddings": 12, "projection_size": 32}
     return _save(folder, SiglipModel, SiglipConfig, seed, text_config=text, vision_config=VISION)
@@ -73,7 +73,7 @@ def save_siglip2_naflex(folder: Path, *, seed: int = 0) -> Path:
     """SigLIP 2 of native shape: images become up to 16 patches of 8 pixels."""
     from transformers import Siglip2Config, Siglip2Model
 
-    size = _save_bpe_tokenizer(folder, "GemmaTokenizer", length=12, lower_case=False)
+    size = save_bpe_tokenizer(folder, "GemmaTokenizer", length=12, lower_case=False)
     processor = {"do_resize": True, "resample": 2, "patch_size": 8, "max_num_patches": 16, **_half()}
     _save_processor(folder, "Siglip2ImageProcessor", processor)
     text = {**TEXT, "vocab_size": size, "max_position_embeddings": 12, "projection_size": 32}
@@ -95,7 +95,7 @@ def save_altclip(folder: Path, *, seed: int = 0) -> Path:
     """AltCLIP: a RoBERTa text tower, whose positions are counted from the padding's position + 1."""
     from transformers import AltCLIPConfig, AltCLIPModel
 
-    size = _save_bpe_tokenizer(folder, "PreTrainedTokenizerFast", length=100, lower_case=False)
+    size = save_bpe_tokenizer(folder, "PreTrainedTokenizerFast", length=100, lower_case=False)
     _save_processor(folder, "CLIPImageProcessor", _clip_processor())
     text = {**TEXT, "vocab_size": size, "max_position_embeddings": 16, "project_dim": 28, "pad_token_id": 0}
     vision = {**VISION, "projection_dim": SHARED_DIM}
@@ -214,7 +214,7 @@ def _save_clip_tokenizer(folder: Path, *, length: int) -> dict[str, int]:
     return ids
 
 
-def _save_bpe_tokenizer(folder: Path, kind: str, *, length: int, lower_case: bool) -> int:
+def save_bpe_tokenizer(folder: Path, kind: str, *, length: int, lower_case: bool) -> int:
     """A BPE like Gemma's: spaces become a mark, and an end token is added. Returns the size."""
     specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))

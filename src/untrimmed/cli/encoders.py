@@ -1,15 +1,20 @@
-"""`untrimmed encoders`: list the encoders by short name, with licence and sizes."""
+"""`untrimmed encoders`: list the encoders by short name, with licence and sizes, and the benchmarks' features."""
 
 from untrimmed.cli.console import result_console
 
 _ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # fits 80 columns
 
+_KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
+
 
 def encoders() -> None:
-    """List the encoders that have a short name.
+    """List the encoders that have a short name, and the benchmarks' features.
 
     --encoder also takes the hub id or the local folder of any dual encoder.
+    Kinds of features can be joined, as in --encoder resnet152+i3d=FILE+roberta
+    or untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta.
     """
+    from untrimmed.encoders.features.kinds import KINDS
     from untrimmed.encoders.registry import ENCODERS
 
     result_console.print(_ROW.format("name", "licence", "width", "image", "parameters"))
@@ -18,3 +23,9 @@ def encoders() -> None:
         weights = f"{card.hub_id}: " if card.hub_id else ""
         result_console.print(row)
         result_console.print(f"{'':16}  {weights}{card.note}")
+    result_console.print()
+    result_console.print(_KIND_ROW.format("kind", "width", "per s", "weights"))
+    for kind in KINDS.values():
+        fps = f"{kind.fps:.2g}" if kind.fps else ""
+        result_console.print(_KIND_ROW.format(kind.name, kind.width, fps, kind.weights or f"{kind.name}=FILE"))
+        result_console.print(f"{'':16}  {kind.note}")

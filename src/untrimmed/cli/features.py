@@ -57,6 +57,19 @@ LibraryFolderOption = Annotated[
 ]
 
 
+KindOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Features of the benchmarks instead of --encoder; repeat to join: resnet152, i3d, slowfast, clip and "
+        "roberta (the words). KIND=WEIGHTS names a file, folder or hub id; #sha256=HASH after it pins a file. See: "
+        "untrimmed encoders",
+        show_default=False,
+    ),
+]
+
+
 def features(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Write to DIR/NAME.")],
     paths: Annotated[
@@ -66,6 +79,7 @@ def features(
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the data set.")] = "mine",
     layout: LayoutOption = None,
     captions: CaptionsOption = None,
+    kind: KindOption = None,
     encoder: EncoderOption = None,
     fps: FpsOption = None,
     library: LibraryFolderOption = None,
@@ -86,12 +100,14 @@ def features(
 
     if not paths and library is None:
         raise ConfigError("nothing to export; add video files or folders, or a --library with videos")
-    kind: ExportLayout | None = None if layout is None else layout.value
-    prepared_data_set(out, name, kind, captions=captions is not None)  # check before hours of decoding
+    layout_name: ExportLayout | None = None if layout is None else layout.value
+    prepared_data_set(out, name, layout_name, captions=captions is not None)  # check before hours of decoding
     if captions is not None:
         read_labels(captions)
     folder = library if library is not None else out / f"{name}-library"
     opened = untrimmed.open(folder, precision=read_precision(precision))
+    if kind:
+        encoder, fps = _feature_encoder(kind, encoder, fps, opened)
     some_failed = False
     if paths:
         report = index_files(opened, paths, encoder=encoder, fps=fps, device=device)
@@ -102,7 +118,7 @@ def features(
         written = opened.export_features(
             out,
             name=name,
-            layout=kind,
+            layout=layout_name,
             captions=captions,
             within=paths or None,
             progress=progress,
@@ -115,6 +131,21 @@ def features(
         _print_written(written, opened, name)
     if some_failed or written.left_out:
         raise typer.Exit(SOME_FAILED)
+
+
+def _feature_encoder(
+    kinds: list[str], encoder: str | None, fps: float | None, library: Library
+) -> tuple[str, float | None]:
+    """The encoder of these kinds, and the vectors per second: for CLIP alone in a new library those of the papers."""
+    from untrimmed.encoders.features.kinds import join_parts
+    from untrimmed.search.store.records import read_settings
+
+    if encoder is not None:
+        raise ConfigError(f"--kind {kinds[0]} and --encoder {encoder} both name an encoder; leave out one of them")
+    spec = join_parts(kinds)
+    if spec.is_clip and fps is None and read_settings(library.folder) is None:
+        fps = spec.fps
+    return str(spec), fps
 
 
 def _print_written(written: ExportedFeatures, library: Library, name: str) -> None:

@@ -1,5 +1,6 @@
-"""The interface of an encoder: frames -> vectors, text -> a sentence vector and word vectors in the same space."""
+"""The interfaces of encoders: frames -> vectors, text -> a sentence vector in the same space, and word vectors."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
@@ -20,9 +21,13 @@ class Encoder(Protocol):
 
     name: str
     identity: str
-    frame_dim: int
     word_dim: int
     short_side: int
+
+    @property
+    def frame_dim(self) -> int:
+        """The width of a frame vector."""
+        ...
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
         """Unit vectors (float32) of RGB frames, one per frame; an empty stack gives an empty [0, D]."""
@@ -31,3 +36,74 @@ class Encoder(Protocol):
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
         """A unit sentence vector and the word vectors of each text (float32), and its unknown and unread words."""
         ...
+
+
+class VideoEncoding(ABC):
+    """The vectors of one video, from its frames in temporal order. It may hold back frames until `finish`."""
+
+    @abstractmethod
+    def add(
+        self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
+    ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        """Add frames, and return the next vectors (float32) with their times in seconds; there may be none."""
+
+    @abstractmethod
+    def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        """Return the last vectors and their times."""
+
+
+class ClipEncoder(ABC):
+    """An `Encoder` whose vectors are of clips, such as features of motion, and whose sentences are words only.
+
+    Its frames and sentences share no space: `TextFeatures.sentence` is empty, and only a trained model can search.
+    `fps` is the usual number of vectors per second of video.
+    """
+
+    name: str
+    identity: str
+    word_dim: int
+    short_side: int
+    fps: float
+
+    @property
+    @abstractmethod
+    def frame_dim(self) -> int:
+        """The width of a vector."""
+
+    @abstractmethod
+    def rate(self, fps: float) -> float:
+        """The frames per second to decode for this many vectors per second; ConfigError if there would be too many."""
+
+    @abstractmethod
+    def start_video(self, fps: float) -> VideoEncoding:
+        """Begin a video of which frames are decoded at `rate(fps)` from time 0."""
+
+    @abstractmethod
+    def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
+        """See `Encoder`: unit vectors of single pictures."""
+
+    @abstractmethod
+    def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """The word vectors of each text (float32), and its unknown and unread words, without a sentence vector."""
+
+
+class FrameEncoding(VideoEncoding):
+    """One vector per frame, at once."""
+
+    def __init__(self, encoder: Encoder):
+        self._encoder = encoder
+
+    def add(
+        self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
+    ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        """See `VideoEncoding`."""
+        return self._encoder.encode_frames(frames), times_s
+
+    def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        """See `VideoEncoding`: none."""
+        return np.empty((0, self._encoder.frame_dim), np.float32), np.empty(0)
+
+
+def start_video(encoder: Encoder, fps: float) -> VideoEncoding:
+    """Begin a video with an encoder of frames or of clips, which makes this many vectors per second."""
+    return encoder.start_video(fps) if isinstance(encoder, ClipEncoder) else FrameEncoding(encoder)

@@ -4,14 +4,15 @@ Importing this module is fast; torch and transformers are imported only when an 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
 from untrimmed.devices import check_device
-from untrimmed.encoders.encoder import Encoder
+from untrimmed.encoders.encoder import ClipEncoder, Encoder
+from untrimmed.encoders.features.kinds import CLIP, DEFAULT_CLIP, FeatureSpec, Part, is_feature_name, read_spec
 from untrimmed.encoders.hub.weights import is_hub_id, locate, missing_packages
 from untrimmed.errors import EncoderError, UnknownNameError
 from untrimmed.precision import BUILTIN_PRODUCTS, Precision
@@ -84,6 +85,8 @@ def load_encoder(
 ) -> LoadedEncoder:
     """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
 
+    A name such as `resnet152+i3d=FILE+roberta` is that of benchmark features (`untrimmed.encoders.features.kinds`).
+
     If the default's files are not cached and the hub does not answer within seconds, or torch or transformers are not
     installed, `builtin` is used instead, with a notice; `fallback=False` makes that an error. A named encoder is never
     replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is tested: a search needs
@@ -99,6 +102,8 @@ def load_encoder(
         loaded = _load_default(device=device, precision=precision, fallback=fallback)
     elif name == BUILTIN:
         loaded = _load_builtin(precision, None)
+    elif is_feature_name(name):
+        loaded = _load_features(_feature_spec(name), device=device, precision=precision)
     else:
         loaded = _load_hub(_source(name), device=device, precision=precision)
     self_test(loaded.encoder, images=images)
@@ -112,10 +117,10 @@ def self_test(encoder: Encoder, *, images: bool = True) -> None:
         EncoderError: A check fails.
     """
     features = encoder.encode_texts(["a dog runs along the beach", "three people sit in a kitchen"])
-    sentences = np.stack([text.sentence for text in features])
     if images:
         _check_vectors(encoder, encoder.encode_frames(_two_images()), "images")
-    _check_vectors(encoder, sentences, "texts")
+    if not isinstance(encoder, ClipEncoder):
+        _check_vectors(encoder, np.stack([text.sentence for text in features]), "texts")
     for text in features:
         if text.words.shape != (len(text.tokens), encoder.word_dim) or not np.isfinite(text.words).all():
             raise EncoderError(
@@ -146,6 +151,29 @@ def _load_hub(source: str | Path, *, name: str | None = None, device: str, preci
     except ImportError as error:
         raise EncoderError(f"{source}: {error}; pip install 'untrimmed[hub]'") from error
     encoder = TransformersEncoder.load(source, name=name, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
+    return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
+
+
+def _feature_spec(name: str) -> FeatureSpec:
+    """The networks in a name. The short name of a CLIP becomes its hub id."""
+
+    def resolved(part: Part) -> Part:
+        return replace(part, weights=_source(part.weights or DEFAULT_CLIP)) if part.kind == CLIP else part
+
+    return FeatureSpec(tuple(map(resolved, read_spec(name).parts)))
+
+
+def _load_features(spec: FeatureSpec, *, device: str, precision: Precision) -> LoadedEncoder:
+    """The encoder of benchmark features. CLIP alone is an ordinary encoder, which also searches without training."""
+    try:
+        from untrimmed.encoders.features.encoder import FeatureEncoder
+        from untrimmed.encoders.features.weights import find_weights
+    except ImportError as error:
+        raise EncoderError(f"{spec}: {error}; pip install 'untrimmed[hub]'") from error
+    if spec.is_clip:
+        weights = find_weights(spec.parts[0], timeout_s=HUB_TIMEOUT_S)  # checks the SHA-256
+        return _load_hub(weights.name, device=device, precision=precision)
+    encoder = FeatureEncoder(spec, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
     return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from untrimmed.encoders.hub.weights import TOKENIZER, locate, weights_digest
+from untrimmed.encoders.hub.weights import weight_files
 from untrimmed.encoders.reading import reading_of
 from untrimmed.errors import ConfigError, EncoderError, one_line
 from untrimmed.types import Reading, TextFeatures
@@ -95,13 +95,10 @@ def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
 class WordEncoder:
     """Word vectors of a text model: the hidden states of its second-to-last layer, without start and end tokens.
 
-    `name` loads it again. `digest` is that of its weights. Its sentences have no vector that frames could be compared
-    with, so `TextFeatures.sentence` is empty.
+    Its sentences have no vector that frames could be compared with, so `TextFeatures.sentence` is empty.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, name: str, digest: str, device: torch.device, dtype: torch.dtype):
-        self.name = name
-        self.digest = digest
+    def __init__(self, model: Any, tokenizer: Any, *, device: torch.device, dtype: torch.dtype):
         self.word_dim = int(model.config.hidden_size)
         self._model: Any = model.eval().to(device=device, dtype=dtype)
         self._tokenizer = tokenizer
@@ -115,19 +112,15 @@ class WordEncoder:
         )
 
     @classmethod
-    def load(
-        cls, source: str, *, device: torch.device, dtype: torch.dtype = torch.float32, timeout_s: float = 5.0
-    ) -> WordEncoder:
-        """The text model in a local folder or of a hub id. Code in a repository is never run.
+    def load(cls, folder: Path, *, name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> WordEncoder:
+        """The text model in a folder, called `name` in messages. Code in the folder is never run.
 
         Raises:
-            EncoderError: No such model, no safetensors weights, or not a text model.
+            EncoderError: No safetensors weights, or not a text model.
         """
-        folder = locate(source, timeout_s=timeout_s, needs=(TOKENIZER,))
-        name = str(folder) if Path(source).expanduser().is_dir() else source
-        digest = weights_digest(folder)
+        weight_files(folder)
         model, tokenizer = _load_text_model(folder, name)
-        return cls(model, tokenizer, name=name, digest=digest, device=device, dtype=dtype)
+        return cls(model, tokenizer, device=device, dtype=dtype)
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
         """The word vectors of each text (float32); long texts are cut at the model's limit.

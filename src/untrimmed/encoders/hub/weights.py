@@ -13,7 +13,7 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -114,16 +114,20 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weights_digest(folder: Path) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 over a model's weight files.
+    """The first 16 hexadecimal digits of `weights_sha256` of a model's weight files."""
+    return weights_sha256(weight_files(folder))[:16]
 
-    For several shards it covers their SHA-256s. Files in the hub's cache link to blobs named by SHA-256; they
-    are not read. Other files are read at every load: 3.7 s per gigabyte on a processor without SHA
-    instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.
+
+def weights_sha256(paths: Sequence[Path]) -> str:
+    """The SHA-256 of a weight file; for several files, that of their SHA-256s.
+
+    Files in the hub's cache link to blobs named by SHA-256; they are not read. Other files are read at every load:
+    3.7 s per gigabyte on a processor without SHA instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.
     """
-    digests = [_weights_sha256(path) for path in weight_files(folder)]
+    digests = [_file_or_blob_sha256(path) for path in paths]
     if len(digests) == 1:
-        return digests[0][:16]
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:16]
+        return digests[0]
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def _shards(index: Path) -> list[Path]:
@@ -142,7 +146,7 @@ def _shards(index: Path) -> list[Path]:
     return [index.parent / name for name in names]
 
 
-def _weights_sha256(path: Path) -> str:
+def _file_or_blob_sha256(path: Path) -> str:
     """The SHA-256 of a file, taken from the blob name if the file links into the hub's cache."""
     blob = path.resolve()
     if path.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):

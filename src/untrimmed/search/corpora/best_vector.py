@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 import numpy as np
 from jaxtyping import Float, Float16, Float32, Float64, Int
 
+from untrimmed.errors import ConfigError
 from untrimmed.moments.clearest import SpanSettings, clearest_moments
 from untrimmed.search.cache.blocks import Block, PartialBlock, Selection
 from untrimmed.search.cache.mapped import row_range
@@ -219,6 +220,12 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
     corpus: BestVectorCorpus
 
     def __init__(self, corpus: BestVectorCorpus, sentence: Float[np.ndarray, " D"]):
+        """Raises: ConfigError if the encoder has no vectors of sentences (`encoders.encoder.ClipEncoder`)."""
+        if len(sentence) == 0:
+            raise ConfigError(
+                "the library's encoder has no vectors of sentences that frames can be compared with, so it needs a "
+                "trained model: untrimmed train on its features, then untrimmed index --model RUN --library LIB"
+            )
         super().__init__(corpus)
         self._sentence = sentence
         self._halves = halves(sentence)

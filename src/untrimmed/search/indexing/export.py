@@ -31,6 +31,7 @@ from untrimmed.data.prepare import write_annotations
 from untrimmed.data.sources import read_pieces
 from untrimmed.data.writing import write_captions, write_frames, write_tables, write_words
 from untrimmed.encoders.encoder import Encoder
+from untrimmed.encoders.features.kinds import feature_name
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, whole_folder, write_whole
 from untrimmed.search.store.records import Records, Settings, VideoRecord
@@ -117,7 +118,7 @@ def export_features(
     try:
         with whole_folder(out / name) as temporary:
             target = Layout(name, temporary)
-            write_frames(target, layout, Path(settings.encoder).name, frames)
+            write_frames(target, layout, feature_name(settings.encoder), frames)
             if labels:
                 write_captions(target, layout, captions)
                 write_words(target, layout, _words(list(chain.from_iterable(captions.values())), encoder))
@@ -149,7 +150,7 @@ def _add_features(
     usable = {split: [c for c in captions.get(split, ()) if c.video not in missing] for split in SPLITS}
     # The val and test splits may be the same captions.
     distinct = {caption.caption_id: caption for caption in chain.from_iterable(usable.values())}
-    frames = target.folder / "FeatureData" / Path(settings.encoder).name
+    frames = target.folder / "FeatureData" / feature_name(settings.encoder)
     try:
         write_whole(target.folder / ORIGIN, _origin(settings, len(videos)))
         shutil.rmtree(frames, ignore_errors=True)

@@ -98,6 +98,7 @@ class Indexer:
         self._reader = reader
         self._model = model
         self._sampling = settings.sampling
+        self._fps = settings.fps
         # The calling thread updates the next two. The decoding thread is ahead of it, so it counts in `_copies`
         # which contents the index will have when the calling thread gets to a file.
         self._by_path = {record.path: record for record in index.scan()}
@@ -187,7 +188,7 @@ class Indexer:
                 self._started = step
                 self._notify_encoding(0.0)
             case FrameBatch():
-                self._started.encode(step, self._encoder)
+                self._started.encode(step, self._encoder, self._fps)
                 self._notify_encoding(float(step.times_s[-1]))
             case EndOfFrames():
                 self._commit(self._started.finish())

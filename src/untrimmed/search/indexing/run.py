@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from untrimmed.encoders.encoder import ClipEncoder, Encoder
 from untrimmed.encoders.registry import LoadedEncoder
-from untrimmed.errors import CheckpointError, UntrimmedError
+from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.corpora.engine import TRAINING_FREE, load_search_model, training_free_model
 from untrimmed.search.corpora.frames import NAME
@@ -41,13 +42,16 @@ def index_files(
         IndexBusyError: Another process is writing to the library.
     """
     with VideoIndex(folder, create=True) as index:
+        if fps is not None:
+            Sampling(fps)  # raises an error before the encoder is loaded
         previous = index.settings
         if previous is None and len(index):
             raise UntrimmedError(f"{folder}: {NO_SETTINGS}")
-        sampling = _sampling(previous, fps, keyframes_only)
+        stored_sampling = Sampling(previous.fps, previous.keyframes_only) if previous else None
         if replace_empty and len(index) == 0:
             previous = None
         loaded = choose_encoder(previous)
+        sampling = _sampling(loaded.encoder, stored_sampling, fps, keyframes_only)
         settings = _settings(previous, loaded, sampling)
         model = load_search_model(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
@@ -79,9 +83,17 @@ def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampli
     )
 
 
-def _sampling(settings: Settings | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
-    """Return the requested sampling, completed from the library's."""
-    previous = Sampling(settings.fps, settings.keyframes_only) if settings else Sampling()
+def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
+    """Return the requested sampling, completed from the library's, or the encoder's for a new library.
+
+    Raises: ConfigError for key frames only if the encoder needs the frames between them.
+    """
+    if not isinstance(encoder, ClipEncoder):
+        previous = previous or Sampling()
+    elif keyframes_only:
+        raise ConfigError(f"{encoder.name}: encodes clips, which need all frames; leave out --keyframes")
+    else:
+        previous = previous or Sampling(encoder.fps)
     if fps is not None and keyframes_only is None:
         keyframes_only = False
     return Sampling(

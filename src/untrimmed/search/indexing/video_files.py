@@ -10,7 +10,7 @@ from threading import Event
 
 import numpy as np
 
-from untrimmed.encoders.encoder import Encoder
+from untrimmed.encoders.encoder import ClipEncoder, Encoder, VideoEncoding, start_video
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError, UntrimmedError, shown
 from untrimmed.search.store.records import Settings, VideoRecord, absolute
@@ -120,17 +120,27 @@ class StartedFile:
     times_s: list[np.ndarray] = field(default_factory=list)
     decode_s: float = 0.0
     encode_s: float = 0.0
+    _encoding: VideoEncoding | None = None
 
-    def encode(self, batch: FrameBatch, encoder: Encoder) -> None:
-        """Encode and add a batch of frames."""
+    def encode(self, batch: FrameBatch, encoder: Encoder, fps: float) -> None:
+        """Encode a batch of frames; `fps` is the number of vectors per second."""
         started = time.perf_counter()
-        self.vectors.append(encoder.encode_frames(batch.frames).astype(np.float16))
-        self.times_s.append(batch.times_s)
+        if self._encoding is None:
+            self._encoding = start_video(encoder, fps)
+        self._add(*self._encoding.add(batch.times_s, batch.frames))
         self.encode_s += time.perf_counter() - started
 
+    def _add(self, vectors: np.ndarray, times_s: np.ndarray) -> None:
+        self.vectors.append(vectors.astype(np.float16))
+        self.times_s.append(times_s)
+
     def finish(self) -> EncodedFile:
-        """Return the file after all of its frames are encoded."""
+        """Encode the frames that the encoder held back, and return the complete file."""
         stream = self.stream
+        started = time.perf_counter()
+        if self._encoding is not None:
+            self._add(*self._encoding.finish())
+        self.encode_s += time.perf_counter() - started
         features = FrameFeatures(np.concatenate(self.vectors), np.concatenate(self.times_s), stream.duration_s)
         size = stream.info.width, stream.info.height
         return EncodedFile(self.file, features, *size, stream.warnings, self.decode_s, self.encode_s)
@@ -212,8 +222,9 @@ def content_hash(path: Path, stop: Event) -> str:
 
 
 def open_reader(settings: Settings, encoder: Encoder) -> VideoReader:
-    """Return a reader that decodes with the library's sampling, at the size that the encoder needs."""
-    sampling = Sampling(settings.fps, settings.keyframes_only)
+    """Return a reader that decodes with the library's sampling, at the rate and size that the encoder needs."""
+    fps = encoder.rate(settings.fps) if isinstance(encoder, ClipEncoder) else settings.fps
+    sampling = Sampling(fps, settings.keyframes_only)
     return VideoReader(sampling=sampling, short_side=encoder.short_side, batch_size=_BATCH_SIZE)
 
 
@@ -237,7 +248,7 @@ class FileEncoder:
                 case StartedFile():
                     started = step
                 case FrameBatch():
-                    started.encode(step, self._encoder_and_reader()[0])
+                    started.encode(step, self._encoder_and_reader()[0], self.settings.fps)
                 case EndOfFrames():
                     return started.finish()
                 case _:

@@ -1,0 +1,170 @@
+"""Benchmark features as an encoder: frames become clips, clips become vectors, and RoBERTa or CLIP encodes the words.
+
+A vector is that of each network, scaled to unit length, one after the other (as in the released features of TVR), and
+the whole is scaled to unit length again, which no model notices. Frames and sentences share no space, so only a model
+that was trained on such features can search them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from untrimmed.devices import choose_device
+from untrimmed.encoders.encoder import ClipEncoder, VideoEncoding
+from untrimmed.encoders.features.kinds import CLIP, FeatureSpec, Part
+from untrimmed.encoders.features.networks import SHORT_SIDE, ClipNetwork, ClipPictures, load_network, unit
+from untrimmed.encoders.features.weights import WeightFiles, find_weights
+from untrimmed.encoders.features.windows import Windows, as_fraction, common_rate
+from untrimmed.encoders.hub.encoder import TransformersEncoder
+from untrimmed.encoders.hub.text import WordEncoder
+from untrimmed.precision import NumberFormat, Precision, choose_format
+from untrimmed.types import TextFeatures
+
+_VERSION = 1  # of everything but the weights that decides the vectors
+_STILL_SIZE = 16  # frames of a clip that shows a single picture
+_VECTORS_AT_ONCE = 8
+
+
+class FeatureEncoder(ClipEncoder):
+    """An encoder made of the benchmarks' networks. Those for frames are loaded when the first frame is encoded.
+
+    `name` has absolute paths, so it loads the encoder again from any folder. `identity` covers the weights of all
+    networks, in order.
+    """
+
+    short_side = SHORT_SIDE
+
+    def __init__(
+        self, spec: FeatureSpec, *, device: str = "auto", precision: Precision = "auto", timeout_s: float = 5.0
+    ):
+        """Load the network of words.
+
+        Raises:
+            ConfigError: The device does not exist.
+            EncoderError: Weights are missing, do not fit, or have another SHA-256 than requested.
+        """
+        self._device = choose_device(device, mps=True)
+        self.number_format: NumberFormat = choose_format(precision, str(self._device))
+        self._dtype: torch.dtype = getattr(torch, self.number_format.name)
+        parts = dict.fromkeys([*spec.pictures, spec.words])
+        self._weights: dict[Part, WeightFiles] = {part: find_weights(part, timeout_s=timeout_s) for part in parts}
+        self._pictures = spec.pictures
+        self._clip: TransformersEncoder | None = next((self._load_clip(p) for p in parts if p.kind == CLIP), None)
+        self._words = self._load_words(spec.words)
+        named = [Part(part.kind, weights.name, part.sha256) for part, weights in self._weights.items()]
+        self.name = str(FeatureSpec(tuple(named)))
+        content = "\n".join(f"{part.kind} {weights.sha256}" for part, weights in self._weights.items())
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        self.identity = f"{'+'.join(part.kind for part in named)}-{_VERSION}:{digest}"
+        self.word_dim = self._words.word_dim
+        self.fps = spec.fps
+
+    @property
+    def frame_dim(self) -> int:
+        """The width of a frame vector: the sum of the networks' widths."""
+        return sum(network.dim for network in self._networks)
+
+    def rate(self, fps: float) -> float:
+        """See `ClipEncoder`."""
+        return float(self._windows(fps).rate)
+
+    def start_video(self, fps: float) -> VideoEncoding:
+        """See `ClipEncoder`."""
+        return FeatureEncoding(self._networks, self._windows(fps))
+
+    def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
+        """Unit vectors of single pictures: each becomes a clip that shows nothing else."""
+        vectors = [np.empty((0, self.frame_dim), np.float32)]
+        for frame in frames:
+            rows = [network.prepare(frame[None]) for network in self._networks]
+            clips = [row.expand(_STILL_SIZE, *row.shape[1:]) for row in rows]
+            vectors.append(_joined(self._networks, [[clip] for clip in clips]))
+        return np.concatenate(vectors)
+
+    def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
+        """The word vectors of each text. There are no sentence vectors: `TextFeatures.sentence` is empty.
+
+        Raises:
+            ConfigError: a text is empty.
+        """
+        empty = np.empty(0, np.float32)
+        encoded = self._words.encode_texts(texts)
+        return [TextFeatures(text.text, empty, text.words, text.tokens, text.reading) for text in encoded]
+
+    @cached_property
+    def _networks(self) -> tuple[ClipNetwork, ...]:
+        networks: list[ClipNetwork] = []
+        for part in self._pictures:
+            if part.kind == CLIP:
+                assert self._clip is not None, "it is loaded first"
+                networks.append(ClipPictures(self._clip))
+            else:
+                networks.append(load_network(part, self._weights[part], self._device, self._dtype))
+        return tuple(networks)
+
+    def _windows(self, fps: float) -> Windows:
+        exact = as_fraction(fps)
+        return Windows(common_rate([network.rate(exact) for network in self._networks]), exact)
+
+    def _load_clip(self, part: Part) -> TransformersEncoder:
+        precision: Precision = self.number_format.name
+        return TransformersEncoder.load(self._weights[part].name, device=str(self._device), precision=precision)
+
+    def _load_words(self, part: Part) -> TransformersEncoder | WordEncoder:
+        if part.kind == CLIP:
+            assert self._clip is not None, "it is loaded first"
+            return self._clip
+        weights = self._weights[part]
+        return WordEncoder.load(weights.files[0].parent, name=weights.name, device=self._device, dtype=self._dtype)
+
+
+class FeatureEncoding(VideoEncoding):
+    """Collects the frames of each vector until all have been decoded, then encodes a few vectors together."""
+
+    def __init__(self, networks: Sequence[ClipNetwork], windows: Windows):
+        self._networks = networks
+        self._windows = windows
+        self._frames: list[defaultdict[int, list[Tensor]]] = [defaultdict(list) for _ in networks]
+
+    def add(
+        self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
+    ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        """See `VideoEncoding`."""
+        positions = self._windows.positions(times_s)
+        numbers = self._windows.vectors(positions)
+        for network, collected in zip(self._networks, self._frames, strict=True):
+            is_read = self._windows.is_read(positions, network.rate(self._windows.fps))
+            for number in np.unique(numbers[is_read]).tolist():
+                collected[number].append(network.prepare(frames[is_read & (numbers == number)]))
+        complete = self._complete(before=int(numbers[-1]))
+        return self._encode(complete if len(complete) >= _VECTORS_AT_ONCE else [])
+
+    def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        """See `VideoEncoding`. A last vector for which a network has no frame is left out."""
+        return self._encode(self._complete(before=None))
+
+    def _complete(self, *, before: int | None) -> list[int]:
+        """The vectors, in order, that have frames for all networks and are before a vector that may get more."""
+        numbers = set.intersection(*map(set, self._frames))
+        return sorted(number for number in numbers if before is None or number < before)
+
+    def _encode(self, numbers: list[int]) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
+        times_s = self._windows.times_s(np.array(numbers, dtype=np.int64))
+        if not numbers:
+            return np.empty((0, sum(network.dim for network in self._networks)), np.float32), times_s
+        clips = [[torch.cat(collected.pop(number)) for number in numbers] for collected in self._frames]
+        return _joined(self._networks, clips), times_s
+
+
+def _joined(networks: Sequence[ClipNetwork], clips: Sequence[Sequence[Tensor]]) -> Float[np.ndarray, "N D"]:
+    """The unit vectors of all networks side by side, as unit vectors. `clips` has a list for each network."""
+    parts = [unit(network.encode(listed)) for network, listed in zip(networks, clips, strict=True)]
+    return unit(np.concatenate(parts, axis=1))

@@ -1,0 +1,151 @@
+"""The kinds of benchmark features, and the names of encoders that are made of them. Imports no torch.
+
+    resnet152+i3d=/weights/i3d.pt+roberta          TVR: two networks for pictures and one for words
+    slowfast=sf.pyth#sha256=6b1a...+clip=clip-b16   the file must have this SHA-256
+
+docs/data.md has the rate, size and normalisation of each kind, with sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from untrimmed.errors import ConfigError, UnknownNameError
+
+CLIP = "clip"
+ROBERTA = "roberta"
+DEFAULT_CLIP = "clip-l14"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A network of the benchmarks.
+
+    `width` is that of the usual weights. `weights` is the hub id (or the name of an encoder) that is used by default;
+    None if no well-kept source has them in a safe format, so that a file must be named. `fps` is the number of vectors
+    per second of video, and 0 for a network of words.
+    """
+
+    name: str
+    width: int
+    weights: str | None
+    fps: float
+    note: str
+
+
+_KINDS = (
+    Kind("resnet152", 2048, "timm/resnet152.tv_in1k", 2 / 3, "pictures: pool5, the maximum of the frames of 1.5 s"),
+    Kind("i3d", 1024, None, 2 / 3, "motion: RGB I3D, the mean over 1.5 s"),
+    Kind("slowfast", 2304, None, 1 / 2, "motion: SlowFast 8x8 R50, 2 s"),
+    Kind(CLIP, 768, DEFAULT_CLIP, 3.0, "pictures and words: any CLIP"),
+    Kind(ROBERTA, 768, "FacebookAI/roberta-base", 0.0, "words: any RoBERTa"),
+)
+KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _KINDS})
+_START = re.compile(rf"\+(?=(?:{'|'.join(KINDS)})(?:[=+#]|$))")
+_PART = re.compile(rf"({'|'.join(KINDS)})(?:=(.+?))?(?:#sha256=(.*))?", re.DOTALL)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One network of an encoder: its kind, its weights (None: the kind's) and the SHA-256 that the file must have."""
+
+    kind: str
+    weights: str | None = None
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        weights = "" if self.weights is None else f"={self.weights}"
+        return self.kind + weights + ("" if self.sha256 is None else f"#sha256={self.sha256}")
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """The networks of an encoder, in the order of their numbers in a vector. `str` is the encoder's name."""
+
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        return "+".join(map(str, self.parts))
+
+    @property
+    def pictures(self) -> tuple[Part, ...]:
+        """The networks that encode frames."""
+        return tuple(part for part in self.parts if KINDS[part.kind].fps > 0)
+
+    @property
+    def words(self) -> Part:
+        """The network that encodes words: RoBERTa if it is named, otherwise CLIP if it is, otherwise RoBERTa."""
+        by_kind = {part.kind: part for part in self.parts}
+        return by_kind.get(ROBERTA) or by_kind.get(CLIP) or Part(ROBERTA)
+
+    @property
+    def is_clip(self) -> bool:
+        """Whether CLIP is the only network, so that frames and sentences can be compared without training."""
+        return [part.kind for part in self.parts] == [CLIP]
+
+    @property
+    def fps(self) -> float:
+        """The vectors per second of video: those of the network with the fewest."""
+        return min(KINDS[part.kind].fps for part in self.pictures)
+
+
+def is_feature_name(name: str) -> bool:
+    """Whether a name is that of an encoder of benchmark features.
+
+    >>> is_feature_name("i3d=weights.pt+roberta"), is_feature_name("clip-b32"), is_feature_name("./clip")
+    (True, False, False)
+    """
+    return re.match(rf"(?:{'|'.join(KINDS)})(?:[=+#]|$)", name) is not None
+
+
+def read_spec(name: str) -> FeatureSpec:
+    """The networks in a name of an encoder.
+
+    >>> [part.kind for part in read_spec("resnet152+i3d=a+b.pt+roberta").parts]
+    ['resnet152', 'i3d', 'roberta']
+
+    Raises:
+        UnknownNameError: A kind is unknown.
+        ConfigError: A SHA-256 is malformed, a kind is named twice, or no network encodes frames.
+    """
+    return join_parts(_START.split(name))
+
+
+def join_parts(names: Sequence[str]) -> FeatureSpec:
+    """The encoder of these networks, each named `KIND`, `KIND=WEIGHTS` or `KIND=WEIGHTS#sha256=HASH`.
+
+    Raises:
+        UnknownNameError: A kind is unknown.
+        ConfigError: A SHA-256 is malformed, a kind is named twice, or no network encodes frames.
+    """
+    parts = []
+    for name in names:
+        match = _PART.fullmatch(name)
+        if match is None:
+            raise UnknownNameError.among("kind of features", name.partition("=")[0].partition("#")[0], KINDS)
+        if match[3] is not None and not _SHA256.fullmatch(match[3]):
+            raise ConfigError(f"{name}: sha256 is {match[3]!r}, expected 64 digits in lower-case hexadecimal")
+        parts.append(Part(match[1], match[2], match[3]))
+    kinds = [part.kind for part in parts]
+    if repeated := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+        raise ConfigError(f"{repeated[0]} is named {kinds.count(repeated[0])} times, expected once; remove one")
+    spec = FeatureSpec(tuple(parts))
+    if not spec.pictures:
+        raise ConfigError(f"{spec} encodes words only; add a kind for the frames, such as resnet152, i3d or clip")
+    return spec
+
+
+def feature_name(encoder: str) -> str:
+    """The name of an encoder's features in a data set.
+
+    >>> feature_name("resnet152+i3d=/weights/i3d.pt+roberta"), feature_name("openai/clip-vit-large-patch14")
+    ('resnet152_i3d', 'clip-vit-large-patch14')
+    """
+    if not is_feature_name(encoder):
+        return Path(encoder).name
+    return "_".join(part.kind for part in read_spec(encoder).pictures)

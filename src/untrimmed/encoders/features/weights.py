@@ -1,0 +1,135 @@
+"""Reads the weights of a network from a file, a folder or the hub, without running code, and checks their SHA-256."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from untrimmed.encoders.features.kinds import CLIP, KINDS, ROBERTA, Part
+from untrimmed.encoders.hub.weights import PROCESSOR, TOKENIZER, locate, weight_files, weights_sha256
+from untrimmed.errors import EncoderError, one_line
+
+State = dict[str, Tensor]
+# Names under which checkpoints store the state dict.
+_WRAPPERS = ("state_dict", "model_state", "model")
+_ADVICE = "name a state dict (.pt, .pth, .pyth) that torch loads with weights_only=True, or a safetensors file"
+# What a model folder needs beside its weights.
+_NEEDS = {CLIP: (PROCESSOR, TOKENIZER), ROBERTA: (TOKENIZER,)}
+_WHERE = {
+    "i3d": "name a file with the RGB weights of Inception-v1 I3D in PyTorch, such as rgb_imagenet.pt of pytorch-i3d",
+    "slowfast": "name a file with the weights of SlowFast 8x8 R50, such as SLOWFAST_8x8_R50.pyth of PyTorchVideo",
+}
+
+
+@dataclass(frozen=True)
+class WeightFiles:
+    """The weights of a network: the name that finds them again, their files, and the SHA-256 of these."""
+
+    name: str
+    files: tuple[Path, ...]
+    sha256: str
+
+
+def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
+    """The weights of a network: a named file, or the safetensors files of a folder or hub id.
+
+    Raises:
+        EncoderError: There are none, the kind has no default, or they have another SHA-256 than requested.
+    """
+    source = part.weights or KINDS[part.kind].weights
+    if source is None:
+        raise EncoderError(f"{part.kind}: has no default weights; {_WHERE[part.kind]}: {part.kind}=FILE")
+    path = Path(source).expanduser()
+    if path.is_file() and part.kind not in _NEEDS:
+        name = str(path.resolve())
+        files = [path.resolve()]
+    else:
+        folder = locate(source, timeout_s=timeout_s, needs=_NEEDS.get(part.kind, ()))
+        name = str(folder) if path.is_dir() else source
+        files = weight_files(folder)
+    digest = weights_sha256(files)
+    if part.sha256 not in (None, digest):
+        raise EncoderError(
+            f"{name}: its SHA-256 is {digest}, expected {part.sha256}; fetch it again, or correct #sha256="
+        )
+    return WeightFiles(name, tuple(files), digest)
+
+
+def read_state(weights: WeightFiles) -> State:
+    """The tensors of weight files by name, without the wrappers of training programs.
+
+    Raises:
+        EncoderError: A file cannot be read, or contains something other than tensors, numbers and text.
+    """
+    state: State = {}
+    for path in weights.files:
+        try:
+            state |= _tensors(_load(path))
+        except pickle.UnpicklingError as error:  # its text advises to load the file anyway
+            problem = "contains more than tensors, numbers and text, which could run code, or is damaged"
+            raise EncoderError(f"{path}: {problem}; {_ADVICE}") from error
+        except Exception as error:  # torch and safetensors raise many kinds of exceptions for other files
+            raise EncoderError(f"{path}: cannot be read as weights ({one_line(error)}); {_ADVICE}") from error
+    if not state:
+        raise EncoderError(f"{weights.name}: contains no tensors; name the weights of the network")
+    return state
+
+
+def _load(path: Path) -> Any:
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _tensors(content: Any) -> State:
+    while isinstance(content, Mapping) and (inner := [content[name] for name in _WRAPPERS if name in content]):
+        content = inner[0]
+    if not isinstance(content, Mapping):
+        raise ValueError(f"a {type(content).__name__}, expected a state dict")
+    prefix = "module."  # torch's DataParallel
+    return {str(name).removeprefix(prefix): value for name, value in content.items() if isinstance(value, Tensor)}
+
+
+def map_shape(state: Mapping[str, Tensor], key: str, rank: int) -> tuple[int, ...]:
+    """The shape of a map's weights: rows, columns, and the sizes of its kernel.
+
+    Raises: KeyError or ValueError, each with a text that completes "the file lacks ...".
+    """
+    if key not in state:
+        raise KeyError(key)
+    shape = tuple(state[key].shape)
+    if len(shape) != rank or 0 in shape:
+        raise ValueError(f"{key} with {rank} axes (its shape is {list(shape)})")
+    return shape
+
+
+def load_into(network: nn.Module, state: Mapping[str, Tensor], *, name: str, unused: Iterable[str]) -> None:
+    """Load a network's weights. `unused` are regular expressions of names that may be left over (classifiers).
+
+    Raises:
+        EncoderError: A weight is missing, left over, of another shape, or not finite.
+    """
+    advice = "name the weights of this kind of network"
+    own = network.state_dict()
+    counters = {key for key in own if key.endswith("num_batches_tracked")}
+    missing = sorted(own.keys() - counters - state.keys())
+    left_over = sorted(key for key in state.keys() - own.keys() if not any(re.match(form, key) for form in unused))
+    for problem, keys in (("lacks", missing), ("has unknown", left_over)):
+        if keys:
+            raise EncoderError(f"{name}: {problem} {len(keys)} weights, e.g. {keys[0]}; {advice}")
+    for key, tensor in own.items():
+        if key not in counters and state[key].shape != tensor.shape:
+            found, expected = list(state[key].shape), list(tensor.shape)
+            raise EncoderError(f"{name}: {key} has shape {found}, expected {expected}; {advice}")
+    network.load_state_dict({key: value for key, value in state.items() if key in own}, strict=False)
+    if broken := [key for key, value in network.state_dict().items() if not torch.isfinite(value).all()]:
+        raise EncoderError(f"{name}: {broken[0]} has numbers that are not finite; fetch the file again")

@@ -1,0 +1,70 @@
+"""Which frames of a video make which vector. All times are fractions, so that no frame falls between two vectors.
+
+Vector k covers the time from k / fps until (k + 1) / fps. Networks read frames at different rates, so a video is
+decoded at the lowest rate that contains the frames of all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from untrimmed.errors import ConfigError
+
+MAX_RATE = 1000  # frames per second that a video can be sampled at
+_LARGEST_DENOMINATOR = 1000
+
+
+def as_fraction(fps: float) -> Fraction:
+    """A rate as a fraction with a small denominator: 0.6667 is close to, and 2 / 3 becomes, 2/3."""
+    return Fraction(fps).limit_denominator(_LARGEST_DENOMINATOR)
+
+
+def common_rate(rates: Sequence[Fraction]) -> Fraction:
+    """The lowest rate that is a multiple of all rates.
+
+    >>> common_rate([Fraction(3), Fraction(25)]), common_rate([Fraction(2, 3), Fraction(64, 3)])
+    (Fraction(75, 1), Fraction(64, 3))
+
+    Raises:
+        ConfigError: It is above 1,000 frames per second.
+    """
+    rate = Fraction(math.lcm(*(r.numerator for r in rates)), math.gcd(*(r.denominator for r in rates)))
+    if rate > MAX_RATE:
+        listed = ", ".join(f"{float(r):g}" for r in rates)
+        raise ConfigError(
+            f"frames at rates of {listed} per second would need {float(rate):g} decoded frames per second, at most "
+            f"{MAX_RATE} are possible; choose a rounder --fps, such as 0.5, 1 or 2"
+        )
+    return rate
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The grid of decoded frames, and the vectors that they belong to: `fps` a second."""
+
+    rate: Fraction
+    fps: Fraction
+
+    def positions(self, times_s: Float[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
+        """The numbers of decoded frames, counted from 0, from their times."""
+        return np.rint(times_s * float(self.rate)).astype(np.int64)
+
+    def is_read(self, positions: Int[np.ndarray, " T"], rate: Fraction) -> Bool[np.ndarray, " T"]:
+        """Whether each decoded frame is one of those at another rate."""
+        step = self.rate / rate
+        return positions % step.numerator == 0
+
+    def vectors(self, positions: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
+        """The number of the vector that each decoded frame belongs to."""
+        step = self.fps / self.rate
+        return positions * step.numerator // step.denominator
+
+    def times_s(self, vectors: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+        """The times at which vectors begin."""
+        return vectors * self.fps.denominator / self.fps.numerator
