@@ -18,7 +18,7 @@ from untrimmed.encoders.reading import reading_of
 from untrimmed.errors import ConfigError, EncoderError, one_line
 from untrimmed.types import Reading, TextFeatures
 
-_LAYER = -2  # second-to-last, as in TVR's features (arXiv 2001.09099, section 5)
+_LAYER = -2  # the second-to-last
 _BATCH = 16
 
 
