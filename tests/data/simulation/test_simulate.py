@@ -94,6 +94,30 @@ def test_the_world_can_be_rebuilt_from_the_written_settings(tmp_path):
         open_world("toy", tmp_path / "plain")
 
 
+def test_settings_that_an_older_file_lacks_have_their_default(tmp_path):
+    simulate("toy", tmp_path, num_videos=5, settings=SMALL)
+    path = tmp_path / "toy" / "simulation.json"
+    about = json.loads(path.read_text())
+    for name in ("words", "runs", "teacher_map"):
+        about.pop(name)
+    path.write_text(json.dumps(about))
+    assert open_world("toy", tmp_path).settings == SMALL
+
+
+@pytest.mark.shared
+def test_a_variant_of_a_benchmark_can_have_another_name(shared, tmp_path):
+    """It has the same videos and captions as the standard world."""
+    annotations, mixed = shared / "data" / "annotations", replace(SMALL, words="mixed")
+    simulate("charades", tmp_path, num_videos=10, annotations_dir=annotations, settings=SMALL)
+    simulate("charades", tmp_path, num_videos=10, annotations_dir=annotations, settings=mixed, data_set="mixed")
+    assert Layout.at(tmp_path, "mixed").benchmark == get_benchmark("charades")
+    standard, variant = (load_dataset(name, tmp_path, "test") for name in ("charades", "mixed"))
+    assert variant.caption_ids == standard.caption_ids
+    frames = [open_frames(Layout.at(tmp_path, name)).read(standard.video_ids[0]) for name in ("charades", "mixed")]
+    assert not np.array_equal(*frames)
+    assert open_world("mixed", tmp_path).settings == mixed
+
+
 def test_frames_are_written_one_video_at_a_time(tmp_path):
     """Memory use is far below the size of the written frames."""
     settings = SimulationSettings(query_dim=16, video_dim=2048)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.data.annotations import Annotation
-from untrimmed.data.simulation.lexicon import content_words
-from untrimmed.data.simulation.world import SimulationSettings, World, unit
+from untrimmed.data.simulation.lexicon import Lexicon, content_words
+from untrimmed.data.simulation.world import BUILT_IN_SIDES, SimulationSettings, World, unit
 from untrimmed.errors import ConfigError
 
 SMALL = SimulationSettings(query_dim=64, video_dim=80, teacher_dim=32)
@@ -109,6 +109,83 @@ def test_the_teacher_is_a_linear_map_of_the_hidden_frames():
     assert not frames[:, :48].min() >= 0  # not the frames themselves
 
 
+WORDS = [f"word{index}" for index in range(40)]
+
+
+def sentence_meanings(lexicon, num_sentences=400):
+    """Random sentences of six words as a table of words, and their meanings."""
+    rng = np.random.default_rng(0)
+    chosen = [rng.choice(40, 6, replace=False) for _ in range(num_sentences)]
+    table = np.zeros((num_sentences, 40))
+    for row, words in zip(table, chosen, strict=True):
+        row[words] = 1
+    return table, np.stack([lexicon.intent(" ".join(WORDS[word] for word in words)) for words in chosen])
+
+
+@pytest.mark.parametrize(("mixed", "low", "high"), [(False, 0.0, 0.2), (True, 0.5, 2.0)])
+def test_mixed_meanings_are_not_sums_of_words(mixed, low, high):
+    """A vector for each word, fitted by least squares, explains the meanings of other sentences only if not mixed."""
+    table, meanings = sentence_meanings(Lexicon(0, WORDS, mixed=mixed))
+    vectors, *_ = np.linalg.lstsq(table[:300], meanings[:300], rcond=None)
+    centred = meanings[300:] - meanings[:300].mean(axis=0)
+    unexplained = ((meanings[300:] - table[300:] @ vectors) ** 2).sum() / (centred**2).sum()
+    assert low <= unexplained < high
+
+
+def test_mixed_meanings_of_similar_sentences_are_similar():
+    lexicon = Lexicon(0, WORDS, mixed=True)
+    base, near, far = (
+        lexicon.intent(text)
+        for text in ("word0 word1 word2 word3 word4 word5", "word0 word1 word2 word3 word4 word6", "word7 word8 word9")
+    )
+    assert base @ near > 0.5
+    assert base @ near > base @ far + 0.3
+
+
+def test_frames_show_parts_of_a_mixed_meaning():
+    world = World(replace(SMALL, words="mixed", distraction=0.0), [DOG, CAT])
+    similarity = world.events([DOG]) @ world.intent(DOG.text)
+    assert similarity[20:40].max() > 0.4
+    assert len({round(value, 6) for value in unit(world.events([DOG]))[20:40] @ world.intent(DOG.text)}) > 1
+    np.testing.assert_array_equal(np.delete(similarity, np.s_[20:40]), 0)
+
+
+def test_scattered_runs_show_a_caption_in_single_frames_between_others():
+    long = replace(DOG, moments=((0.0, 300.0),), duration_s=300.0)
+    others = [replace(CAT, video=f"w{index}") for index in range(5)]
+    shown = {
+        runs: np.linalg.norm(World(replace(SMALL, runs=runs, distraction=0.0), [long, *others]).events([long]), axis=1)
+        for runs in ("whole", "scattered")
+    }
+    assert (shown["whole"] > 0).mean() > 0.9
+    assert 0.2 < (shown["scattered"] > 0).mean() < 0.6
+    changes = {runs: (np.diff((strength > 0).astype(int)) != 0).sum() for runs, strength in shown.items()}
+    assert changes["scattered"] > 50 > 20 > changes["whole"]
+    distracted = World(replace(SMALL, runs="scattered", distraction=1.0), [long, *others]).events([long])
+    assert (np.linalg.norm(distracted, axis=1) > 0).mean() > (shown["scattered"] > 0).mean() + 0.2
+
+
+def test_a_nonlinear_teacher_is_informative_and_not_a_linear_map():
+    """The rank of its frames is not limited by the 96 numbers of event and surroundings."""
+    settings = replace(SMALL, teacher_noise=0.5, teacher_dim=200, distraction=0.0)
+    long = replace(DOG, duration_s=600.0, moments=((150.0, 300.0),))
+    linear, nonlinear = (World(replace(settings, teacher_map=kind), [DOG, CAT]) for kind in ("linear", "nonlinear"))
+    assert np.linalg.matrix_rank(linear.teacher_frames([long]), tol=1e-3) == 96
+    frames = nonlinear.teacher_frames([long])
+    assert np.linalg.matrix_rank(frames, tol=1e-3) > 190
+    similarity = (unit(frames) @ nonlinear.teacher_sentence(DOG.text).T)[:, 0]
+    assert similarity[100:200].mean() > np.delete(similarity, np.s_[100:200]).mean() + 0.1
+
+
+def test_every_built_in_side_is_removed_by_a_setting():
+    for setting in BUILT_IN_SIDES:
+        key, value = setting.split("=")
+        assert getattr(SimulationSettings(), key) != value
+        variant, standard = (World(settings, [DOG, CAT]) for settings in (replace(SMALL, **{key: value}), SMALL))
+        features = [(w.frames([DOG]), w.teacher_frames([DOG]), w.words([DOG.text])[0]) for w in (variant, standard)]
+        assert any(not np.array_equal(changed, same) for changed, same in zip(*features, strict=True))
+
+
 def test_a_sentence_of_function_words_has_a_meaning():
     assert content_words("it is on") == ["it", "is", "on"]
     assert World(SMALL).words(["..."])[0].shape == (1, 64)
@@ -124,6 +201,7 @@ def test_a_sentence_of_function_words_has_a_meaning():
         ({"teacher_noise": -1.0}, ("teacher_noise", "-1")),
         ({"video_dim": 1}, ("video_dim", "1")),
         ({"frames_per_second": 0.0}, ("frames_per_second", "0")),
+        ({"words": "mixd"}, ("words", "'mixd'", "mixed")),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):

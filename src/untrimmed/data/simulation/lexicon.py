@@ -27,20 +27,47 @@ CENTRE_WEIGHT = 0.6
 """Weight of a cluster's centre in the meaning of its words. The cosine of two synonyms is about its square."""
 RARE_SHARE = 0.05
 """A word is rare if a smaller share of the captions contains it."""
+MIXING = 1.5
+"""Frequency of the waves that mix meanings. With one of six words replaced, two mixed meanings have cosine 0.7."""
+ASPECTS = 6
+"""Number of parts of a mixed meaning that frames show separately; as many as a usual caption has content words."""
 
 
 class Content(NamedTuple):
-    """The content words of a sentence: their meanings, weighted by rarity, and how often each word is visible."""
+    """The parts of a sentence's meaning that frames show separately, and how often each is visible.
+
+    The parts are the content words, weighted by rarity, or the aspects of a mixed meaning.
+    """
 
     meanings: Float[np.ndarray, "W M"]
     visible: Float[np.ndarray, " W"]
 
 
-class Lexicon:
-    """Meanings of words and sentences, from a seed and the sentences of a corpus (for the rarity of words)."""
+class RandomWaves:
+    """A fixed random map of cosines: close inputs have close outputs, but a sum is not mapped to the sum of outputs.
 
-    def __init__(self, seed: int, texts: Sequence[str] = ()):
+    For inputs x and y the outputs' inner product is about exp(-(frequency |x - y|)² / 2) (random Fourier features,
+    Rahimi and Recht 2007).
+    """
+
+    def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, frequency: float = MIXING):
+        self._directions = frequency * rng.standard_normal((inputs, outputs))
+        self._phases = rng.uniform(0, 2 * np.pi, outputs)
+
+    def __call__(self, rows: Float[np.ndarray, "*N I"]) -> Float[np.ndarray, "*N O"]:
+        """Return the outputs, of length about 1."""
+        return np.cos(rows @ self._directions + self._phases) * np.sqrt(2 / len(self._phases))
+
+
+class Lexicon:
+    """Meanings of words and sentences, from a seed and the sentences of a corpus (for the rarity of words).
+
+    A sentence's meaning is the sum of its words, or with `mixed` a nonlinear map of that sum.
+    """
+
+    def __init__(self, seed: int, texts: Sequence[str] = (), *, mixed: bool = False):
         self.seed = seed
+        self._mix = RandomWaves(generator(seed, "mix"), MEANING_DIM, MEANING_DIM) if mixed else None
         self.captions_with: dict[str, list[int]] = defaultdict(list)
         for index, text in enumerate(texts):
             for word in dict.fromkeys(content_words(text)):
@@ -51,7 +78,7 @@ class Lexicon:
         self._word = lru_cache(maxsize=None)(self._new_word)
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
-        """Return the meaning of a sentence: the normalised sum of its content words, weighted by rarity."""
+        """Return the meaning of a sentence, of length 1."""
         return unit(self.content(text).meanings.sum(axis=0))
 
     def rare(self, texts: Sequence[str]) -> list[str]:
@@ -66,7 +93,11 @@ class Lexicon:
     def _content(self, text: str) -> Content:
         words = content_words(text)
         meanings = np.stack([self._weight(word) * self.meaning(word) for word in words])
-        return Content(meanings, np.array([self._word(word)[1] for word in words]))
+        if self._mix is None:
+            return Content(meanings, np.array([self._word(word)[1] for word in words]))
+        mixed = self._mix(unit(meanings.sum(axis=0)))
+        aspects = np.eye(ASPECTS).repeat(MEANING_DIM // ASPECTS, axis=1) * mixed
+        return Content(aspects, generator(self.seed, "aspects", *words).beta(1.5, 1.5, ASPECTS))
 
     def _weight(self, word: str) -> float:
         """Return the inverse document frequency of a word."""

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from untrimmed.config import checked
 from untrimmed.data.annotations import Annotation, videos_of
-from untrimmed.data.benchmarks.benchmark import SPLITS
+from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
 from untrimmed.data.benchmarks.registry import find_benchmark, get_benchmark
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import read_split
@@ -45,19 +45,20 @@ def simulate(
     layout: LayoutName = "field",
     teacher: bool = False,
     settings: SimulationSettings | None = None,
+    data_set: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Simulated:
-    """Write a data set with simulated features to `out/name`. After an error nothing is left there.
+    """Write a data set with simulated features to `out/name`, or to `out/data_set`. After an error nothing is left.
 
     With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise the name
     is free, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher` adds
-    DL-DKD's files. The settings are stored in `simulation.json`.
+    DL-DKD's files. The settings are stored in `simulation.json`, and the benchmark's name if the folder has another.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
         settings, FeatureError for missing or damaged annotations.
     """
     settings = settings or SimulationSettings()
-    target = Layout.at(Path(out), name)
+    target = Layout.at(Path(out), data_set or name)
     if target.folder.exists():
         raise ConfigError(f"{target.folder} already exists; choose another --out or remove it first")
     if teacher and layout == "plain":
@@ -68,10 +69,12 @@ def simulate(
     pool = invent(num_videos, rng) if annotations_dir is None else _pool(name, Path(annotations_dir))
     splits = _split_videos(pool, num_videos, rng)
     videos = _by_video(caption for split in SPLITS for caption in splits[split])
-    world = _world(settings, videos, name, layout)
+    world = _world(settings, videos, find_benchmark(name), layout)
     try:
         with whole_folder(target.folder) as temporary:
-            temporary_layout = Layout(name, temporary)
+            temporary_layout = Layout(target.name, temporary)
+            if annotations_dir is not None and target.name != name:
+                temporary_layout.benchmark_note.write_text(f"{name}\n", encoding="utf-8")
             write_captions(temporary_layout, layout, splits)
             write_frames(temporary_layout, layout, VIDEO_FEATURES, _frames(world, videos, progress))
             write_words(temporary_layout, layout, _words(world, videos))
@@ -127,8 +130,10 @@ def _by_video(captions: Iterable[Annotation]) -> dict[str, list[Annotation]]:
     return dict(videos)
 
 
-def _world(settings: SimulationSettings, videos: dict[str, list[Annotation]], name: str, layout: LayoutName) -> World:
-    benchmark = find_benchmark(name)  # DiDeMo's annotators mean one span, and the plain layout stores one
+def _world(
+    settings: SimulationSettings, videos: dict[str, list[Annotation]], benchmark: Benchmark | None, layout: LayoutName
+) -> World:
+    # DiDeMo's annotators mean one span, and the plain layout stores one
     main_moments = layout == "plain" or (benchmark is not None and benchmark.several_annotators)
     return World(settings, [c for captions in videos.values() for c in captions], main_moments=main_moments)
 
@@ -165,10 +170,11 @@ def open_world(name: str, root: Path) -> World:
     path = layout.folder / SETTINGS
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        settings = SimulationSettings(**{field.name: about[field.name] for field in fields(SimulationSettings)})
+        named = [field.name for field in fields(SimulationSettings) if field.name in about]  # older files have fewer
+        settings = SimulationSettings(**{name: about[name] for name in named})
         written: LayoutName = about["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = f"{path}: cannot be read as settings of simulated features ({error!r})"
         raise FeatureError(f"{what}; write the data set with `untrimmed data simulate`") from error
     videos = _by_video(caption for split in SPLITS for caption in read_split(name, root, split))
-    return _world(settings, videos, name, written)
+    return _world(settings, videos, layout.benchmark, written)

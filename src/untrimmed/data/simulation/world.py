@@ -8,18 +8,22 @@ random network, plus a direction that all words share (as in RoBERTa). Vision: a
 with noise, through another such network with a final ReLU (as in ResNet and I3D). No text coordinate corresponds to a
 video coordinate. Features depend on the seed, the video's id and captions, and the corpus. From `World.events` and
 `World.intent`, the hidden side, `untrimmed.running.untrained` computes the best possible result.
+
+This world favours some methods (`BUILT_IN_SIDES`). Three settings remove one side each: `words=mixed`, `runs=scattered`
+and `teacher_map=nonlinear`.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from untrimmed.config import Checked
 from untrimmed.data.annotations import Annotation, Span
-from untrimmed.data.simulation.lexicon import MEANING_DIM, Lexicon, generator, tokens, unit
+from untrimmed.data.simulation.lexicon import MEANING_DIM, Lexicon, RandomWaves, generator, tokens, unit
 from untrimmed.errors import ConfigError
 
 HIDDEN_DIM = 128
@@ -42,6 +46,8 @@ DISTRACTOR = 0.7
 """Strength of a distraction relative to an annotated event."""
 RELATED_SHARE = 0.5
 """Share of distractions that contain a rare word of the video's captions."""
+SCATTERED_SHARE = 0.4
+"""Share of a moment's frames that show its caption, if runs are scattered."""
 CONTEXT_WEIGHT = 0.5
 NOISE_WEIGHT = 0.3
 """Weights of the sentence's intent and of noise in a token, relative to its word's meaning."""
@@ -50,6 +56,13 @@ COMMON = 0.3
 
 FAINT = 0.1
 """First coordinate of a frame that would be all zeros, which happens with about a dozen coordinates or fewer."""
+
+BUILT_IN_SIDES = {
+    "words=mixed": "a frame is a sum of the caption's words, which favours matching by words (RAL)",
+    "runs=scattered": "a moment is one run of similar frames, which favours clips of consecutive frames (MS-SL)",
+    "teacher_map=nonlinear": "the teacher is linear in the hidden meaning, which favours distillation (DL-DKD)",
+}
+"""What favours which methods in the standard world, by the setting that removes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +80,9 @@ class SimulationSettings(metaclass=Checked):
     base: float = 0.5  # strength of an event far from its peak, relative to the peak
     distraction: float = 0.5  # share of the time without captions in which other captions happen
     teacher_noise: float = 1.3  # length of the noise of DL-DKD's teacher
+    words: Literal["added", "mixed"] = "added"  # mixed: a sentence's meaning is a nonlinear map of its words' sum
+    runs: Literal["whole", "scattered"] = "whole"  # scattered: single frames of a moment show the caption, unevenly
+    teacher_map: Literal["linear", "nonlinear"] = "linear"  # from hidden meanings to the teacher's vectors
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -118,7 +134,7 @@ class World:
         self._corpus = tuple(corpus)
         self._main_moments = main_moments
         self._num_videos = len({caption.video for caption in corpus})
-        self._lexicon = Lexicon(settings.seed, [caption.text for caption in corpus])
+        self._lexicon = Lexicon(settings.seed, [caption.text for caption in corpus], mixed=settings.words == "mixed")
         self._text = RandomNetwork(self._rng("text"), 2 * MEANING_DIM, settings.query_dim)
         self._common = COMMON * self._rng("common").standard_normal(settings.query_dim, dtype=np.float32)
         hidden_dim = MEANING_DIM + SURROUNDINGS_DIM
@@ -126,6 +142,7 @@ class World:
         self._scenes = unit(self._rng("scenes").standard_normal((NUM_SCENES, SURROUNDINGS_DIM)))
         teacher = self._rng("teacher").standard_normal((hidden_dim, settings.teacher_dim))
         self._teacher = teacher / np.sqrt(settings.teacher_dim)
+        self._teacher_waves = RandomWaves(self._rng("teacher's waves"), hidden_dim, settings.teacher_dim)
 
     def words(self, texts: Sequence[str]) -> list[Float[np.ndarray, "W E"]]:
         """Return the features of each sentence's tokens, float32."""
@@ -164,21 +181,29 @@ class World:
             main = caption.main_moment
             for moment in (main,) if self._main_moments and main is not None else caption.moments:
                 span = _frame_span(moment, duration_s, num_frames)
-                busy[span] = True
-                events[span] += self._event(caption.text, span.stop - span.start, rng)
+                event = self._event(caption.text, span.stop - span.start, rng)
+                busy[span] |= event.any(axis=1) if settings.runs == "scattered" else True
+                events[span] += event
         self._add_distractions(events, busy, captions)
         return events
 
     def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
-        """Return the teacher's frames, float32: a noisy linear map of event and surroundings."""
+        """Return the teacher's frames, float32: a map of event and surroundings with noise."""
         noise = self._rng("teacher's noise", captions[0].video)
-        return (self._hidden_frames(captions, noise, self.settings.teacher_noise) @ self._teacher).astype(np.float32)
+        return self._taught(self._hidden_frames(captions, noise, self.settings.teacher_noise)).astype(np.float32)
 
     def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
         """Return the teacher's sentence vector, float32, of length 1, with the same noise as its frames."""
         noise = unit(self._rng("teacher's noise", *tokens(text)).standard_normal(MEANING_DIM))
         noisy = self.intent(text) + self.settings.teacher_noise * noise
-        return unit(noisy[None] @ self._teacher[:MEANING_DIM]).astype(np.float32)
+        return unit(self._taught(noisy[None])).astype(np.float32)
+
+    def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
+        """Return the teacher's vectors of meanings, with or without surroundings."""
+        width = hidden.shape[1]
+        if self.settings.teacher_map == "linear":
+            return hidden @ self._teacher[:width]
+        return self._teacher_waves(np.pad(unit(hidden), ((0, 0), (0, len(self._teacher) - width))))
 
     def _hidden_frames(
         self, captions: Sequence[Annotation], rng: np.random.Generator, noise: float
@@ -199,17 +224,25 @@ class World:
         return settings.scene * scene + settings.shots * shots[shot]
 
     def _event(self, text: str, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, "T M"]:
-        """Return the frames of an event with one peak. The visibility of each word is a Markov chain over frames."""
+        """Return the frames of an event. The visibility of each part of its meaning is a Markov chain over frames."""
         meanings, visible = self._lexicon.content(text)
         drawn = rng.random((num_frames, len(meanings))) < visible
         is_new = rng.random(drawn.shape) > np.exp(-1 / (MEMORY_S * self.settings.frames_per_second))
         last_draw = np.maximum.accumulate(np.where(is_new, np.arange(num_frames)[:, None], 0), axis=0)
         event = unit(np.take_along_axis(drawn, last_draw, axis=0) @ meanings)
+        return self._strength(num_frames, rng)[:, None] * event
+
+    def _strength(self, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, " T"]:
+        """Return the strength of an event in each frame: one peak, or some frames of different strength."""
+        base = self.settings.base
+        if self.settings.runs == "scattered":
+            shown = rng.random(num_frames) < SCATTERED_SHARE
+            shown[rng.integers(num_frames)] = True
+            return shown * rng.uniform(base, 1, num_frames)
         peak = rng.random()
         width = rng.uniform(0.15, 0.5)
-        base = self.settings.base
         distance = ((np.arange(num_frames) + 0.5) / num_frames - peak) / width
-        return (base + (1 - base) * np.exp(-(distance**2) / 2))[:, None] * event
+        return base + (1 - base) * np.exp(-(distance**2) / 2)
 
     def _add_distractions(
         self, events: Float[np.ndarray, "T M"], busy: Bool[np.ndarray, " T"], captions: Sequence[Annotation]
