@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from tests.refusals import require_named
+from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.study.greedy import CandidateResult, Growth
 from untrimmed.study.page import _findings, _p_of_seeds, winners
-from untrimmed.study.setup import Candidate, StudySetup
+from untrimmed.study.setup import Candidate, DataFacts, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults
 
 PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
@@ -24,7 +25,8 @@ def found(data, **sum_r):
         for name, value in sum_r.items()
     }
     setup = StudySetup(data=data, root=Path(), out=Path())
-    vars(setup)["num_train"] = 100  # no data set is there
+    facts = DataFacts(videos=dict.fromkeys(SPLITS, 100), captions={}, benchmark="tvr", simulation=None)
+    vars(setup)["facts"] = facts  # no data set is there
     return StudyResults(
         setup=setup,
         plan=StudyPlan(methods=(PLAIN, OTHER)),

@@ -88,6 +88,41 @@ def test_moved_data_has_the_same_identity(setup, data_root, tmp_path):
     assert replace(setup, root=tmp_path / "moved").identity == setup.identity
 
 
+def test_facts_of_the_data_are_known_without_it(setup, data_root, tmp_path):
+    setup.require_own()
+    stored = replace(setup, root=tmp_path / "missing").facts
+    assert stored == setup.facts
+    assert (stored.videos, stored.captions["test"]) == ({"train": 16, "val": 4, "test": 4}, len(setup.sets[2].texts))
+    assert stored.simulation == {"query_dim": 12, "video_dim": 10, "teacher_dim": 4, "frames_per_second": 0.5}
+    assert stored.benchmark == "tvr"
+    assert replace(setup, data="mine").facts.benchmark == "tvr"
+
+
+def test_facts_of_other_data_are_replaced_before_training(setup, other_root):
+    setup.require_own()
+    other = replace(setup, root=other_root)
+    assert other.facts.simulation == setup.facts.simulation  # read from the folder
+    other.require_own()
+    assert other.facts.simulation["seed"] == 7
+    assert replace(setup).facts.simulation["seed"] == 7
+
+
+@pytest.mark.shared
+def test_a_variant_of_a_benchmark_uses_its_presets(shared, tmp_path):
+    simulate(
+        "charades",
+        tmp_path,
+        num_videos=10,
+        annotations_dir=shared / "data" / "annotations",
+        data_set="mixed",
+        settings=replace(SMALL, words="mixed"),
+    )
+    setup = StudySetup(data="mixed", root=tmp_path, out=tmp_path / "runs", dim=8, frames=20, batch=4)
+    assert setup.facts.simulation["words"] == "mixed"
+    trial = setup.trial(Candidate.of("dl_dkd"), rate=3e-4, steps=4, seed=0)
+    assert trial.settings.dataset == "charades"
+
+
 def test_cached_results_of_other_data_are_refused(setup, of):
     trial = of(FORM)
     trial.note.parent.mkdir()

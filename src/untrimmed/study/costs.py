@@ -1,13 +1,17 @@
 """Costs of candidates at the sizes of a study: parameters, time of a training step, bytes stored for a video."""
 
+import json
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 
 from untrimmed.batches import Encode, TrainingBatch, encode_here
+from untrimmed.config import build
+from untrimmed.files import write_whole
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.registry import create_model
@@ -54,6 +58,24 @@ class CandidateCosts:
     parameters: int
     step_s: float
     bytes_per_video: int
+
+
+def read_costs(path: Path) -> dict[str, CandidateCosts]:
+    """Return the costs by candidate that `stored_costs` wrote; empty if there is no file."""
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return {name: build(CandidateCosts, costs, where=str(path)) for name, costs in stored.items()}
+
+
+def stored_costs(path: Path, trials: Mapping[str, Trial]) -> dict[str, CandidateCosts]:
+    """Return the costs of trials by candidate, from a file beside the runs.
+
+    If the costs of one are missing, all are measured again, so that their times can be compared.
+    """
+    costs = read_costs(path)
+    if not trials.keys() <= costs.keys():
+        costs |= dict(zip(trials, costs_of(list(trials.values())), strict=True))
+        write_whole(path, json.dumps({name: asdict(entry) for name, entry in costs.items()}, indent=1))
+    return {name: costs[name] for name in trials}
 
 
 def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:

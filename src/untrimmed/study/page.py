@@ -61,13 +61,13 @@ def section(results: StudyResults) -> Iterator[str]:
     """Yield the lines of one data set."""
     setup = results.setup
     plan = results.plan
-    train_set, val_set, test_set = setup.sets
+    videos = setup.facts.videos
     seeds = min((len(reports) for reports in results.reports.values()), default=0)
-    kind = "simulated features" if setup.simulated else "features as stored"
+    kind = "simulated features" if setup.facts.simulation is not None else "features as stored"
     yield f"## {setup.data}, {kind}\n"
     yield (
-        f"{len(train_set.video_ids):,} videos to learn from, {len(val_set.video_ids):,} to choose by, "
-        f"{len(test_set.video_ids):,} with {len(test_set.caption_ids):,} captions to be found. "
+        f"{videos['train']:,} videos to learn from, {videos['val']:,} to choose by, "
+        f"{videos['test']:,} with {setup.facts.captions['test']:,} captions to be found. "
         f"All are {setup.dim} wide, see {setup.frames} frames, train on {setup.batch} videos a step. "
         f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.config import parse_overrides
+from untrimmed.config import build, parse_overrides
 from untrimmed.data.annotations import videos_of
+from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_teacher, open_words, read_split
@@ -35,7 +37,11 @@ from untrimmed.training.trials import Trial
 CAPTIONS = 3  # captions whose words identify a data set
 NUMBERS = 8  # first numbers of each feature table that identify a data set
 WARMUP_SHARE = 0.1  # the published 0.01 is too few steps of a short training for large rates
-UNTRAINED = "untrained.json"  # a file with the rows that need no training
+SIZES = "sizes.json"  # files beside the runs: sizes of models and batches, and the identity of the data
+FACTS = "data.json"  # what is printed about the data
+UNTRAINED = "untrained.json"  # the rows that need no training
+COSTS = "costs.json"  # costs of finalists
+BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 WARMUP_EPOCH = "warmup_epoch"  # setting of losses that start late; scaled with the length of training
 
 
@@ -68,6 +74,20 @@ class Candidate:
     def carrying(self, attachment: str) -> Candidate:
         """Return the candidate with one attachment more."""
         return Candidate(ModelName(self.name.method, (*self.name.attachments, attachment)), self.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFacts:
+    """What a study prints about a data set; it is stored beside the runs.
+
+    `videos` and `captions` count those of each split. `benchmark` is the benchmark whose presets all candidates use.
+    `simulation` has the settings of simulated features that differ from the default; None for other features.
+    """
+
+    videos: Mapping[str, int]
+    captions: Mapping[str, int]
+    benchmark: str
+    simulation: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +137,29 @@ class StudySetup:
         return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
     @property
+    def folder(self) -> Path:
+        """The folder of the runs and their results."""
+        return self.out / self.data
+
+    @cached_property
+    def facts(self) -> DataFacts:
+        """The facts about the data, as stored beside the runs or else from the data."""
+        stored = self.folder / FACTS
+        if stored.is_file():
+            return build(DataFacts, json.loads(stored.read_text(encoding="utf-8")), where=str(stored))
+        captions = {split: read_split(self.data, self.root, split) for split in SPLITS}
+        benchmark = Layout.at(self.root, self.data).benchmark
+        known = benchmark is not None and has_preset("ms_sl", benchmark.name)
+        return DataFacts(
+            videos={split: len(videos_of(of)) for split, of in captions.items()},
+            captions={split: len(of) for split, of in captions.items()},
+            benchmark=benchmark.name if benchmark is not None and known else OWN_DATA_PRESET,
+            simulation=open_world(self.data, self.root).settings.changes if self.simulated else None,
+        )
+
+    @property
     def _noted(self) -> Path:
-        return self.out / self.data / "sizes.json"
+        return self.folder / SIZES
 
     @property
     def _sizes(self) -> dict[str, Any]:
@@ -136,7 +177,7 @@ class StudySetup:
         data = stored.pop("data")
         sizes = self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
-        runs = set(names) - {self._noted.name, UNTRAINED}  # folders and their files of figures
+        runs = set(names) - BESIDE_RUNS  # folders and their files of figures
         for name in stored if runs else ():
             if stored[name] != sizes[name]:
                 raise ConfigError(
@@ -153,18 +194,17 @@ class StudySetup:
         self.require_same()
         text = json.dumps(self._sizes | {"data": self.identity})
         if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != text:
-            self._noted.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._noted, text)
+            (self.folder / FACTS).unlink(missing_ok=True)  # without runs, it may be of other data
+            self.__dict__.pop("facts", None)
+        if not (self.folder / FACTS).is_file():
+            write_whole(self.folder / FACTS, json.dumps(asdict(self.facts)))
 
     @property
     def simulated(self) -> bool:
         """Whether the features are simulated; then the hidden meaning gives the upper limit of results."""
         return is_simulated(self.data, self.root)
-
-    @cached_property
-    def num_train(self) -> int:
-        """Number of training videos."""
-        return len(videos_of(read_split(self.data, self.root, "train")))
 
     def trial(self, candidate: Candidate, *, rate: float, steps: int, seed: int) -> Trial:
         """Return a training of a candidate with enough epochs for the steps.
@@ -172,11 +212,8 @@ class StudySetup:
         All settings except sizes and rate are the published ones. Losses that start late start after the same share of
         epochs.
         """
-        preset = (
-            None if has_preset("ms_sl", self.data) else OWN_DATA_PRESET
-        )  # all candidates start from the same data set's presets
-        published = load_preset(candidate.name, preset or self.data)
-        epochs = math.ceil(steps / math.ceil(self.num_train / self.batch))
+        published = load_preset(candidate.name, self.facts.benchmark)  # for all candidates that of the same data set
+        epochs = math.ceil(steps / math.ceil(self.facts.videos["train"] / self.batch))
         share = epochs / published.train.epochs
         late = {
             f"losses.{name}.{WARMUP_EPOCH}": round(settings[WARMUP_EPOCH] * share)
@@ -200,9 +237,9 @@ class StudySetup:
             method=str(candidate.name),
             data=self.data,
             root=self.root,
-            folder=self.out / self.data / f"{candidate}-{rate:g}-{steps}-{seed}",
+            folder=self.folder / f"{candidate}-{rate:g}-{steps}-{seed}",
             overrides=overrides,
-            preset=preset,
+            preset=self.facts.benchmark,
             data_widths=True,
             precision=self.precision,
             device=self.device,
@@ -213,24 +250,32 @@ class StudySetup:
 
         Raises: ConfigError if the stored results have another number of captions.
         """
-        test = self.sets[2]
 
         def ranks(run: Run) -> list[int]:
             report = evaluate(run, moments=False)
             rank_of = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
-            return [rank_of[caption_id] for caption_id in test.caption_ids]
+            return [rank_of[caption_id] for caption_id in self.sets[2].caption_ids]
 
-        rank = np.array(trial.measured("test", ranks))
-        if len(rank) != len(test.caption_ids):
+        return self.report_of(trial.method, trial.measured("test", ranks), trial.note)
+
+    def report_of(self, title: str, ranks: Sequence[int], stored: Path) -> Report:
+        """Return the results of stored ranks; captions have their numbers as ids.
+
+        Raises: ConfigError if the data set has another number of captions.
+        """
+        num_captions = self.facts.captions["test"]
+        if len(ranks) != num_captions:
             raise ConfigError(
-                f"{trial.note}: has the ranks of {len(rank)} captions, {self.data} has {len(test.caption_ids)} to "
+                f"{stored}: has the ranks of {len(ranks)} captions, {self.data} has {num_captions} to "
                 "test; the results are of other data, choose another --out"
             )
-        return Report(trial.method, len(test.video_ids), {"fused": recall(rank)}, rank, tuple(test.caption_ids))
+        rank = np.array(ranks)
+        ids = tuple(map(str, range(num_captions)))
+        return Report(title, self.facts.videos["test"], {"fused": recall(rank)}, rank, ids)
 
     def untrained(self) -> dict[str, dict[str, float]]:
         """Return the rows that need no training, stored beside the runs."""
-        path = self.out / self.data / UNTRAINED
+        path = self.folder / UNTRAINED
         if not path.is_file():
             rows = untrained_rows(*self.sets, open_world(self.data, self.root) if self.simulated else None)
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,9 @@ from untrimmed.evaluation.report import Report
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
 from untrimmed.running.training_free import require_learner
-from untrimmed.study.costs import CandidateCosts, costs_of
+from untrimmed.study.costs import CandidateCosts, stored_costs
 from untrimmed.study.greedy import CandidateResult, Growth, grow
-from untrimmed.study.setup import Candidate, StudySetup, reached, require_teacher
+from untrimmed.study.setup import COSTS, Candidate, StudySetup, reached, require_teacher
 from untrimmed.training.trials import Trial
 
 Tell = Callable[[str], None]
@@ -253,8 +253,8 @@ def _finals(results: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
         rate = results.rates[results.base_of(candidate)]
         return setup.trial(candidate, rate=rate, steps=plan.steps, seed=seed)
 
-    costs = costs_of([trial(candidate, 0) for candidate in results.finalists])
-    results = replace(results, costs=dict(zip(results.finalists, costs, strict=True)))
+    costs = stored_costs(setup.folder / COSTS, {str(candidate): trial(candidate, 0) for candidate in results.finalists})
+    results = replace(results, costs={candidate: costs[str(candidate)] for candidate in results.finalists})
     for seed in range(plan.seeds):
         trials = [trial(candidate, seed) for candidate in results.finalists]
         if not all(trainer.known(trials, "test")):

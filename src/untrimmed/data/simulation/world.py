@@ -15,8 +15,8 @@ and `teacher_map=nonlinear`.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -84,6 +84,12 @@ class SimulationSettings(metaclass=Checked):
     runs: Literal["whole", "scattered"] = "whole"  # scattered: single frames of a moment show the caption, unevenly
     teacher_map: Literal["linear", "nonlinear"] = "linear"  # from hidden meanings to the teacher's vectors
     seed: int = 0
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from the default."""
+        default = SimulationSettings()
+        return {name: value for name, value in asdict(self).items() if value != getattr(default, name)}
 
     def __post_init__(self) -> None:
         for name in ("query_dim", "video_dim", "teacher_dim"):
