@@ -189,14 +189,17 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
     if settings.root is None:
         results = (
-            "Results are the papers', in percent; two numbers in a cell are the paper's / ours. To train and evaluate "
-            f"a row, run `{TRAIN.format('TRAIN')}` and `{EVALUATE} EVALUATE` with its *train* and *evaluate* cells "
-            "(DATA: the folder in a column's head; without `--no-moments` for columns named *events*). "
-            "`untrimmed reproduce PAPER TABLE --root DIR` does this for all rows of a table and prints our results "
-            "beside the paper's; the [notes](#notes) at the end have details of single tables."
+            "Results are the papers', in percent. Two numbers in a cell are the paper's / ours. "
+            "`untrimmed reproduce PAPER TABLE --root DIR` trains and evaluates all rows of a table and prints our "
+            f"results beside the paper's. For a single row run `{TRAIN.format('TRAIN')}`, "
+            f"then `{EVALUATE} EVALUATE`:\n\n"
+            "- TRAIN and EVALUATE are the row's cells *train* and *evaluate* (no such column: omit EVALUATE).\n"
+            "- DATA is the name in code font in the head of a column.\n"
+            "- For columns named *events*, omit `--no-moments`.\n\n"
+            "The [notes](#notes) at the end have details of single tables."
         )
         origin = (
-            "Only costs have results of ours, because the trained tables need the papers' features; "
+            "Only the tables of costs have our results, because trained tables need the papers' features; "
             "[benchmarks.md](benchmarks.md) compares methods on simulated features. Systems that are not "
             "implemented here and figures that only illustrate an idea are left out."
         )
