@@ -319,6 +319,18 @@ def require_sections(keys: Iterable[str]) -> None:
             raise ConfigError(f"setting {key!r} has no section; write e.g. train.{key}=…, or an option as --{key}")
 
 
+def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings whose sections are mappings, with a dotted key for each setting.
+
+    >>> with_dotted_keys({"weights": {"nce": 0.1}, "train.epochs": 3})
+    {'weights.nce': 0.1, 'train.epochs': 3}
+    """
+    result: dict[str, Any] = {}
+    for key, value in settings.items():
+        result |= flat(value, f"{key}.") if isinstance(value, Mapping) and "." not in key else {key: value}
+    return result
+
+
 def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of nested `values`, with the values of `overrides` at their dotted keys.
 

@@ -66,6 +66,8 @@ def test_a_module_that_has_changed_can_be_named_to_doctor(trained, world, run):
     assert (code, METHOD in out) == (0, True)
 
 
-def test_a_method_without_a_preset_points_to_the_instructions(world, refusal):
+def test_a_method_without_a_preset_needs_only_weights(world, run, refusal):
     data = ("--data", "mine", "--root", world / "data", "--import", world / "code" / "diary.py")
-    assert "CONTRIBUTING.md" in refusal("train", "diary_frames", *data)
+    train = ("train", "diary_frames", *data, "--out", world / "run", "model.dim=8", "train.epochs=1")
+    assert "weights.nce" in refusal(*train)
+    assert run(*train, "weights.nce=1.0")[0] == 0

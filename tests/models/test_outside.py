@@ -23,6 +23,7 @@ from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.registry import ATTACHMENTS, METHODS, build_model, create_model, register
 from untrimmed.models.storage import load_model
 from untrimmed.nn.init import initialise
+from untrimmed.presets import choose_preset, load_preset, stated_widths
 from untrimmed.scores.max_sim import max_sim, vector_sim
 from untrimmed.scores.score import Score, Scores
 
@@ -141,6 +142,70 @@ def test_outside_attachments_work_with_package_methods_and_presets(data_root, sm
     assert run.config.losses == {"own_push": {"power": 2.0}}
     assert run.config.model["own_bias"] == {"start": 0.0}
     assert load_model(tmp_path / "run").name == "ms_sl+own_push+own_bias"
+
+
+@pytest.fixture
+def with_defaults(monkeypatch):
+    """The method and the loss with settings in their classes, so that they need no preset."""
+    of_method = {"weights": {"frame_nce": 1.0}, "train": {"epochs": 3, "batch_size": 4}}
+    monkeypatch.setattr(Means, "training_defaults", of_method)
+    monkeypatch.setattr(Push, "training_defaults", {"weights": {"own_push": 0.1}})
+
+
+def test_a_method_with_settings_in_its_class_needs_no_preset(data_root, tmp_path, with_defaults):
+    run = train("own_means+own_push", data="tvr", root=data_root, out=tmp_path / "run", train={"epochs": 1})
+    assert run.config.weights == {"frame_nce": 1.0, "own_push": 0.1}
+    assert (run.config.train.epochs, run.config.train.batch_size) == (1, 4)
+    widths = {name: run.config.model[name] for name in ("query_dim", "video_dim", "dim")}
+    assert widths == {"query_dim": 12, "video_dim": 10, "dim": 384}, "of the data set, and the class's default"
+
+
+def test_sections_and_dotted_keys_give_the_same_settings(data_root, tmp_path, with_defaults):
+    sections = {"weights": {"frame_nce": 0.5}, "train": {"epochs": 1}, "model": {"dim": 8}}
+    dotted = {"weights.frame_nce": 0.5, "train.epochs": 1, "model.dim": 8}
+    first, second = (
+        train("own_means", data="tvr", root=data_root, out=tmp_path / f"run{n}", **settings)
+        for n, settings in enumerate((sections, dotted))
+    )
+    assert first.config == second.config
+    assert first.config.weights == {"frame_nce": 0.5}
+
+
+def test_a_model_is_trained_with_sections(data_root, tmp_path):
+    sets = [load_dataset("tvr", data_root, split, max_frames=20) for split in ("train", "val")]
+    model = create_model("own_means", query_dim=12, video_dim=10, dim=8, max_frames=20)
+    first = model.words.weight.clone()
+    settings = {"weights": {"frame_nce": 1.0}, "train": {"epochs": 1, "batch_size": 4}}
+    run = train(model, data=tuple(sets), out=tmp_path / "run", **settings)
+    assert run.is_finished
+    assert not torch.equal(model.words.weight, first)
+
+
+def test_settings_in_the_class_must_be_sections(monkeypatch):
+    for wrong, named in (({"wieghts": {}}, "weights"), ({"train": 3}, "3"), ({"train": {"epoch": 3}}, "epochs")):
+        monkeypatch.setattr(Means, "training_defaults", wrong)
+        with refused(ConfigError, named):
+            load_preset("own_means", "mine")
+
+
+def test_a_preset_file_for_fewer_attachments_is_completed_by_their_classes(tmp_path, with_defaults):
+    sections = "method: own_means\ndataset: mine\nmodel: {}\nweights: {frame_nce: 2}\ntrain: {}\n"
+    (tmp_path / "mine.yaml").write_text(sections)
+    preset = choose_preset("own_means+own_push+transport", "mine", str(tmp_path / "mine.yaml"))
+    assert preset.weights == {"frame_nce": 2.0, "own_push": 0.1, "transport": 0.8}
+    assert preset.name.attachments == ("own_push", "transport")
+    for other in ("own_places", "ms_sl"):
+        with refused(ConfigError, "own_means", other):
+            choose_preset(other, "mine", str(tmp_path / "mine.yaml"))
+
+
+def test_only_widths_that_a_preset_states_are_fixed(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("method: own_means\nmodel: {query_dim: 3}\n")
+    assert stated_widths("own_means", "tvr", str(file)) == {"query_dim"}
+    assert stated_widths("own_means", "tvr", None) == set()
+    assert stated_widths("ms_sl", "tvr", None) == {"query_dim", "video_dim"}
+    assert stated_widths("ms_sl", "mine", None) == set()
 
 
 class Witness(StepLoss):

@@ -5,13 +5,12 @@ import pytest
 from tests.refusals import refused
 from untrimmed.config import flat, to_plain
 from untrimmed.errors import UnknownNameError
-from untrimmed.presets import load_preset
+from untrimmed.presets import OWN_DATA_PRESET, load_preset
 from untrimmed.reproduction.papers import PAPERS, paper_named
 from untrimmed.reproduction.render import command_of, listing
 from untrimmed.reproduction.results import settings_grid
 from untrimmed.reproduction.runner import RunSettings, Scale, pairs_of, trial_of
 from untrimmed.reproduction.tables import EfficiencyTable, TrainedTable, entry_name
-from untrimmed.training.train import OWN_DATA_PRESET
 
 # Tables and figures as the papers number them.
 COUNTS = {

@@ -12,14 +12,14 @@ that it needs. Switch it on by its name. Its settings are a section of the model
 its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in those of the method:
 `encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
 
-`presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file, set them
-for each training (`weights.my_loss=0.1`).
+`presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file they come
+from `training_defaults` of the class, or from each training (`weights.my_loss=0.1`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -129,6 +129,7 @@ class Attachment(nn.Module):
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
+    training_defaults: ClassVar[Mapping[str, Any]] = {}  # sections of a preset: {"weights": {"my_loss": 0.1}}
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows

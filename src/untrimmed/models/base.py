@@ -14,15 +14,17 @@ Optional hooks:
   tensors of branches whose score depends only on their best row.
 - `places` are branches of the score that an attachment may provide. The method then leaves out the branches in
   `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
+- `training_defaults` has the weights of losses and other settings, for a method without a preset file.
 - `draw_weights` sets initial weights that are not random.
 - `watched_queries` and `watched_videos` give numbers that training logs for each epoch.
 - `list_released_names` translates the authors' parameter names.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +58,7 @@ class RetrievalModel(nn.Module, Carrier):
 
     name: str  # on the class, the method's name (set by `register`); on a model, METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
+    training_defaults: ClassVar[Mapping[str, Any]] = {}  # sections of a preset: weights, train, features, ...
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
     attachments: nn.ModuleDict  # set by `create_model`, not by the constructor
     row_times: ClassVar[RowTimes] = "middle"  # the times of a timeline's rows, for pooling under windows

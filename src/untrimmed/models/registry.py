@@ -129,6 +129,11 @@ def _by_default(method: type[RetrievalModel], section: str) -> dict[str, Any]:
     return dict(default)
 
 
+def default_losses(method: type[RetrievalModel]) -> dict[str, Any]:
+    """Return the settings of the losses that a method carries by default, as plain values by name."""
+    return dict(to_plain(_by_default(method, "losses")))
+
+
 def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -> None:
     extra = "adds rows to those of clips and frames that layers read"
     for needs, has, action, lack in (
@@ -168,7 +173,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
     if len(joining := [part for part in parts if ATTACHMENTS[part].joins_layers]) > 1:
         raise ConfigError(f"{name}: {' and '.join(joining)} both add rows to the layers; leave one out")
     losses: dict[str, AttachmentConfig | None] = {}
-    chosen = values_by_key.get("losses", to_plain(_by_default(cls, "losses")) | {loss: {} for loss in named_losses})
+    chosen = values_by_key.get("losses", default_losses(cls) | {loss: {} for loss in named_losses})
     if not isinstance(chosen, Mapping):
         raise ConfigError(f"losses is {chosen!r}, expected a mapping")
     loss_names = [loss for loss in list_attachments() if is_loss(loss)]

@@ -6,6 +6,9 @@
 2. `attachments/<name>/<dataset>.yaml`: what an attachment adds to any method.
 3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it carries the attachment.
 4. `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
+
+A method or attachment from outside this package needs no file: the defaults of its `Config` and its `training_defaults`
+are its preset. `choose_preset` also accepts any YAML file with the same sections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,16 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrimmed.config import build, override, read_yaml
-from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.errors import ConfigError, UnknownNameError, nearest, shown_value
 from untrimmed.models.naming import ModelName
 from untrimmed.presets.published import reported
 from untrimmed.presets.settings import FeatureSettings, TrainSettings
 
 if TYPE_CHECKING:
-    from untrimmed.models.base import ModelConfig
+    from untrimmed.models.attachment import Attachment
+    from untrimmed.models.base import ModelConfig, RetrievalModel
 
 FOLDER = Path(__file__).parent
 OWN_DATA_PRESET = "tvr"  # used for a data set without a preset; widths come from its features
+WIDTHS = {"query_dim": 768, "video_dim": 3072}  # TVR's, for a preset that names none, until features are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +73,42 @@ class Preset:
         return {name: weight for name, weight in self.weights.items() if name not in sizes.absent_terms}
 
 
+def choose_preset(
+    method: str | ModelName, data: str, preset: str | None = None, overrides: Mapping[str, Any] | None = None
+) -> Preset:
+    """Return the settings of a method on a data set.
+
+    `preset` is a YAML file, which may be for the method with fewer attachments, or names another data set's preset. By
+    default it is that of the data set, or of users' own data.
+
+    Raises: as `load_preset`, and ConfigError for a file for another method.
+    """
+    name = ModelName.of(method)
+    if not is_file(preset):
+        return load_preset(name, preset or (data if has_preset(name, data) else OWN_DATA_PRESET), overrides)
+    path = Path(preset or "")
+    values = read_yaml(path)
+    stated = ModelName.of(str(values.get("method", "")) or name)
+    missing = [attachment for attachment in name.attachments if attachment not in stated.attachments]
+    if stated.method != name.method or {*stated.attachments} - {*name.attachments}:
+        raise ConfigError(f"{path}: is for {stated}, not for {name}; name that method, or another file")
+    for attachment in missing:
+        values = _merge(values, _attachment_settings(attachment, str(values.get("dataset", OWN_DATA_PRESET))))
+    return _build(values | {"method": str(name)}, overrides, where=str(path))
+
+
+def is_file(preset: str | None) -> bool:
+    """Return whether a preset is named as a YAML file."""
+    return preset is not None and preset.endswith((".yaml", ".yml"))
+
+
+def stated_widths(method: str | ModelName, data: str, preset: str | None) -> frozenset[str]:
+    """Return which widths of features the settings of `choose_preset` name; the others are those of the data set."""
+    if is_file(preset):
+        return frozenset(WIDTHS.keys() & read_yaml(Path(preset or "")).get("model", {}).keys())
+    return frozenset(WIDTHS if preset is not None or has_preset(method, data) else ())
+
+
 def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, Any] | None = None) -> Preset:
     """Return the preset of a method on a data set; `overrides` have dotted keys (`model.dim`, `train.epochs`).
 
@@ -76,14 +117,11 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
     name = ModelName.of(method)
     base, attached = name.method, name.attachments
     path = FOLDER / base / f"{dataset}.yaml"
-    if not path.is_file():
-        datasets = [data for method, data in list_presets() if method == base]
-        if not datasets:  # a method from outside this package
-            raise UnknownNameError(f"{base} has no presets; write one as CONTRIBUTING.md shows, and give --preset FILE")
+    if not path.is_file() and (datasets := [data for method, data in list_presets() if method == base]):
         raise UnknownNameError.among(f"preset of {base}", dataset, datasets)
-    if not attached:
+    if not attached and path.is_file():
         return read_preset(path, overrides)
-    values = read_yaml(path) | {"reported": {}}
+    values = read_yaml(path) | {"reported": {}} if path.is_file() else _class_settings(name, dataset)
     for attachment in attached:
         values = _merge(values, _attachment_settings(attachment, dataset))
     exact = [folder.name for folder in FOLDER.glob(f"{base}+*+*") if {*folder.name.split("+")} == {base, *attached}]
@@ -97,6 +135,30 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
     return _build(values, overrides, where=f"{name}/{dataset}")
 
 
+def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
+    """Return the settings of a method from outside this package: the defaults of its class."""
+    from untrimmed.models.registry import (  # imports torch, which reading a file does not need
+        default_losses,
+        model_class,
+    )
+
+    cls = model_class(name)
+    values = {"method": name.method, "dataset": dataset, "model": {}, "losses": default_losses(cls), "weights": {}}
+    return _merge(values | {"train": {}}, _training_defaults(cls))
+
+
+def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mapping[str, Any]:
+    """Return the `training_defaults` of a class; raises ConfigError for anything but sections of a preset."""
+    sections = ("model", "losses", "weights", "train", "features")
+    for section, values in cls.training_defaults.items():
+        if section not in sections or not isinstance(values, Mapping):
+            raise ConfigError(
+                f"{cls.__qualname__}.training_defaults: {section!r} is {shown_value(values)}, expected a mapping for "
+                f"each of {', '.join(sections)}{nearest(section, sections)}"
+            )
+    return cls.training_defaults
+
+
 def has_preset(method: str | ModelName, dataset: str) -> bool:
     """Return whether a method, with or without attachments, has a preset for a data set."""
     return (FOLDER / ModelName.of(method).method / f"{dataset}.yaml").is_file()
@@ -105,15 +167,16 @@ def has_preset(method: str | ModelName, dataset: str) -> bool:
 def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
     """Return an attachment's settings for the data set; if it has no file, for the base of a variant (`tvr_event`).
 
-    The last resort is TVR's file. A loss without any file (registered outside this package) gets its defaults.
+    The last resort is TVR's file. An attachment without any file has the defaults of its class.
     """
     for candidate in (dataset, dataset.partition("_")[0], "tvr"):
         path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"
         if path.is_file():
             return read_yaml(path)
-    from untrimmed.models.registry import is_loss  # imports torch, which reading a preset does not need
+    from untrimmed.models.registry import attachment_class, is_loss  # imports torch, as above
 
-    return {"losses": {attachment: {}}} if is_loss(attachment) else {}
+    settings: dict[str, Any] = {"losses": {attachment: {}}} if is_loss(attachment) else {}
+    return _merge(settings, _training_defaults(attachment_class(attachment)))
 
 
 def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,6 +197,8 @@ def read_preset(path: Path, overrides: Mapping[str, Any] | None = None) -> Prese
 
 
 def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, where: str) -> Preset:
+    if isinstance(model := values.get("model"), Mapping):
+        values = {**values, "model": WIDTHS | dict(model)}
     if isinstance(values.get("reported"), list):
         values = {**values, "reported": reported([str(name) for name in values["reported"]])}
     if overrides:

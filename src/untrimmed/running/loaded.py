@@ -154,8 +154,6 @@ def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedMode
     """Wrap a model without a run; its method's preset sets the evaluation. Raises ConfigError unless it is float32."""
     require_float32(model)
     method = ModelName.of(model.name).method
-    if not has_preset(method, OWN_DATA_PRESET):
-        return LoadedModel(model=model, encode=encode, place=place)
     preset = load_preset(method, OWN_DATA_PRESET)
     features = FeatureSettings(fixed_frames=preset.features.fixed_frames)  # no teacher, which only training needs
     return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from untrimmed.config import checked
+from untrimmed.config import checked, with_dotted_keys
 from untrimmed.data.dataset import RetrievalDataset
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import read_split
@@ -24,7 +24,7 @@ from untrimmed.models.registry import build_model, model_class, plain_settings
 from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import plugins_of, trust
 from untrimmed.precision import Format, Precision, choose_format
-from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset, read_preset
+from untrimmed.presets import Preset, choose_preset, stated_widths
 from untrimmed.running.memory import keep_freed_memory
 from untrimmed.running.run import (
     CONFIG,
@@ -73,7 +73,8 @@ def train(
 
     `data` is the name of a data set at ROOT/DATA, or two in memory: for training and for choosing the best epoch. A
     model continues from its weights, in place, and ends with the last epoch's; the best is `run.load_model()`. Settings
-    are the preset's, changed by dotted keys: `train("gmmformer_v2", data="tvr", root="data", **{"train.epochs": 30})`.
+    are the preset's, changed by sections or dotted keys: `train("gmmformer_v2", data="tvr", root="data",
+    weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. A method without a preset has the defaults of its class.
     `preset` names another data set's preset or a YAML file; other data sets take TVR's preset and their own widths. A
     folder `out` (default: runs/METHOD-DATA) with the same settings and initial weights is continued; nothing is ever
     overwritten. `callback` gets each step and validation and may end the training; `packing` is called with videos done
@@ -84,6 +85,7 @@ def train(
     Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
         setting, other settings than in `out` or a loss that is not a number, FeatureError for unfitting features.
     """
+    overrides = with_dotted_keys(overrides)
     data_name = require_arguments(method, data, root, video_features, callback, overrides)
     initial = method if isinstance(method, RetrievalModel) else None
     name = ModelName.of(method.name if isinstance(method, RetrievalModel) else method)
@@ -92,12 +94,17 @@ def train(
     if model_settings:
         model_settings = {"losses": model_settings.pop("losses"), "model": model_settings}
     seeded = {"train.seed": seed} if seed is not None else {}
-    chosen = _preset(name, data_name, None if preset is None else str(preset), model_settings | seeded | overrides)
+    preset = None if preset is None else str(preset)
+    model_class(name)  # a wrong method is reported before a missing preset
+    chosen = choose_preset(name, data_name, preset, model_settings | seeded | overrides)
     require_choices(chosen.train)  # before features are read for minutes
     settings, sets = _sets(data, root, chosen, video_features, packing)
     sizes = chosen.sizes()
-    if initial is None and (settings.root is None or (preset is None and chosen.dataset != data)):
-        sizes = _sized_for(sets[0], sizes, settings, overrides)
+    if initial is None:
+        fixed = {key.removeprefix("model.") for key in overrides if key.startswith("model.")}
+        if settings.root is not None:
+            fixed |= stated_widths(name, data_name, preset)
+        sizes = _sized_for(sets[0], sizes, settings, fixed)
     require_fit(sets, sizes, chosen)
     warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
     number_format = choose_format(precision, str(choose_device(device))).name
@@ -114,16 +121,6 @@ def train(
     loop.run()
     fabric.barrier()
     return open_run(folder)
-
-
-def _preset(method: ModelName, data: str, preset: str | None, overrides: Mapping[str, Any]) -> Preset:
-    model_class(method)  # a wrong method is reported before a missing preset
-    if preset is not None and preset.endswith((".yaml", ".yml")):
-        chosen = read_preset(Path(preset), overrides)
-        if chosen.name != method:
-            raise ConfigError(f"{preset}: is for {chosen.method}, not for {method}; name that method, or another file")
-        return chosen
-    return load_preset(method, preset or (data if has_preset(method, data) else OWN_DATA_PRESET), overrides)
 
 
 def _sets(
@@ -169,14 +166,14 @@ def _digest_of(sets: Sets) -> str:
 
 
 def _sized_for(
-    dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, overrides: Mapping[str, Any]
+    dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, fixed: Collection[str]
 ) -> ModelConfig:
-    """Return the sizes with the data set's widths and, in memory, its resampling; user settings stay."""
+    """Return the sizes with the data set's widths and, in memory, its resampling, except those in `fixed`."""
     changes: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:
         features = dataset.features.settings
         changes |= {name: getattr(features, name) for name in ("num_clips", "max_frames", "max_words")}
-    return replace(sizes, **{key: value for key, value in changes.items() if f"model.{key}" not in overrides})
+    return replace(sizes, **{key: value for key, value in changes.items() if key not in fixed})
 
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format, compile: bool) -> RunConfig:

@@ -18,7 +18,7 @@ from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.errors import ConfigError
 from untrimmed.files import write_whole
 from untrimmed.precision import Precision
-from untrimmed.presets import OWN_DATA_PRESET, Preset, has_preset, load_preset
+from untrimmed.presets import Preset, choose_preset
 from untrimmed.running.run import Run, is_run, open_run
 from untrimmed.training.loop import Callback
 from untrimmed.training.train import train
@@ -28,8 +28,8 @@ from untrimmed.training.train import train
 class Trial:
     """A method on the data set ROOT/DATA, with overrides of a preset by dotted keys.
 
-    Different settings need different names of `folder`, which contains the run. Without `preset`, the data set's preset
-    is used, or the preset for users' own data. With `data_widths` the model gets the widths of the features.
+    Different settings need different names of `folder`, which contains the run. `preset` is as in `choose_preset`. With
+    `data_widths` the model gets the widths of the features.
     """
 
     method: str
@@ -65,8 +65,7 @@ class Trial:
         return self._settings(self.fitted_overrides)
 
     def _settings(self, overrides: Mapping[str, Any]) -> Preset:
-        data = self.preset or (self.data if has_preset(self.method, self.data) else OWN_DATA_PRESET)
-        return load_preset(self.method, data, overrides)
+        return choose_preset(self.method, self.data, self.preset, overrides)
 
     def refusal(self) -> str:
         """Return one line that says why a model cannot have these settings; empty if it can."""
