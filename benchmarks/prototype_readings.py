@@ -1,9 +1,9 @@
-"""How much the readings of ProtoPRVR's prototypes differ, in each form of reading, before and after training.
+"""How much the iterations of ProtoPRVR's prototypes differ, before and after training.
 
-    python benchmarks/prototype_readings.py [--root DIR --data tvr] [--iterations 6] [--dims 384] [--scales 0.5 2 6]
+    python benchmarks/prototype_readings.py [--root DIR --data tvr] [--iterations 1 3 6] [--dims 384] [--sharpness 4]
     python benchmarks/prototype_readings.py --runs FOLDER...
 
-Without `--runs`: untrained models with the preset of TVR, `--seeds` of each form; without `--root`, 100 videos are
+Without `--runs`: untrained models with the preset of TVR, `--seeds` of each; without `--root`, 100 videos are
 simulated. With `--runs`: runs, or folders of runs named NAME-SEED as `untrimmed study` writes them into OUT/DATA, each
 before and after training, with SumR on the test split. Runs of other methods are skipped. The results are means and
 standard deviations over seeds, on 24 videos of the validation split, for each branch: the cosine of a prototype after
@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -104,29 +103,19 @@ def spread(values: Iterable[float], digits: int) -> str:
 
 def starts(args: argparse.Namespace, root: Path) -> Iterator[str]:
     """The lines of all forms as they start."""
-    forms: dict[str, dict[str, Any]] = {
-        residual: {"model.prototype_residual": residual} for residual in ("none", "anchored")
-    } | {
-        f"all, norm {place}, scale {scale:g}": {
-            "model.prototype_residual": "all",
-            "model.prototype_norm": place,
-            "model.prototype_scale": scale,
-        }
-        for place, scale in itertools.product(("before", "after"), args.scales)
-    }
     model = load_preset("proto", "tvr").model
     sizes = {name: model[name] for name in ("num_clips", "max_frames", "max_words")}
     val = untrimmed.load_dataset(args.data, root, "val", **sizes)
     videos = video_batch(val, np.arange(min(24, len(val.video_ids))))
     widths = {"model.query_dim": val.query_dim, "model.video_dim": val.video_dim}
-    for dim, iterations, (form, over) in itertools.product(args.dims, args.iterations, forms.items()):
+    for dim, iterations, sharpness in itertools.product(args.dims, args.iterations, args.sharpness):
         rows = Rows()
-        over |= widths | {"model.dim": dim, "model.iterations": iterations}
-        settings = load_preset("proto", "tvr", over).model
+        form = {"model.dim": dim, "model.iterations": iterations, "model.prototype_sharpness": sharpness}
+        settings = load_preset("proto", "tvr", widths | form).model
         for seed in range(args.seeds):
             torch.manual_seed(seed)
             rows.add(of_proto(untrimmed.create_model("proto", **settings)), videos)
-        yield from rows.lines(f"{form}, K = {iterations}, width {dim}", "start")
+        yield from rows.lines(f"K = {iterations}, sharpness {sharpness:g}, width {dim}", "start")
 
 
 def trained(folders: list[Path]) -> Iterator[str]:
@@ -172,9 +161,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--root", type=Path)
     parser.add_argument("--data", default="tvr")
-    parser.add_argument("--iterations", type=int, nargs="+", default=[6])
+    parser.add_argument("--iterations", type=int, nargs="+", default=[1, 3, 6])
     parser.add_argument("--dims", type=int, nargs="+", default=[384])
-    parser.add_argument("--scales", type=float, nargs="+", default=[0.5, 2.0, 6.0])
+    parser.add_argument("--sharpness", type=float, nargs="+", default=[4.0])
     parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|", sep="\n")

@@ -17,7 +17,6 @@ FORMS = {  # of methods whose settings choose between networks
     "dl_dkd later": {"version": "later", "labels": "soft", "exploration_dim": 6},
     "dl_dkd single branch": {"two_branches": False},
     "proto CLIP": {"iterations": 1},
-    "proto norm after": {"prototype_residual": "all", "prototype_norm": "after"},
     "proto perceiver": {"builder": "perceiver"},
     "proto slots": {"builder": "slot_attention", "shared_pooling": True},
     "proto cheap": {"frame_decoder": "mixture", "num_prototypes": 10, "ffn_ratio": 4},

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.retrieval_world import SIZES, fused, make_batch, one_of_each, with_noisy_padding, without_padding
-from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch
+from untrimmed.batches import QueryBatch, TrainingBatch, VideoBatch, clips_of
 from untrimmed.errors import ConfigError
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
@@ -24,7 +24,6 @@ from untrimmed.training.optim import BertAdam, parameter_groups
 FORMS = {
     "paper": {},
     "CLIP": {"iterations": 1},
-    "norm after": {"prototype_residual": "all", "prototype_norm": "after"},
     "perceiver": {"builder": "perceiver"},
     "slots": {"builder": "slot_attention", "shared_pooling": True},
     "cheap": {"frame_decoder": "mixture", "num_prototypes": 10, "ffn_ratio": 4},
@@ -48,8 +47,9 @@ def test_prototypes_of_a_video_do_not_change_with_its_batch_mates(model, batch):
     whole = model.encode_videos(batch.videos)
     for v in range(3):
         alone = model.encode_videos(without_padding(batch, v).videos)
-        assert torch.allclose(alone.clips, whole.clips[v : v + 1], atol=1e-6)
-        assert torch.allclose(alone.frame_prototypes, whole.frame_prototypes[v : v + 1], atol=1e-6)
+        # Logits of deviation 4 multiply rounding errors.
+        assert torch.allclose(alone.clips, whole.clips[v : v + 1], atol=1e-5)
+        assert torch.allclose(alone.frame_prototypes, whole.frame_prototypes[v : v + 1], atol=1e-5)
 
 
 def test_what_padding_holds_changes_no_loss(model, batch):
@@ -138,13 +138,14 @@ def test_faster_play_averages_neighbours_loses_no_row_and_repeats_in_short_video
     assert torch.allclose(fast[1], torch.eye(5)[:1].expand(3, 5), atol=1e-4)
 
 
-def test_guidance_pulls_the_attention_of_the_right_video_only_below_the_margin(plain, batch):
-    config = dataclasses.replace(plain.config, guidance_margin=0.99)
-    easy = build_model(type(plain), config).eval()
-    easy.load_state_dict(plain.state_dict())
-    draws = lambda: Draws(2, torch.Generator().manual_seed(0))  # noqa: E731
-    assert easy(batch, draws=draws())["attention_guidance"] == 0
-    assert plain(batch, draws=draws())["attention_guidance"] > 0
+@pytest.mark.parametrize(("margin", "is_satisfied"), [(0.2, False), (0.99, True)])
+def test_guidance_pulls_the_attention_of_the_right_video_only_below_the_margin(batch, margin, is_satisfied):
+    torch.manual_seed(0)
+    # With flat attention, each half of a joined video gets more than a hundredth of it.
+    options = {"guidance_margin": margin, "prototype_sharpness": 0.1}
+    model = create_model("proto", **SIZES, init_std=0.3, **options).eval()
+    loss = model(batch, draws=Draws(2, torch.Generator().manual_seed(0)))["attention_guidance"]
+    assert (loss == 0) == is_satisfied
 
 
 def test_words_of_a_query_depend_on_its_video_through_the_found_prototype_alone():
@@ -195,21 +196,40 @@ def test_moments_come_from_the_units_that_the_prototypes_read(plain, batch):
         plain.timeline(dataclasses.replace(videos, unit_attention=None))
 
 
+@pytest.fixture(params=[128, 384])
+def sizes(request):
+    return {"query_dim": 10, "video_dim": 12, "dim": request.param, "max_frames": 16, "max_words": 3}
+
+
+@pytest.mark.parametrize("iterations", [1, 6])
+def test_prototypes_start_with_the_scale_of_the_clips_of_other_methods(sizes, iterations):
+    batch = videos_of_two_events(num_clips=32)
+    starts = {}
+    for name, options in (("ms_sl", {}), ("gmmformer", {}), ("proto", {"iterations": iterations})):
+        torch.manual_seed(0)
+        model = create_model(name, **sizes, **options).eval()
+        with torch.no_grad():
+            length = clips_of(model.encode_videos(batch.videos)).norm(dim=-1).mean().item()
+            starts[name] = (length, model(batch, draws=Draws())["clip_nce"].item())
+    for mine, *others in zip(starts["proto"], starts["ms_sl"], starts["gmmformer"], strict=True):
+        assert 0.5 * min(others) < mine < 2 * max(others)
+
+
 def test_parameters_at_the_sizes_of_tvr():
     model = create_model("proto", query_dim=768, video_dim=3072)
     count = lambda module: sum(p.numel() for p in module.parameters())  # noqa: E731
     decoders = sum(count(b.word_decoder) + count(b.frame_decoder) for b in (model.clip_branch, model.frame_branch))
-    assert count(model) - decoders == 5_730_432  # all that a search needs; the paper gives no number
+    assert count(model) - decoders == 5_139_072  # all that a search needs; the paper gives no number
     assert count(create_model("proto", query_dim=768, video_dim=3072, iterations=1)) == count(model)
 
 
-def videos_of_two_events(num_videos=6, seed=0):
+def videos_of_two_events(num_videos=6, seed=0, num_clips=8):
     """Each video shows one event and then another; its two queries are words for them in another space."""
     generator = torch.Generator().manual_seed(seed)
     events = F.normalize(torch.randn(2 * num_videos, 12, generator=generator), dim=-1)
     words = F.normalize(events @ torch.randn(12, 10, generator=generator), dim=-1)
     frames = events.view(num_videos, 2, 1, 12).expand(-1, -1, 8, -1).reshape(num_videos, 16, 12)
-    clips = frames.unflatten(1, (8, 2)).mean(2)
+    clips = frames.unflatten(1, (8, 2)).mean(2).repeat_interleave(num_clips // 8, dim=1)
     return TrainingBatch(
         queries=QueryBatch(words=words[:, None].expand(-1, 3, -1), mask=torch.ones(len(words), 3).bool()),
         videos=VideoBatch(clips=clips, frames=frames, frame_mask=torch.ones(frames.shape[:2]).bool()),
@@ -217,21 +237,30 @@ def videos_of_two_events(num_videos=6, seed=0):
     )
 
 
-def test_it_learns_to_find_videos_of_two_events_and_each_loss_falls():
+def train_on_two_events(weights):
+    """Train a small model for 50 steps; return it and the terms of each step."""
     torch.manual_seed(0)
     sizes = {"query_dim": 10, "video_dim": 12, "dim": 32, "num_clips": 8, "max_frames": 16, "max_words": 3}
     options = {"num_prototypes": 4, "iterations": 2, "dropout": 0.0, "input_dropout": 0.0, "init_std": 0.1}
-    model, batch = create_model("proto", **sizes, **options), videos_of_two_events()
-    weights = load_preset("proto", "tvr").weights | {"attention_guidance": 0.1, "orthogonal": 0.3}
-    optimizer = BertAdam(parameter_groups(model), lr=5e-3)
+    model = create_model("proto", **sizes, **options)
+    optimizer = BertAdam(parameter_groups(model), lr=2e-3)
     course = []
     for step in range(50):
-        terms = model(batch, draws=Draws(generator=torch.Generator().manual_seed(step)))
+        terms = model(videos_of_two_events(), draws=Draws(generator=torch.Generator().manual_seed(step)))
         optimizer.zero_grad()
-        total_loss(terms, weights).backward()
+        total_loss(terms, dict.fromkeys(terms, 0.0) | weights).backward()
         optimizer.step()
         course.append({name: term.item() for name, term in terms.items()})
+    return model, course
+
+
+def test_it_learns_to_find_videos_of_two_events():
+    model, _ = train_on_two_events(load_preset("proto", "tvr").weights)
+    batch = videos_of_two_events()
     assert (fused(model, batch).argmax(1) == batch.video_index).all()
-    fallen = {name: course[-1][name] / course[0][name] for name in course[0]}
-    assert fallen["word_reconstruction"] < 0.75
-    assert all(share < 0.5 for name, share in fallen.items() if name != "word_reconstruction")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_auxiliary_loss_falls_when_it_is_trained_alone(name):
+    _, course = train_on_two_events({name: 1.0})
+    assert sum(terms[name] for terms in course[-10:]) / 10 < 0.7 * course[0][name]

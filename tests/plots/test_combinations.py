@@ -21,7 +21,7 @@ def test_all_text_is_within_the_picture(label):
 
 
 @pytest.mark.parametrize("sum_r", [(100.0, 119.96), (225.0, 245.0), (29.0, 310.4), (250.1, 250.1), (99.94, 100.06)])
-@pytest.mark.parametrize("label", ["ral", "proto,model.iterations=1,model.prototype_residual=all"])
+@pytest.mark.parametrize("label", ["ral", "proto,model.iterations=1,model.builder=perceiver"])
 def test_tick_labels_do_not_overlap_and_are_within_their_axis(label, sum_r):
     results = tuple(CombinationResult(label, value, False) for value in sum_r)
     figure = draw_combinations([Combinations("tvr", results)])

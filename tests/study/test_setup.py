@@ -13,7 +13,7 @@ from untrimmed.study.greedy import CandidateResult, Growth
 from untrimmed.study.setup import Candidate, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults, _finalists
 
-FORM = "proto,model.iterations=1,model.prototype_residual=all,train.weight_decay=1e-05"
+FORM = "proto,model.iterations=1,model.builder=perceiver,train.weight_decay=1e-05"
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def of(setup):
 
 
 def test_settings_of_a_candidate_only_change_its_own_run(of):
-    trial, plain, changed = of(FORM), of("proto"), {"model.iterations": 1, "model.prototype_residual": "all"}
+    trial, plain, changed = of(FORM), of("proto"), {"model.iterations": 1, "model.builder": "perceiver"}
     assert trial.overrides == plain.overrides | changed | {"train.weight_decay": 1e-5}
     assert trial.settings.model["iterations"] == 1
     assert trial.fitted_settings.model["query_dim"] == 12

@@ -18,7 +18,7 @@ from untrimmed.losses.orthogonal import OrthogonalNorm, orthogonal
 from untrimmed.models.attachment import Attachment, AttachmentConfig, Carrier, TrainingStep
 from untrimmed.models.registry import register
 from untrimmed.moments.proposals import unit_shares
-from untrimmed.nn.prototypes import Builder, NormPlace, PrototypeBuilder, Residual, prototype_timeline
+from untrimmed.nn.prototypes import Builder, PrototypeBuilder, prototype_timeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +39,7 @@ class PrototypeSettings:
     num_prototypes: int = 30  # of each branch (Table 5)
     iterations: int = 1  # the paper's K
     builder: Builder = "cross_attention"  # Table 6
-    prototype_residual: Residual = "anchored"
-    prototype_norm: NormPlace = "before"  # after: the result of a reading is normalised too
-    prototype_scale: float = 2.0  # initial size of learned prototypes, relative to the result of a reading; for `all`
+    prototype_sharpness: float = 4.0  # standard deviation of the attention logits at the start
     orthogonal_norm: OrthogonalNorm = "absolute"
 
     def require_range(self, owner: str = "") -> None:
@@ -49,8 +47,8 @@ class PrototypeSettings:
         for name in ("num_prototypes", "iterations"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{owner}{name} is {getattr(self, name)}, expected at least 1")
-        if not self.prototype_scale > 0:
-            raise ConfigError(f"{owner}prototype_scale is {self.prototype_scale}, expected more than 0")
+        if not self.prototype_sharpness > 0:
+            raise ConfigError(f"{owner}prototype_sharpness is {self.prototype_sharpness}, expected more than 0")
 
     def new_builder(self, dim: int, num_heads: int) -> PrototypeBuilder:
         """Return the module that computes prototypes."""
@@ -60,9 +58,7 @@ class PrototypeSettings:
             num_heads,
             iterations=self.iterations,
             builder=self.builder,
-            residual=self.prototype_residual,
-            scale=self.prototype_scale,
-            norm=self.prototype_norm,
+            sharpness=self.prototype_sharpness,
         )
 
 

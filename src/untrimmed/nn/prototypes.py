@@ -1,4 +1,4 @@
-"""A fixed number of vectors from a sequence of any length, extracted by learned prototypes (ProtoPRVR, Table 6)."""
+"""A fixed number of vectors from a sequence of any length: mixtures of its rows, by learned prototypes (ProtoPRVR)."""
 
 import math
 from collections.abc import Iterator
@@ -12,12 +12,6 @@ from untrimmed.nn.attention import KeyValueCache, StackedSelfAttention
 from untrimmed.nn.norm import LayerNorm
 
 Builder = Literal["cross_attention", "perceiver", "slot_attention"]
-Residual = Literal["all", "anchored", "none"]
-NormPlace = Literal["before", "after"]
-
-# Two linear maps with weights of standard deviation 0.02, as in the released programs, scale a normalised row by
-# READ_SCALE times its width: 0.15 at width 384.
-READ_SCALE = 0.02**2
 
 
 class Prototypes(NamedTuple):
@@ -28,27 +22,27 @@ class Prototypes(NamedTuple):
 
 
 class LogitMap(nn.Linear):
-    """Maps normalised vectors to queries or keys. Initial logits have deviation 1, so that attention is not flat."""
+    """Maps normalised vectors to queries or keys, with initial weights that give logits a chosen deviation."""
 
-    @property
-    def init_std(self) -> float:
-        """The standard deviation of weights that preserves the scale of the input."""
-        return float(self.in_features**-0.5)
+    def __init__(self, dim: int, sharpness: float):
+        super().__init__(dim, dim)
+        self.init_std = math.sqrt(sharpness / dim)
 
 
 class PrototypeBuilder(nn.Module):
     """Learned prototypes that attend to a sequence in several iterations with shared weights (ProtoPRVR Eq. 1).
 
+    A prototype becomes a mixture of rows: the mean of the rows, weighted by its attention. There are no maps of values
+    or outputs, so prototypes have the scale of the rows. One attention head decides all weights of a prototype, because
+    heads that attend to different rows would join several moments in one vector.
+
+    The first query is the normalised learned prototype, and one iteration is exactly Eq. 1. A later query is the
+    normalised mixture plus the learned prototype, as decoders with learned positions do (DETR).
+
+    `sharpness` is the standard deviation of the logits at the start. Attention is flat if it is far below 1.
+
     `builder`: `cross_attention` does only this. In a `perceiver` the prototypes of a video also attend to each other
     after each iteration. In `slot_attention` they compete for each row, and a gated recurrent unit updates them.
-
-    `residual` selects the term that is added to the attention output P'. `all`: the current prototypes, as in a usual
-    pre-norm attention layer; the learned prototypes start `scale` times as large as P' for a single row. `none`: no
-    term, exactly Eq. 1. `anchored`: from the second iteration on, the previous result; queries then come from that
-    result plus the learned prototypes. The gated unit of `slot_attention` ignores `residual`.
-
-    Layer norms precede the maps to queries, keys and values. `norm="after"` adds a norm of the result, P = LN(P + P')
-    for `all`. Its gain starts at the scale of the learned prototypes, which gives all iterations equal influence.
     """
 
     def __init__(
@@ -59,30 +53,17 @@ class PrototypeBuilder(nn.Module):
         *,
         iterations: int,
         builder: Builder = "cross_attention",
-        residual: Residual = "anchored",
-        scale: float = 2.0,
-        norm: NormPlace = "before",
+        sharpness: float = 4.0,
     ):
         super().__init__()
-        self.num_heads = num_heads
         self.iterations = iterations
-        self.builder = builder
-        self.residual = residual
-        is_added = residual == "all" and builder != "slot_attention"
-        start = scale * READ_SCALE * dim if is_added else 1.0
-        self.prototypes = nn.Parameter(start * torch.randn(num_prototypes, dim))
-        # Without these norms the scale would drift from one iteration to the next.
+        self.prototypes = nn.Parameter(torch.randn(num_prototypes, dim))
         self.prototype_norm = LayerNorm(dim)
         self.input_norm = LayerNorm(dim)
-        self.query = LogitMap(dim, dim)
-        self.key = LogitMap(dim, dim)
-        self.value = nn.Linear(dim, dim)
-        self.output = nn.Linear(dim, dim)
+        self.query = LogitMap(dim, sharpness)
+        self.key = LogitMap(dim, sharpness)
         self.exchange = PrototypeExchange(dim, num_heads) if builder == "perceiver" else None
         self.gate = nn.GRUCell(dim, dim) if builder == "slot_attention" else None
-        self.result_norm = LayerNorm(dim) if norm == "after" else nn.Identity()
-        if isinstance(self.result_norm, LayerNorm):
-            nn.init.constant_(self.result_norm.weight, start)
 
     def forward(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Prototypes:
         """Return the prototypes of each sequence after the last iteration; masked rows get no attention."""
@@ -90,44 +71,37 @@ class PrototypeBuilder(nn.Module):
         return last
 
     def readings(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Iterator[Prototypes]:
-        """Yield the prototypes and their attention, averaged over heads, after each iteration."""
-        rows = self.input_norm(x)
-        key = self._split_heads(self.key(rows))
-        value = self._split_heads(self.value(rows))
-        cache = KeyValueCache.of(key, value, mask)
+        """Yield the prototypes and their attention after each iteration."""
+        key = self.key(self.input_norm(x))[:, None].contiguous()
+        rows = x[:, None].contiguous()
+        cache = KeyValueCache.of(key, rows, mask)
         vectors = self.prototypes.expand(len(x), -1, -1)
         for iteration in range(self.iterations):
-            query = self._split_heads(self.query(self.prototype_norm(self._query_input(vectors, iteration))))
-            query = query / math.sqrt(query.shape[-1])
-            if self.builder == "slot_attention":
-                weights = self._competing(query @ key.transpose(-1, -2), mask)
-                attended = weights @ value
+            query = self.query(self._query_input(vectors, iteration))[:, None] / math.sqrt(x.shape[-1])
+            if self.gate is None:
+                mixtures, weights = cache.attend(query.contiguous())
             else:
-                attended, weights = cache.attend(query)
-            attended = self.output(attended.transpose(1, 2).flatten(-2))
-            vectors = self.result_norm(self._updated(vectors, attended, iteration))
-            yield Prototypes(vectors, weights.mean(dim=1))
+                weights = _competing(query @ key.transpose(-1, -2), mask)
+                mixtures = weights @ rows
+            vectors = self._updated(vectors, mixtures[:, 0])
+            yield Prototypes(vectors, weights[:, 0])
 
-    def _split_heads(self, x: Tensor) -> Tensor:
-        """[V, N, D] -> [V, H, N, D / H], contiguous because every iteration multiplies by it."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2).contiguous()
+    def _query_input(self, vectors: Float[Tensor, "V K D"], iteration: int) -> Float[Tensor, "V K D"]:
+        """Keep prototypes distinct: mixtures of one video are alike, and as queries would attend to the same rows."""
+        normalised = self.prototype_norm(vectors)
+        return normalised if iteration == 0 or self.gate is not None else normalised + self.prototypes
 
-    def _competing(self, logits: Float[Tensor, "V H K L"], mask: Tensor | None) -> Float[Tensor, "V H K L"]:
-        shares = logits.softmax(dim=-2)  # of each prototype in each row
-        shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
-        return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)
-
-    def _query_input(self, vectors: Tensor, iteration: int) -> Tensor:
-        """Add the learned prototypes if anchored: attention outputs are so similar that all queries would be equal."""
-        is_anchored = self.residual == "anchored" and iteration > 0 and self.gate is None
-        return vectors + self.prototypes if is_anchored else vectors
-
-    def _updated(self, vectors: Tensor, attended: Tensor, iteration: int) -> Tensor:
+    def _updated(self, vectors: Float[Tensor, "V K D"], mixtures: Float[Tensor, "V K D"]) -> Float[Tensor, "V K D"]:
         if self.gate is not None:
-            return self.gate(attended.flatten(0, 1), vectors.flatten(0, 1)).view_as(attended)
-        if self.residual == "all" or (self.residual == "anchored" and iteration > 0):
-            attended = vectors + attended
-        return attended if self.exchange is None else attended + self.exchange(attended)
+            return self.gate(mixtures.flatten(0, 1), vectors.flatten(0, 1)).view_as(mixtures)
+        return mixtures if self.exchange is None else mixtures + self.exchange(mixtures)
+
+
+def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
+    """Softmax over prototypes, then weights that sum to 1 over the rows."""
+    shares = logits.softmax(dim=-2)
+    shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
+    return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)
 
 
 class PrototypeExchange(nn.Module):
