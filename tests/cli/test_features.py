@@ -55,7 +55,9 @@ def test_features_can_be_trained_on_and_the_model_searches_the_library(layout, r
     code, _, err = run("train", "ms_sl", "--data", "mine", "--root", tmp_path / "data", "--out", run_folder, *settings)
     assert code == 0, err
     code, _, err = run("index", "--model", run_folder, "--library", library)
-    assert (code, "ms_sl" in err) == (0, True)
+    assert (code, "ms_sl" in err, "simulated" in err) == (0, True, False)
+    (tmp_path / "data" / "mine" / "simulation.json").touch()  # as if `data simulate` had made the features
+    assert "simulated" in run("index", "--model", run_folder, "--library", library)[2]
     code, out, _ = run("search", "it is green", "--library", library, "--json")
     assert code == 0
     assert {hit["video"] for hit in json.loads(out)["hits"]} == {str(videos / f"{name}.mp4") for name in CLIPS}

@@ -123,7 +123,24 @@ def _print_part(library: Path, part: str) -> None:
         progress_console.print(f"part {part} is written to {shown(LibraryPart.parse(part).folder(library))}")
 
 
+def _warn_about_simulation(model: str) -> None:
+    """Warn if a run was trained on simulated features. Widths and encoder cannot tell, because they have no encoder."""
+    from untrimmed.data.simulation.simulate import is_simulated
+    from untrimmed.running.run import is_run, read_config
+
+    if not is_run(Path(model)):
+        return
+    data = read_config(Path(model)).data
+    if data.root is not None and is_simulated(data.name, Path(data.root)):
+        progress_console.print(
+            f"warning: {shown(Path(model))} was trained on simulated features, which are unrelated to those of real "
+            "videos, so its hits are random; train on this library's: untrimmed features --library"
+        )
+
+
 def _use(library: Library, model: str) -> None:
+    if model not in ("frames", "none"):
+        _warn_about_simulation(model)
     with counting("encoding the library's frames with the model", muted=model in ("frames", "none")) as progress:
         library.use(model, progress=progress)
     settings = library.settings()
