@@ -1,5 +1,7 @@
 """The command `untrimmed plot`."""
 
+import json
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -68,3 +70,9 @@ def test_a_wrong_command_is_one_line_with_exit_code_2(words, named, run, tmp_pat
     monkeypatch.chdir(tmp_path)
     assert named in refusal("plot", *(word.replace("RUN", str(run)) for word in words))
     assert not list(tmp_path.iterdir())
+
+
+def test_the_list_of_pictures_is_printed_as_json():
+    listed = json.loads(CliRunner().invoke(app, ["--json"]).stdout)
+    assert list(listed) == list(PICTURES)
+    assert listed["heatmap"]["figures"] == PICTURES["heatmap"].figures

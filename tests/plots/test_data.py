@@ -25,6 +25,7 @@ from untrimmed.plots.prototypes import (
     matching_frequency_of,
     prototype_attention_of,
 )
+from untrimmed.plots.seeds import group_by_seed
 from untrimmed.plots.sweep import comparable_settings, sweep_of, swept_settings
 from untrimmed.plots.timeline import cell_edges, part_similarities, parts
 from untrimmed.plots.top import draw_top, top_of
@@ -265,10 +266,10 @@ def test_every_caption_has_one_best_prototype_per_branch(trained):
 def test_recall_by_ratio_equals_that_of_evaluate(trained, runs_folder):
     data = recall_by_ratio_of([trained["v2"], trained["ral"]])
     report = evaluate(runs_folder / "v2", device="cpu")
-    for grouping in data.sum_r.values():
-        for group, by_run in grouping.items():
-            assert by_run["v2"] == pytest.approx(report.rows[f"M/V {group}"]["SumR"], nan_ok=True)
-            assert set(by_run) == {"v2", "ral"}
+    for grouping, by_label in data.sum_r.items():
+        expected = [report.rows[f"M/V {group}"]["SumR"] for group in data.num_captions[grouping]]
+        assert by_label["v2"].mean == pytest.approx(expected, nan_ok=True)
+        assert set(by_label) == {"v2", "ral"}
     assert all(sum(counts.values()) == len(report.rank) for counts in data.num_captions.values())
     with pytest.raises(FeatureError):
         recall_by_ratio_of([without_moments(trained["v2"])])
@@ -301,8 +302,8 @@ def test_a_noisy_split_is_resampled_like_the_real_one(trained, tmp_path):
 def test_robustness_at_level_0_is_the_result_without_noise(trained):
     run = trained["v2"]
     data = robustness_of([run], levels=(0.0, 0.5))
-    assert data.sum_r["v2"][0] == pytest.approx(recall(run.rank)["SumR"])
-    assert len(data.sum_r["v2"]) == 2
+    assert data.sum_r["v2"].mean[0] == pytest.approx(recall(run.rank)["SumR"])
+    assert len(data.sum_r["v2"].mean) == 2
 
 
 def test_uncertainty_groups_have_equal_sizes_and_ascend():
@@ -394,11 +395,28 @@ def test_first_ten_are_the_highest_mean_cosines_of_branches(trained):
 def test_epochs_equal_those_of_the_metrics_file(trained):
     data = epochs_of([trained["v2"], trained["ral"]])
     assert data.epoch["v2"] == (1,)
-    assert data.sum_r["v2"] == tuple(entry["val"]["SumR"] for entry in trained["v2"].history)
+    assert tuple(data.sum_r["v2"].mean) == tuple(entry["val"]["SumR"] for entry in trained["v2"].history)
     assert data.uncertainty["v2"] == {}
     of_ral = trained["ral"].history[0]["val"]
-    assert data.uncertainty["ral"]["video_uncertainty"] == (of_ral["video_uncertainty"],)
-    assert data.uncertainty["ral"]["query_uncertainty"] == (of_ral["query_uncertainty"],)
+    assert data.uncertainty["ral"]["video_uncertainty"].mean == pytest.approx([of_ral["video_uncertainty"]])
+    assert data.uncertainty["ral"]["query_uncertainty"].mean == pytest.approx([of_ral["query_uncertainty"]])
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_line_with_a_band(trained):
+    first = trained["v2"]
+    config = dataclasses.replace(first.config, train=dataclasses.replace(first.config.train, seed=9))
+    sum_r = first.history[0]["val"]["SumR"]
+    history = [{**first.history[0], "val": {**first.history[0]["val"], "SumR": sum_r + 2}}]
+    second = dataclasses.replace(first, label="v2_seed9", config=config, history=history)
+    data = epochs_of([first, trained["ral"], second])
+    assert list(data.sum_r) == ["gmmformer_v2", "ral"]
+    spread = data.sum_r["gmmformer_v2"]
+    assert (spread.mean.tolist(), spread.num_seeds) == ([sum_r + 1], 2)
+    assert spread.deviation == pytest.approx([np.sqrt(2)])
+    assert data.sum_r["ral"].deviation is None
+    axes = draw_epochs(data).axes[0]
+    assert (len(axes.lines), len(axes.collections)) == (2, 1)
+    assert [group.label for group in group_by_seed([first, trained["v2_weight"]])] == ["v2", "v2_weight"]
 
 
 def test_an_untrained_model_is_at_epoch_0(trained, untrained):

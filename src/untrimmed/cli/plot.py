@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import DeviceOption, ImportOption, MovedRootOption, SplitOption
+from untrimmed.cli.console import print_json, progress_console, result_console
+from untrimmed.cli.options import DeviceOption, ImportOption, JsonOption, MovedRootOption, SplitOption
 from untrimmed.errors import ConfigError
 
 
@@ -46,14 +46,17 @@ def plot(
     split: SplitOption = "test",
     root: MovedRootOption = None,
     device: DeviceOption = "auto",
+    json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
     """Draw a figure of the papers from runs, or list the figures."""
     from untrimmed.plots import catalogue
 
     if name is None:
-        _list_pictures()
+        _list_pictures(json_output)
         return
+    if json_output:
+        raise ConfigError(f"plot {name}: --json is only for the list of figures; remove it")
     catalogue.get_picture(name)
     if out is None:
         raise ConfigError(f"plot {name}: no output file; add -o {name}.png or -o {name}.svg")
@@ -63,16 +66,20 @@ def plot(
     result_console.print(f"written to {out}")
 
 
-def _list_pictures() -> None:
-    from untrimmed.plots.catalogue import MOST_IN_A_SWEEP, PICTURES
+def _list_pictures(json_output: bool) -> None:
+    from untrimmed.plots.catalogue import MOST_WITH_SEEDS, PICTURES
 
+    if json_output:
+        fields = ("description", "figures", "methods", "fewest_runs", "most_runs")
+        print_json({name: {field: getattr(picture, field) for field in fields} for name, picture in PICTURES.items()})
+        return
     table = Table(title="pictures", title_justify="left", box=None, show_header=False, padding=(0, 1))
     table.add_column("name", no_wrap=True)
     table.add_column("about")
     for name, picture in PICTURES.items():
         fewest, most = picture.fewest_runs, picture.most_runs
         runs = f"{fewest} to {most} runs" if fewest != most else "1 run"
-        runs = f"{fewest} runs or more" if most == MOST_IN_A_SWEEP else runs
+        runs = f"{fewest} runs or more" if most == MOST_WITH_SEEDS else runs
         about = (f"\n{picture.figures}; {picture.methods}; {runs}", "dim")
         table.add_row(name, Text.assemble(picture.description, about))
     result_console.print(table)

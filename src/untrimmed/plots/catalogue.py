@@ -33,7 +33,7 @@ from untrimmed.plots.variance import draw_positioning_variances, positioning_var
 from untrimmed.plots.words import draw_word_confidence, word_confidence_of
 from untrimmed.scores.word_max_sim import WordMaxSim
 
-MOST_IN_A_SWEEP = 64
+MOST_WITH_SEEDS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +132,13 @@ PICTURES: dict[str, Picture] = {
         "SumR by moment length / video length",
         "GMMFormer Fig. 4, RAL Fig. 4, ProtoPRVR Fig. 7",
         lambda runs, options: draw_recall_by_ratio(recall_by_ratio_of(runs)),
+        most_runs=MOST_WITH_SEEDS,
     ),
     "noise": Picture(
         "SumR if every video begins with noise",
         "RAL Fig. 5",
         lambda runs, options: draw_robustness(robustness_of(runs)),
+        most_runs=MOST_WITH_SEEDS,
     ),
     "uncertainty": Picture(
         "R@1 by the caption's uncertainty, as the first run predicts it",
@@ -159,18 +161,20 @@ PICTURES: dict[str, Picture] = {
         "cosine of captions with their ten top-ranked videos",
         "RAL Fig. 6",
         lambda runs, options: draw_similarity_by_rank(similarity_by_rank_of(runs)),
+        most_runs=MOST_WITH_SEEDS,
     ),
     "epochs": Picture(
         "SumR after every epoch, and RAL's uncertainty of queries and videos",
         "RAL Fig. 10",
         lambda runs, options: draw_epochs(epochs_of(runs)),
+        most_runs=MOST_WITH_SEEDS,
     ),
     "sweep": Picture(
         "SumR by the value of one setting",
         "GMMFormer v2 Fig. 5, ProtoPRVR Fig. 10, RAL Fig. 11",
         lambda runs, options: draw_sweep(sweep_of(runs)),
         fewest_runs=2,
-        most_runs=MOST_IN_A_SWEEP,
+        most_runs=MOST_WITH_SEEDS,
     ),
 }
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_over, new_figure, styled
+from untrimmed.plots.seeds import Spread, group_by_seed, seeds_note, spread_of
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_over, new_figure, plot_band, styled
 from untrimmed.plots.trained_run import TrainedRun
 
 UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("videos", "--")}  # label, line style
@@ -11,46 +12,50 @@ UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("video
 
 @dataclass(frozen=True)
 class Epochs:
-    """SumR in percent of each run after each `epoch`, and the uncertainties that the run recorded, by name.
+    """SumR in percent after each `epoch`, and the uncertainties that the runs recorded, by label of runs.
 
-    Epoch 0 is an untrained model.
+    Runs that differ only in their seed are one label, up to the epoch that all of them have reached. Epoch 0 is an
+    untrained model.
     """
 
     epoch: Mapping[str, tuple[int, ...]]
-    sum_r: Mapping[str, tuple[float, ...]]
-    uncertainty: Mapping[str, Mapping[str, tuple[float, ...]]]
+    sum_r: Mapping[str, Spread]
+    uncertainty: Mapping[str, Mapping[str, Spread]]
 
 
 def epochs_of(runs: Sequence[TrainedRun]) -> Epochs:
     """Return the validation results of each epoch from metrics.jsonl of the runs."""
-    figures = {run.label: [entry["val"] for entry in run.history] for run in runs}
-    return Epochs(
-        {run.label: tuple(entry["epoch"] for entry in run.history) for run in runs},
-        {label: tuple(epoch["SumR"] for epoch in epochs) for label, epochs in figures.items()},
-        {
-            label: {
-                name: tuple(epoch[name] for epoch in epochs)
-                for name in UNCERTAIN
-                if all(name in epoch for epoch in epochs)
-            }
-            for label, epochs in figures.items()
-        },
-    )
+    epoch: dict[str, tuple[int, ...]] = {}
+    sum_r: dict[str, Spread] = {}
+    uncertainty: dict[str, dict[str, Spread]] = {}
+    for group in group_by_seed(runs):
+        histories = [[entry["val"] for entry in run.history] for run in group.runs]
+        shortest = min(map(len, histories))
+        epoch[group.label] = tuple(entry["epoch"] for entry in group.runs[0].history[:shortest])
+        sum_r[group.label] = _spread(histories, "SumR")
+        recorded = [name for name in UNCERTAIN if all(name in entry for history in histories for entry in history)]
+        uncertainty[group.label] = {name: _spread(histories, name) for name in recorded}
+    return Epochs(epoch, sum_r, uncertainty)
+
+
+def _spread(histories: Sequence[Sequence[Mapping[str, float]]], metric: str) -> Spread:
+    return spread_of([[entry[metric] for entry in history] for history in histories])
 
 
 @styled
 def draw_epochs(data: Epochs) -> Figure:
-    """Draw SumR of every run, and in a panel below it the uncertainties of queries and videos if a run has them."""
+    """Draw SumR of every label with a band over seeds, and below it the uncertainties of queries and videos, if any."""
     has_more = any(data.uncertainty.values())
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]
-    for place, (label, values) in enumerate(data.sum_r.items()):
-        look = {"color": COLOURS[place], "marker": MARKERS[place], "markevery": max(1, len(values) // 10)}
-        panels[0].plot(data.epoch[label], values, label=label, **look)
-        for name, uncertainty in data.uncertainty[label].items():
-            panels[1].plot(data.epoch[label], uncertainty, linestyle=UNCERTAIN[name][1], **look)
+    for place, (label, sum_r) in enumerate(data.sum_r.items()):
+        look = {"color": COLOURS[place], "marker": MARKERS[place], "markevery": max(1, len(sum_r.mean) // 10)}
+        plot_band(panels[0], data.epoch[label], sum_r.mean, sum_r.deviation, label=label, **look)
+        for name, spread in data.uncertainty[label].items():
+            style = UNCERTAIN[name][1]
+            plot_band(panels[1], data.epoch[label], spread.mean, spread.deviation, linestyle=style, **look)
     panels[0].set_ylabel("SumR")
-    panels[-1].set_xlabel("epoch")
+    panels[-1].set_xlabel(f"epoch\n{seeds_note([spread.num_seeds for spread in data.sum_r.values()])}")
     panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     epochs = set().union(*data.epoch.values())
     if len(epochs) == 1:  # otherwise matplotlib zooms in until epochs have decimals

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
+from untrimmed.plots.seeds import group_by_seed
 from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
@@ -16,15 +17,16 @@ def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndar
     """Return the quartiles over all captions of the cosine with the video at each of the first ten ranks, by run.
 
     A cosine is the fused score divided by the sum of the branches' weights. It is then a mean of the branches' cosines,
-    so that methods whose weights have different sums can be compared.
+    so that methods whose weights have different sums can be compared. Runs that differ only in their seed are averaged.
     """
     require_same_split(runs)
-    quartiles = {}
-    for run in runs:
-        weights = run.model.score(run.queries(np.arange(1)), run.videos(np.arange(1))).weights
-        highest = -np.sort(-run.score().fused, axis=1)[:, :RANKS]
-        quartiles[run.label] = np.percentile(highest / sum(weights.values()), QUARTILES, axis=0)
-    return quartiles
+    return {group.label: np.mean([_quartiles(run) for run in group.runs], axis=0) for group in group_by_seed(runs)}
+
+
+def _quartiles(run: TrainedRun) -> Float[np.ndarray, "3 P"]:
+    weights = run.model.score(run.queries(np.arange(1)), run.videos(np.arange(1))).weights
+    highest = -np.sort(-run.score().fused, axis=1)[:, :RANKS]
+    return np.percentile(highest / sum(weights.values()), QUARTILES, axis=0)
 
 
 @styled

@@ -15,7 +15,8 @@ from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.packed import PackSources, open_packed
 from untrimmed.data.sources import VectorSource
 from untrimmed.evaluation.recall import ranks, recall
-from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, styled
+from untrimmed.plots.seeds import Spread, group_by_seed, seeds_note, spread_of
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, plot_band, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
@@ -23,10 +24,10 @@ LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Robustness:
-    """SumR in percent of each run at each level. A level is length of the noise / length of the video."""
+    """SumR in percent at each level, by label of runs. A level is length of the noise / length of the video."""
 
     levels: tuple[float, ...]
-    sum_r: dict[str, tuple[float, ...]]
+    sum_r: dict[str, Spread]
 
 
 def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) -> Float[np.ndarray, "N D"]:
@@ -88,32 +89,41 @@ def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDa
 
 
 def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) -> Robustness:
-    """Return SumR of every run at every level."""
+    """Return SumR of every run at every level, as means over runs that differ only in their seed."""
     require_same_split(runs)
-    sum_r = {}
-    for run in runs:
-        results = []
-        for level in levels:
-            # A separate folder, because the cache identifies features by their files, which do not contain the noise.
-            with tempfile.TemporaryDirectory() as folder:
-                noisy = noisy_dataset(run, level, Path(folder))
-                rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)
-                results.append(recall(rank)["SumR"])
-        sum_r[run.label] = tuple(results)
-    return Robustness(tuple(levels), sum_r)
+    groups = group_by_seed(runs)
+    return Robustness(
+        tuple(levels),
+        {group.label: spread_of([_sums(run, levels) for run in group.runs]) for group in groups},
+    )
+
+
+def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
+    results = []
+    for level in levels:
+        # A separate folder, because the cache identifies features by their files, which do not contain the noise.
+        with tempfile.TemporaryDirectory() as folder:
+            noisy = noisy_dataset(run, level, Path(folder))
+            rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)
+            results.append(recall(rank)["SumR"])
+    return results
 
 
 @styled
 def draw_robustness(data: Robustness) -> Figure:
-    """Draw a line for each run; its label includes the change from the lowest to the highest level."""
-    figure = new_figure(2.4)
+    """Draw a line for each label, with its change from the lowest to the highest level, and a band over seeds."""
+    figure = new_figure(2.5)
     axes = figure.subplots()
     percent = [100 * level for level in data.levels]
-    for place, (label, values) in enumerate(data.sum_r.items()):
-        change = f"{values[-1] - values[0]:+.1f}".replace("-", "\N{MINUS SIGN}")
-        axes.plot(percent, values, color=COLOURS[place], marker=MARKERS[place], label=f"{label} ({change})")
+    for place, (label, spread) in enumerate(data.sum_r.items()):
+        change = f"{spread.mean[-1] - spread.mean[0]:+.1f}".replace("-", "\N{MINUS SIGN}")
+        look = {"color": COLOURS[place], "marker": MARKERS[place], "label": f"{label} ({change})"}
+        plot_band(axes, percent, spread.mean, spread.deviation, **look)
+    note = seeds_note([spread.num_seeds for spread in data.sum_r.values()])
     axes.set(ylabel="SumR", xticks=percent)
-    axes.set_xlabel("length of the noise (% of video length)\nin brackets: change in SumR from least to most noise")
+    axes.set_xlabel(
+        f"length of the noise (% of video length)\nin brackets: change in SumR from least to most noise\n{note}"
+    )
     axes.grid(axis="y")
     legend_above(axes)
     return figure

@@ -10,6 +10,9 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+from jaxtyping import Float
+
 from untrimmed.errors import ConfigError
 from untrimmed.files import whole_file
 
@@ -117,6 +120,19 @@ def save(figure: Figure, path: Path) -> None:
     kind = path.suffix.lower()[1:]
     with whole_file(path) as temporary:
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+
+
+def plot_band(
+    axes: Axes,
+    x: Sequence[float],
+    mean: Float[np.ndarray, " N"],
+    deviation: Float[np.ndarray, " N"] | None,
+    **look: Any,
+) -> None:
+    """Draw a line, and an area of one deviation above and below it unless that is None."""
+    if deviation is not None:
+        axes.fill_between(x, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0)
+    axes.plot(x, mean, **look)
 
 
 def mark_moments(axes: Axes, spans_s: Sequence[tuple[float, float]], bottom: float, height: float) -> None:

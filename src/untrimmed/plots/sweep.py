@@ -126,7 +126,8 @@ def _draw_curve(axes: Axes, curve: SweepCurve) -> None:
         axes.plot(place, means[place], "o", color=VERMILION, fillstyle="none", markersize=10, label="published value")
         legend_above(axes)
     axes.set_xticks(places, [f"{value:g}" for value in curve.values])
-    axes.set_xlabel(curve.setting)
+    has_one_seed = max(map(len, curve.sum_r)) == 1
+    axes.set_xlabel(f"{curve.setting}\n{'one seed' if has_one_seed else 'line: mean over seeds'}")
     axes.margins(x=0.08, y=0.2)
     axes.locator_params(axis="y", nbins=6)
     axes.grid(axis="y")

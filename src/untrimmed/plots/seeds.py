@@ -1,0 +1,87 @@
+"""Runs that differ only in their seed: one line with an error band in a picture, instead of a line for each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.config import to_plain
+from untrimmed.errors import ConfigError
+from untrimmed.plots.style import COLOURS
+from untrimmed.plots.sweep import comparable_settings
+from untrimmed.plots.trained_run import TrainedRun
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """Runs with equal settings and data but different seeds, and their label in pictures."""
+
+    label: str
+    runs: tuple[TrainedRun, ...]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The mean of several seeds, their standard deviation (None for one seed), and their number."""
+
+    mean: Float[np.ndarray, " N"]
+    deviation: Float[np.ndarray, " N"] | None
+    num_seeds: int
+
+
+def group_by_seed(runs: Sequence[TrainedRun]) -> list[SeedGroup]:
+    """Group runs that differ only in their seed, in the order of their first runs.
+
+    A group of several runs has the name of the method, or the label of its first run if two groups have one method.
+
+    Raises: ConfigError for more groups than there are colours.
+    """
+    groups: list[tuple[object, list[TrainedRun]]] = []
+    for run in runs:
+        key = (comparable_settings(to_plain(run.config)), run.config.data.name, run.config.data.root)
+        members = next((members for other, members in groups if other == key), None)
+        if members is None:
+            groups.append((key, [run]))
+        else:
+            members.append(run)
+    if len(groups) > len(COLOURS):
+        raise ConfigError(
+            f"found {len(groups)} settings, expected at most {len(COLOURS)}, because there are no more colours; give "
+            "fewer runs (those that differ only in their seed count once)"
+        )
+    methods = [members[0].model.name for _, members in groups]
+    return [SeedGroup(_label(members, methods), tuple(members)) for _, members in groups]
+
+
+def _label(runs: Sequence[TrainedRun], methods: Sequence[str]) -> str:
+    if len(runs) == 1:
+        return runs[0].label
+    method = runs[0].model.name
+    return method if methods.count(method) == 1 else runs[0].label
+
+
+def spread_of(values: Sequence[Sequence[float]]) -> Spread:
+    """Return mean and sample standard deviation over seeds (rows); longer rows are cut to the shortest.
+
+    >>> spread = spread_of([[1.0, 2.0], [3.0, 2.0, 9.0]])
+    >>> spread.mean.tolist(), spread.deviation.round(3).tolist(), spread.num_seeds
+    ([2.0, 2.0], [1.414, 0.0], 2)
+    """
+    shortest = min(map(len, values))
+    table = np.array([row[:shortest] for row in values], dtype=np.float64)
+    return Spread(table.mean(axis=0), table.std(axis=0, ddof=1) if len(table) > 1 else None, len(table))
+
+
+def seeds_note(counts: Sequence[int], *, drawn: str = "areas") -> str:
+    """Return a line for a picture that says what its error bands are, or that there are none.
+
+    >>> seeds_note([3, 3]), seeds_note([1, 1])
+    ('areas: standard deviation over 3 seeds', 'one seed each: small differences may be chance')
+    """
+    several = sorted({count for count in counts if count > 1})
+    if not several:
+        return "one seed each: small differences may be chance" if len(counts) > 1 else "one seed"
+    numbers = " or ".join(map(str, several))
+    rest = "; others: one seed" if min(counts) == 1 else ""
+    return f"{drawn}: standard deviation over {numbers} seeds{rest}"
