@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from untrimmed.data.dataset import dataset_of_arrays, load_dataset
     from untrimmed.data.simulation.simulate import simulate
     from untrimmed.data.simulation.world import SimulationSettings
-    from untrimmed.models.registry import create_model, list_models
+    from untrimmed.models.registry import create_model, list_attachments, list_models
     from untrimmed.plugins import import_module
     from untrimmed.running.evaluate import evaluate
     from untrimmed.running.loaded import load
@@ -43,6 +43,7 @@ _PUBLIC = {
     "dataset_of_arrays": "untrimmed.data.dataset:dataset_of_arrays",
     "evaluate": "untrimmed.running.evaluate:evaluate",
     "import_module": "untrimmed.plugins:import_module",
+    "list_attachments": "untrimmed.models.registry:list_attachments",
     "list_models": "untrimmed.models.registry:list_models",
     "load": "untrimmed.running.loaded:load",
     "load_dataset": "untrimmed.data.dataset:load_dataset",
@@ -70,6 +71,7 @@ __all__ = [
     "dataset_of_arrays",
     "evaluate",
     "import_module",
+    "list_attachments",
     "list_models",
     "load",
     "load_dataset",

@@ -1,5 +1,6 @@
 """The command `untrimmed reproduce`."""
 
+import json
 import re
 import shlex
 from dataclasses import replace
@@ -124,3 +125,12 @@ def test_where_nothing_can_be_written_no_row_is_trained(tmp_path):
 )
 def test_a_wrong_command_is_one_line_with_exit_code_2(words, named, refusal):
     assert named in refusal("reproduce", *words)
+
+
+def test_lists_and_tables_are_printed_as_json():
+    papers = json.loads(run("--json").stdout)
+    assert [paper["paper"] for paper in papers] == list(PAPERS)
+    assert json.loads(run("gmmformer", "--json").stdout) == next(p for p in papers if p["paper"] == "gmmformer")
+    (table,) = json.loads(run("gmmformer", "table1", "--json").stdout)["tables"]
+    assert table["rows"][-1][-1] == "176.6"
+    assert len(table["header"]) == len(table["rows"][0])

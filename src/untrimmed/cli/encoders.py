@@ -1,13 +1,16 @@
 """`untrimmed encoders`: list the encoders by short name, with licence and sizes, and the benchmarks' features."""
 
-from untrimmed.cli.console import result_console
+from dataclasses import asdict
+
+from untrimmed.cli.console import print_json, result_console
+from untrimmed.cli.options import JsonOption
 
 _ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # fits 80 columns
 
 _KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
 
 
-def encoders() -> None:
+def encoders(json_output: JsonOption = False) -> None:
     """List the encoders that have a short name, and the benchmarks' features.
 
     --encoder also takes the hub id or the local folder of any dual encoder.
@@ -17,6 +20,9 @@ def encoders() -> None:
     from untrimmed.encoders.features.kinds import KINDS
     from untrimmed.encoders.registry import ENCODERS
 
+    if json_output:
+        print_json({"encoders": list(map(asdict, ENCODERS.values())), "kinds": list(map(asdict, KINDS.values()))})
+        return
     result_console.print(_ROW.format("name", "licence", "width", "image", "parameters"))
     for card in ENCODERS.values():
         row = _ROW.format(card.name, card.licence, card.width, f"{card.image_px} px", f"{card.parameters_m} M")

@@ -10,8 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from untrimmed.cli.console import progress_console, result_console
-from untrimmed.cli.options import DeviceOption, SeedOption
+from untrimmed.cli.console import print_json, progress_console, result_console
+from untrimmed.cli.options import DeviceOption, JsonOption, SeedOption
 from untrimmed.errors import ConfigError
 from untrimmed.files import whole_file
 
@@ -56,6 +56,7 @@ def reproduce(
         "runs/reproduction"
     ),
     device: DeviceOption = "auto",
+    json_output: JsonOption = False,
 ) -> None:
     """List or reproduce the tables and figures of the papers.
 
@@ -69,8 +70,10 @@ def reproduce(
     selected = None if paper is None else paper_named(paper)
     papers = list(PAPERS.values()) if selected is None else [selected]
     selection = None if selected is None or entry is None else selected.entry(entry)
+    if json_output and out is not None:
+        raise ConfigError(f"--json prints the tables, --out {out} writes them as Markdown; remove one of them")
     if out is None and selection is None:
-        _print_papers(papers)
+        _print_papers(papers, json_output)
         return
     from untrimmed.reproduction.runner import RunSettings
 
@@ -78,7 +81,7 @@ def reproduce(
     if out is not None:
         _write(papers, selection, settings, out, _command(paper, entry, settings, out))
     elif selected is not None and selection is not None:
-        _run(selected, selection, settings, simulated=simulated)
+        _run(selected, selection, settings, simulated=simulated, json_output=json_output)
 
 
 def _require_compatible(root: Path | None, out: Path | None, simulated: bool) -> None:
@@ -90,7 +93,7 @@ def _require_compatible(root: Path | None, out: Path | None, simulated: bool) ->
         raise ConfigError("--simulated only checks that rows run and has no results; remove --root and --out")
 
 
-def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool) -> None:
+def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool, json_output: bool) -> None:
     """Print a table or figure, or the commands that produce it."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
@@ -102,6 +105,10 @@ def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool) 
         )
     with progress_console.status("starting") as status:
         grids = list(grids_of(entry, settings, _ProgressLine(status), simulated=simulated))
+    if json_output:
+        tables = [_grid_document(grid) for grid in grids]
+        print_json({"paper": paper.name, "name": entry.name, "title": entry.title, "tables": tables})
+        return
     for grid in grids:
         _print(grid)
     if not grids:
@@ -160,10 +167,29 @@ def _command(paper: str | None, entry: str | None, settings: RunSettings, out: P
     return " ".join(word for word in [*words, f"--out {out}"] if word)
 
 
-def _print_papers(papers: list[Paper]) -> None:
-    """Print the list of papers, or one paper's tables and figures."""
-    from untrimmed.reproduction.render import listing
+def _grid_document(grid: Grid) -> dict[str, object]:
+    """A table for JSON, with the printed cells."""
+    return {"title": grid.title, "header": grid.header, "rows": grid.lines, "notes": grid.notes}
 
+
+def _print_papers(papers: list[Paper], json_output: bool) -> None:
+    """Print the list of papers, or one paper's tables and figures."""
+    from untrimmed.reproduction.render import command_of, listing
+
+    if json_output:
+        documents = [
+            {
+                "paper": paper.name,
+                "title": paper.title,
+                "entries": [
+                    {"name": entry.name, "title": entry.title, "command": command_of(paper, entry)}
+                    for entry in paper.entries
+                ],
+            }
+            for paper in papers
+        ]
+        print_json(documents if len(papers) > 1 else documents[0])
+        return
     if len(papers) == 1:
         _print(listing(papers[0]))
         return
