@@ -177,6 +177,7 @@ def study(
 
 
 def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None) -> None:
+    from untrimmed.study.orders import across_worlds
     from untrimmed.study.study import Trainer
     from untrimmed.study.study import study as run_study
 
@@ -188,6 +189,7 @@ def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None
                 _write(page, [*finished, results], _command(plan, setups, page))
         finished.append(results)
         _print(results)
+    result_console.print("\n".join(across_worlds(finished)))
 
 
 def _rates(text: str) -> tuple[float, ...]:
@@ -243,6 +245,7 @@ def _write(page: Path, results: list[StudyResults], command: str) -> None:
 
 def _print(results: StudyResults) -> None:
     from untrimmed.reproduction.render import markdown
+    from untrimmed.study.orders import notes
     from untrimmed.study.page import table
 
-    result_console.print(markdown(table(results), heading=""))
+    result_console.print("\n".join([markdown(table(results), heading=""), *notes(results)]))

@@ -7,6 +7,8 @@ import numpy as np
 from untrimmed.evaluation.report import Report
 from untrimmed.evaluation.significance import compare, format_p
 from untrimmed.reproduction.render import Grid, markdown
+from untrimmed.study.costs import CandidateCosts
+from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
 
@@ -20,7 +22,9 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
     """Return the page in Markdown; `picture` is the address of the picture of `plots.combinations`."""
     text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
     text += "".join(f"{line}\n" for line in winners(results))
-    return text + "".join("\n" + "\n".join(section(entry)) for entry in results) + f"\n![What was tried]({picture})\n"
+    text += "".join("\n" + "\n".join(section(entry)) for entry in results)
+    text += "".join(f"\n{line}\n" for line in across_worlds(results))
+    return text + f"\n![What was tried]({picture})\n"
 
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
@@ -76,6 +80,7 @@ def section(results: StudyResults) -> Iterator[str]:
         "the order. Steps are in milliseconds of one core, stored videos in float32.\n"
     )
     yield markdown(table(results))
+    yield from notes(results)
     yield from _findings(results)
     yield from _refusals(results)
 
@@ -93,17 +98,21 @@ def table(results: StudyResults) -> Grid:
     for candidate in ordered(results):
         reports = results.reports[candidate]
         base = results.compared_with(candidate)
-        costs = results.costs[candidate]
+        costs = results.costs.get(candidate)
         against = (
             ("", "")
             if candidate == base
             else (_p(reports, results.reports[base]), _p_of_seeds(reports, results.reports[base]))
         )
-        cells = (f"{costs.parameters / 1e6:.2f}", f"{1e3 * costs.step_s:.0f}", f"{costs.bytes_per_video / 1e3:.1f}")
+        cells = ("", "", "") if costs is None else _cost_cells(costs)
         figures = (_figure([report.figures[column] for report in reports]) for column in COLUMNS)
         lines.append((f"`{candidate}`", *figures, _p(reports, above) if above else "", *against, *cells))
         above = reports
     return Grid("", HEADER, tuple(lines), num_labels=1)
+
+
+def _cost_cells(costs: CandidateCosts) -> tuple[str, str, str]:
+    return f"{costs.parameters / 1e6:.2f}", f"{1e3 * costs.step_s:.0f}", f"{costs.bytes_per_video / 1e3:.1f}"
 
 
 def ordered(results: StudyResults) -> list[Candidate]:

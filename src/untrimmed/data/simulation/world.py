@@ -14,7 +14,7 @@ and `teacher_map=nonlinear`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -63,6 +63,16 @@ BUILT_IN_SIDES = {
     "teacher_map=nonlinear": "the teacher is linear in the hidden meaning, which favours distillation (DL-DKD)",
 }
 """What favours which methods in the standard world, by the setting that removes it."""
+
+
+def built_in_sides(settings: Mapping[str, Any]) -> list[str]:
+    """Return what favours which methods in a world with these settings; settings that are missing have their default.
+
+    >>> len(built_in_sides({})), len(built_in_sides({"words": "mixed"}))
+    (3, 2)
+    """
+    changes = {f"{name}={value}" for name, value in settings.items()}
+    return [side for change, side in BUILT_IN_SIDES.items() if change not in changes]
 
 
 @dataclass(frozen=True, kw_only=True)

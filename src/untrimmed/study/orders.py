@@ -1,0 +1,182 @@
+"""The order of methods by SumR: beside the papers' order, and on variants of a simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from untrimmed.data.simulation.world import BUILT_IN_SIDES, built_in_sides
+from untrimmed.evaluation.significance import format_p
+from untrimmed.presets import has_preset, load_preset
+from untrimmed.reproduction.render import Grid, markdown
+
+if TYPE_CHECKING:
+    from untrimmed.study.study import StudyResults
+
+SumR = Mapping[str, Sequence[float]]  # SumR of each seed on test videos, by method
+FEWEST = 3  # methods whose orders are compared
+KNOWN = 0.05  # p below which a difference counts as known
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far two orders of the same methods agree; each order has the best method first.
+
+    `tau` is Kendall's tau-b, 1 for the same order and -1 for the reverse, and `p` its two-sided p-value. In each pair
+    of `differences` the first method is ahead in the first order and behind in the second.
+    """
+
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    tau: float
+    p: float
+    differences: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, first: Mapping[str, float], second: Mapping[str, float]) -> Agreement | None:
+        """Compare the orders of the methods that both have; None for fewer than three.
+
+        >>> Agreement.of({"a": 3, "b": 2, "c": 1}, {"a": 3, "b": 1, "c": 2}).differences
+        (('b', 'c'),)
+        """
+        from scipy.stats import kendalltau
+
+        shared = [name for name in first if name in second]
+        if len(shared) < FEWEST:
+            return None
+        orders = [tuple(sorted(shared, key=lambda name: -values[name])) for values in (first, second)]
+        result = kendalltau([first[name] for name in shared], [second[name] for name in shared])
+        differences = tuple(
+            (ahead, other)
+            for ahead, other in combinations(orders[0], 2)
+            if first[ahead] > first[other] and second[ahead] < second[other]
+        )
+        return cls(orders[0], orders[1], float(result.statistic), float(result.pvalue), differences)
+
+    def __str__(self) -> str:
+        """Return tau with its p-value, for a table."""
+        return f"{self.tau:.2f} (p {format_p(self.p)})"
+
+
+def notes(results: StudyResults) -> Iterator[str]:
+    """Yield what belongs below the table of a data set: settings, the papers' order, what a simulated world favours."""
+    yield from chosen(results)
+    yield from papers_order(sum_r_of(results), published_sum_r(results))
+    simulation = results.setup.facts.simulation
+    if simulation is not None and (sides := built_in_sides(simulation)):
+        yield f"This simulated world favours some methods: {'; '.join(sides)}.\n"
+
+
+def chosen(results: StudyResults) -> Iterator[str]:
+    """Yield the settings of each candidate that were chosen on validation videos; nothing if they are all equal."""
+    settings = {
+        candidate: f"rate {results.rates[base]:g}"
+        for candidate in results.reports
+        if (base := results.base_of(candidate)) in results.rates
+    }
+    if len(set(settings.values())) > 1:
+        entries = (f"`{candidate}` {text}" for candidate, text in settings.items())
+        yield f"Chosen on validation videos: {'; '.join(entries)}.\n"
+
+
+def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
+    """Return the SumR of each seed on test videos, by candidate."""
+    return {str(name): [report.figures["SumR"] for report in reports] for name, reports in results.reports.items()}
+
+
+def published_sum_r(results: StudyResults) -> dict[str, float]:
+    """Return the SumR that papers print for the candidates; those with settings of their own have none."""
+    benchmark = results.setup.facts.benchmark
+    published: dict[str, float] = {}
+    for candidate in results.reports:
+        if not candidate.settings and has_preset(candidate.name, benchmark):
+            reported = load_preset(candidate.name, benchmark).reported
+            published |= {str(candidate): reported["SumR"]} if "SumR" in reported else {}
+    return published
+
+
+def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
+    """Yield our order beside the papers', Kendall's tau and the pairs in another order; nothing for under three."""
+    agreement = Agreement.of(_means(sum_r), published)
+    if agreement is None:
+        return
+    places = enumerate(zip(agreement.first, agreement.second, strict=True), start=1)
+    lines = tuple((str(place), f"`{here}`", f"`{there}`") for place, (here, there) in places)
+    yield markdown(Grid("", ("place", "here", "in the papers"), lines, num_labels=3))
+    pairs = {pair: seeds_p(sum_r[pair[0]], sum_r[pair[1]]) for pair in agreement.differences}
+    known = [pair for pair, p in pairs.items() if p is not None and p < KNOWN]
+    unknown = [pair for pair in pairs if pair not in known]
+    text = f"Kendall's tau of the two orders is {agreement}."
+    text += f" In another order than in the papers (p over seeds below {KNOWN:g}): {_named(known)}." if known else ""
+    text += f" In another order, but without a known difference here: {_named(unknown)}." if unknown else ""
+    yield f"{text}\n"
+
+
+def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
+    """Yield a table of SumR by method and world, and what each world changes; nothing for fewer than two worlds.
+
+    Worlds are data sets with simulated features of one benchmark, which is that of the first.
+    """
+    worlds = [entry for entry in results if entry.reports and entry.setup.facts.simulation is not None]
+    worlds = [entry for entry in worlds if entry.setup.facts.benchmark == worlds[0].setup.facts.benchmark]
+    if len(worlds) < 2:
+        return
+    published = {name: value for entry in worlds for name, value in published_sum_r(entry).items()}
+    yield "## Which order survives\n"
+    yield (
+        "SumR on test videos by world: mean and standard deviation of seeds, and the place among the methods of that "
+        "world. Below: Kendall's tau of the order with that of the first world, and with the papers'.\n"
+    )
+    yield markdown(worlds_grid({entry.setup.data: sum_r_of(entry) for entry in worlds}, published))
+    for entry in worlds:
+        settings = {f"{name}={value}" for name, value in (entry.setup.facts.simulation or {}).items()}
+        removed = [f"`{change}` (otherwise {side})" for change, side in BUILT_IN_SIDES.items() if change in settings]
+        yield f"- {entry.setup.data}: {', '.join(removed) or 'the standard world'}"
+
+
+def worlds_grid(worlds: Mapping[str, SumR], published: Mapping[str, float]) -> Grid:
+    """Return SumR by method and world, the best on the first world first, and Kendall's tau of the orders below."""
+    averages = {world: _means(sum_r) for world, sum_r in worlds.items()}
+    first, *variants = worlds
+    methods = dict.fromkeys(name for sum_r in worlds.values() for name in sum_r)
+    ordered = sorted(methods, key=lambda name: -averages[first].get(name, -np.inf))
+    lines = [(f"`{name}`", *(_cell(worlds[world], averages[world], name) for world in worlds)) for name in ordered]
+    with_first = [None, *(Agreement.of(averages[world], averages[first]) for world in variants)]
+    with_papers = [Agreement.of(averages[world], published) for world in worlds]
+    for label, agreements in ((f"tau with {first}", with_first), ("tau with the papers", with_papers)):
+        if any(agreements):
+            lines.append((label, *("" if entry is None else str(entry) for entry in agreements)))
+    return Grid("", ("", *worlds), tuple(lines), num_labels=1)
+
+
+def seeds_p(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return p of Welch's t-test of two methods over their seeds; None if one has a single seed."""
+    from scipy.stats import ttest_ind
+
+    if min(len(first), len(second)) < 2:
+        return None
+    return float(ttest_ind(first, second, equal_var=False).pvalue)
+
+
+def _means(sum_r: SumR) -> dict[str, float]:
+    return {name: float(np.mean(values)) for name, values in sum_r.items()}
+
+
+def _named(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return pairs in words, joined by their first method."""
+    behind: dict[str, list[str]] = {}
+    for ahead, other in pairs:
+        behind.setdefault(ahead, []).append(f"`{other}`")
+    return "; ".join(f"`{ahead}` is ahead of {', '.join(others)}" for ahead, others in behind.items())
+
+
+def _cell(sum_r: SumR, averages: Mapping[str, float], name: str) -> str:
+    if name not in sum_r:
+        return ""
+    deviation = f" ± {np.std(sum_r[name], ddof=1):.1f}" if len(sum_r[name]) > 1 else ""
+    place = 1 + sum(value > averages[name] for value in averages.values())
+    return f"{averages[name]:.1f}{deviation} ({place})"

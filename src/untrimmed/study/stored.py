@@ -1,0 +1,103 @@
+"""The results of a study from the files beside its runs; neither the data set nor a run is needed."""
+
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrimmed.errors import ConfigError
+from untrimmed.study.costs import read_costs
+from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, StudySetup
+from untrimmed.study.study import StudyPlan, StudyResults
+
+_NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")  # of `StudySetup.trial`
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """The result file of one run. `ranks` are on test videos, empty for a run of the search only."""
+
+    candidate: Candidate
+    settings: tuple[str, ...]  # chosen by the study
+    rate: float
+    steps: int
+    seed: int
+    sum_r: float | None  # on validation videos, if it was read there
+    ranks: tuple[int, ...]
+    path: Path
+
+
+def stored_runs(folder: Path) -> list[StoredRun]:
+    """Return the result files in OUT/DATA; raises ConfigError for a file that is none."""
+    runs = []
+    for path in sorted(folder.glob("*.json")):
+        if path.name in BESIDE_RUNS:
+            continue
+        match = _NAME.fullmatch(path.stem)
+        try:
+            figures = dict(json.loads(path.read_text(encoding="utf-8")))
+            if match is None:
+                raise ValueError("its name is not CANDIDATE[@SETTINGS]-RATE-STEPS-SEED")
+            candidate, chosen, rate, steps, seed = match.groups()
+            ranks = tuple(figures.get("test", ()))
+            sum_r = figures.get("val")
+            settings = tuple(chosen.split(",")) if chosen else ()
+            run = StoredRun(Candidate.of(candidate), settings, float(rate), int(steps), int(seed), sum_r, ranks, path)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path}: cannot be read as results of a run ({error!r}); remove it") from None
+        runs.append(run)
+    return runs
+
+
+def has_results(folder: Path) -> bool:
+    """Return whether OUT/DATA has results on test videos."""
+    return any(run.ranks for run in stored_runs(folder))
+
+
+def stored_results(folder: Path) -> StudyResults:
+    """Return the results in OUT/DATA: of each candidate the runs with the most steps, and most seeds of equal settings.
+
+    Candidates with fewer steps than the longest runs on test videos are left out.
+
+    Raises: ConfigError if the folder has no such runs, lacks a file of the study, or has a damaged file.
+    """
+    for name in (SIZES, FACTS, UNTRAINED):
+        if not (folder / name).is_file():
+            raise ConfigError(f"{folder}: no {name}, expected a folder OUT/DATA of `untrimmed study`; run it again")
+    tested = [run for run in stored_runs(folder) if run.ranks]
+    if not tested:
+        raise ConfigError(f"{folder}: no results on test videos; train with `untrimmed study --out {folder.parent}`")
+    steps = max(run.steps for run in tested)
+    alike: dict[Candidate, dict[tuple[float, tuple[str, ...]], list[StoredRun]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for run in tested:
+        if run.steps == steps:
+            alike[run.candidate][run.rate, run.settings].append(run)
+    finals = {
+        candidate: max(of.values(), key=lambda runs: (len(runs), runs[0].sum_r or 0.0))
+        for candidate, of in alike.items()
+    }
+    sizes = json.loads((folder / SIZES).read_text(encoding="utf-8"))
+    sizes.pop("data")
+    setup = StudySetup(data=folder.name, root=Path(), out=folder.parent, **sizes)
+    return StudyResults(
+        setup=setup,
+        plan=StudyPlan(
+            methods=tuple(finals),
+            rates=tuple(sorted({run.rate for runs in finals.values() for run in runs}, reverse=True)),
+            search_steps=steps,
+            steps=steps,
+            seeds=max(map(len, finals.values())),
+        ),
+        rates={candidate: runs[0].rate for candidate, runs in finals.items()},
+        growths=(),
+        finalists=tuple(finals),
+        untrained=setup.untrained(),
+        costs={Candidate.of(name): entry for name, entry in read_costs(folder / COSTS).items()},
+        reports={
+            candidate: tuple(setup.report_of(str(candidate), run.ranks, run.path) for run in runs)
+            for candidate, runs in finals.items()
+        },
+    )
