@@ -81,6 +81,14 @@ def test_prepare_prints_the_published_counts(tmp_path):
     assert "train" in result.stderr
 
 
+def test_prepare_prints_its_counts_as_json(tmp_path):
+    (tmp_path / "charades_sta_test.txt").write_text("AAAAA 0.0 5.0##a person sits.\n")
+    result = run("prepare", "charades", "--annotations", tmp_path, "--out", tmp_path / "out", "--json")
+    document = json.loads(result.stdout)
+    assert document["folder"] == str(tmp_path / "out" / "charades")
+    assert {split["split"]: split["captions"] for split in document["splits"]}["test"] == 1
+
+
 def test_prepare_writes_to_the_folder_of_the_name_option(tmp_path):
     (tmp_path / "charades_sta_test.txt").write_text("A 2.0 3.0##first.\n")
     words = ["prepare", "charades", "--annotations", tmp_path, "--out", tmp_path / "out", "--name", "charades_clip"]

@@ -78,11 +78,16 @@ def prepare_command(
     test: Annotated[
         str | None, typer.Option(metavar="PART", help="Published part to use as the test split, e.g. val_2.")
     ] = None,
+    as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
     """Convert a benchmark's published annotation files to a data set folder."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
-    _print_prepared(prepare(name, annotations, out, parts=parts, data_set=data_set), name)
+    prepared = prepare(name, annotations, out, parts=parts, data_set=data_set)
+    if as_json:
+        print_json(asdict(prepared))
+    else:
+        _print_prepared(prepared, name)
 
 
 def _print_prepared(prepared: Prepared, name: str) -> None:

@@ -114,11 +114,17 @@ class LoadedModel:
 
     @checked(dataset=DATASET)
     def evaluate(
-        self, dataset: RetrievalDataset | None = None, *, moments: bool = True, truths: Path | str | None = None
+        self,
+        dataset: RetrievalDataset | None = None,
+        *,
+        moments: bool = True,
+        truths: Path | str | None = None,
+        keep_scores: bool = False,
     ) -> Report:
         """Return the results on a split (`OpenedModel.report`), by default the test split of the run's data set."""
         labels = None if truths is None else Path(truths)
-        return self.on(self.load_dataset() if dataset is None else dataset).report(moments=moments, truths=labels)
+        opened = self.on(self.load_dataset() if dataset is None else dataset)
+        return opened.report(moments=moments, truths=labels, keep_scores=keep_scores)
 
 
 @checked(folder="a run, or the folder of one or of an imported model")
