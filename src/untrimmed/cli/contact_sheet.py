@@ -66,17 +66,18 @@ def _figures(hit: Hit, reader: FrameReader) -> Iterator[str]:
         labelled_moments = [entry for first, second in pairs for entry in (("", first), ("then ", second))]
     for label, moment in labelled_moments:
         times = f"{label}{clock(moment.start_s)} – {clock(moment.end_s)}"
-        picture = _picture(hit.video, moment, reader)
+        picture = _picture(hit, moment, reader)
         image = f'<img src="{picture}" alt="frame of {times}">' if picture else '<span class="none"></span>'
         link = f"{address}#t={moment.start_s:.3f},{moment.end_s:.3f}"
         yield f'<figure><a href="{link}">{image}</a><figcaption>{times}</figcaption></figure>'
 
 
-def _picture(video: Path, moment: Moment, reader: FrameReader) -> str | None:
+def _picture(hit: Hit, moment: Moment, reader: FrameReader) -> str | None:
     from PIL import Image
 
     try:
-        frame = reader.frame_at(video, (moment.start_s + moment.end_s) / 2, short_side=_SHORT_SIDE)
+        middle_s = (moment.start_s + moment.end_s) / 2
+        frame = reader.frame_at(hit.video, middle_s, short_side=_SHORT_SIDE, pictures_s=hit.duration_s)
     except FeatureError:
         return None
     jpeg = io.BytesIO()

@@ -12,7 +12,15 @@ import typer
 from untrimmed.cli.bars import counting
 from untrimmed.cli.console import SOME_FAILED, print_json, progress_console, result_console
 from untrimmed.cli.index import index_files, print_report
-from untrimmed.cli.options import DeviceOption, EncoderOption, FpsOption, JsonOption, PrecisionOption, parse_path
+from untrimmed.cli.options import (
+    DeviceOption,
+    EncoderOption,
+    FpsOption,
+    JsonOption,
+    PicturesFpsOption,
+    PrecisionOption,
+    parse_path,
+)
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
@@ -82,6 +90,7 @@ def features(
     kind: KindOption = None,
     encoder: EncoderOption = None,
     fps: FpsOption = None,
+    pictures_fps: PicturesFpsOption = None,
     library: LibraryFolderOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -110,7 +119,7 @@ def features(
         encoder, fps = _feature_encoder(kind, encoder, fps, opened)
     some_failed = False
     if paths:
-        report = index_files(opened, paths, encoder=encoder, fps=fps, device=device)
+        report = index_files(opened, paths, encoder=encoder, fps=fps, pictures_fps=pictures_fps, device=device)
         some_failed = bool(report.failed)
         if not json_output:
             print_report(report)

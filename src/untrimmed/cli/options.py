@@ -78,6 +78,14 @@ FpsOption = Annotated[
     float | None,
     videos_option(metavar="N", help="Frames per second to encode.  \\[default: the library's; 2 in a new one]"),
 ]
+PicturesFpsOption = Annotated[
+    float | None,
+    videos_option(
+        "--pictures-fps",
+        metavar="N",
+        help="Folders of numbered pictures are videos with N pictures per second (TVR: 3).  \\[default: ignored]",
+    ),
+]
 DeviceOption = Annotated[str, runtime_option("--device", metavar="NAME", help="Device: auto, cpu or cuda.")]
 PrecisionOption = Annotated[str, runtime_option("--precision", metavar="FORMAT", help="auto, float32 or bfloat16.")]
 RayOption = Annotated[

@@ -212,7 +212,7 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
         middle_s = (hit.start_s + hit.end_s) / 2
         file = folder / f"{rank:02d}_{hit.video.stem[:_NAME_CHARACTERS]}_{middle_s:.1f}s.jpg"
         try:
-            picture = Image.fromarray(frame_at(hit.video, middle_s))
+            picture = Image.fromarray(frame_at(hit.video, middle_s, pictures_s=hit.duration_s))
         except FeatureError as error:
             progress_console.print(f"no frame saved: {error}")
             written.append(None)

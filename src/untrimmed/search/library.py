@@ -115,6 +115,7 @@ class Library:
         precision: Precision | None = None,
         part: str | None = None,
         ray: str | None = None,
+        pictures_fps: float | None = None,
         progress: ProgressCallback | None = None,
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
@@ -132,8 +133,11 @@ class Library:
                 (`LibraryPart.folder`), so that many machines can index at once. `merge` joins the parts.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
                 must see the files at the same paths.
+            pictures_fps: Folders of numbered pictures (00001.jpg, 00002.jpg, ...) are videos that were sampled at this
+                many frames per second, like those of TVR (3). By default such folders are ignored.
 
         Raises:
+            ConfigError: An option is invalid.
             UntrimmedError: A path does not exist.
             IndexMismatchError: The library was made by another encoder.
             IndexBusyError: Another process is writing to the library.
@@ -141,9 +145,12 @@ class Library:
         from untrimmed.search.indexing.run import index_files  # slow; searches do not need it
         from untrimmed.search.indexing.video_files import find_videos
         from untrimmed.search.store.merge import LibraryPart
+        from untrimmed.video.pictures import check_pictures_fps
 
         roots = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
-        videos = find_videos(roots)
+        if pictures_fps is not None:
+            check_pictures_fps(pictures_fps)
+        videos = find_videos(roots, with_pictures=pictures_fps is not None)
         files = videos.files
         folder = self.folder
         if part is not None:
@@ -161,6 +168,7 @@ class Library:
             fps=fps,
             keyframes_only=keyframes_only,
             workers=None if ray is None else partial(_connect(ray).workers, load, device),
+            pictures_fps=pictures_fps,
             progress=progress,
         )
         self._encoder = loaded.encoder

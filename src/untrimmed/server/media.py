@@ -13,6 +13,7 @@ from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.access import IS_HEAD
 from untrimmed.server.problems import PublicError
 from untrimmed.video.messages import identity_of
+from untrimmed.video.pictures import read_pictures
 
 _KINDS = {  # the page shows single frames of videos that the browser cannot play
     ".mp4": "video/mp4",
@@ -44,6 +45,18 @@ def media_file(record: VideoRecord) -> MediaFile:
     file, stream = open_media(record)
     stream.close()
     return file
+
+
+def frame_source(record: VideoRecord) -> MediaFile:
+    """The unchanged file of a record, or its unchanged folder of pictures; see `open_media` for errors."""
+    path = Path(record.path)
+    try:
+        pictures = read_pictures(path, 1.0) if path.is_dir() else None
+        if pictures is not None and pictures.state() == (record.size, record.mtime_ns):
+            return MediaFile(path, path.stat(), "")
+    except OSError:
+        pass  # the next line gives the reason
+    return media_file(record)
 
 
 class OpenedResponse(FileResponse):
@@ -80,6 +93,11 @@ def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
         raise PublicError(
             404, f"{path.name!r} cannot be opened ({reason}); restore the file, or index it again"
         ) from None
+    if stat.S_ISDIR(status.st_mode):
+        os.close(descriptor)
+        raise PublicError(
+            409, f"{path.name!r} is a folder of pictures, which has single frames only, or it has changed"
+        )
     if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
         os.close(descriptor)
         raise PublicError(409, f"{path.name!r} has changed since it was indexed; index it again")

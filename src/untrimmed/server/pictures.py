@@ -47,6 +47,8 @@ class Pictures:
     ) -> bytes:
         """The frame of a file at a time (to 0.01 s) as JPEG. `content` is the hash of the file.
 
+        `last_for_s` is the duration of the video.
+
         With an `identity` (`messages.identity_of`), a file with another identity is refused.
 
         Raises:
@@ -60,7 +62,9 @@ class Pictures:
         from PIL import Image
 
         with self._reader() as reader:
-            frame = reader.frame_at(path, time_s, last_for_s=last_for_s, short_side=short_side, identity=identity)
+            frame = reader.frame_at(
+                path, time_s, last_for_s=last_for_s, short_side=short_side, identity=identity, pictures_s=last_for_s
+            )
         buffer = io.BytesIO()
         Image.fromarray(frame).save(buffer, "JPEG", quality=_QUALITY)
         return self._store(key, buffer.getvalue())

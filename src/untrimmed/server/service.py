@@ -23,7 +23,7 @@ from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import Records, VideoRecord, newest_commit, settings_file
 from untrimmed.server.jobs import Jobs
-from untrimmed.server.media import media_file
+from untrimmed.server.media import frame_source
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import Job
@@ -111,7 +111,7 @@ class Service:
             PublicError: The file is missing or has changed since it was indexed.
             VideoError: The file cannot be decoded.
         """
-        file = await self.read(media_file, record)
+        file = await self.read(frame_source, record)
         return await self.decode(
             self.pictures.jpeg, file.path, record.content_hash, time_s, short_side, record.duration_s, file.identity
         )

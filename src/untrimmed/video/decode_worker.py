@@ -13,7 +13,7 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import Any
 
 import av
@@ -39,6 +39,7 @@ from untrimmed.video.decode import (
     square_size,
 )
 from untrimmed.video.messages import write_message
+from untrimmed.video.pictures import Pictures, read_pictures
 from untrimmed.video.sampling import FrameSampler, Sample
 from untrimmed.video.timeline import EPSILON_S, SampleGrid, SingleTime
 
@@ -78,7 +79,10 @@ class Worker:
                 return
 
     def read(self, request: dict[str, Any]) -> None:
-        """Sample a whole file: one `info`, then `frames` in batches, then `end`."""
+        """Sample a whole file or folder of pictures: one `info`, then `frames` in batches, then `end`."""
+        if request["pictures_fps"] is not None and os.path.isdir(request["path"]):
+            self._read_pictures(request, self._pictures(request))
+            return
         sampler = self._read_once(request, is_keyframes_only=request["keyframes_only"], extra=[])
         if sampler.last_frame is None and request["keyframes_only"]:
             sampler = self._read_once(
@@ -120,13 +124,65 @@ class Worker:
         return sampler
 
     def _add(self, sample: Sample, scaler: VideoReformatter, video: OpenVideo, request: dict[str, Any]) -> None:
-        pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
-        for time_s in sample.times_s:
+        self._add_pixels(sample.times_s, *to_rgb(scaler, sample.frame, video, request["short_side"]), request)
+
+    def _add_pixels(self, times_s: list[float], pixels: bytes, form: list[int], request: dict[str, Any]) -> None:
+        for time_s in times_s:
             if self._batch and self._batch[-1][2] != form:
                 self._flush()  # the picture size changed within the file
             self._batch.append(([time_s], pixels, form))
             if len(self._batch) == request["batch_size"]:
                 self._flush()
+
+    def _read_pictures(self, request: dict[str, Any], pictures: Pictures) -> None:
+        """Sample a folder of pictures. A damaged picture is replaced by the one before it."""
+        grid = SampleGrid(request["fps"])
+        scaler = VideoReformatter()
+        damaged: list[str] = []
+        shown: tuple[bytes, list[int]] | None = None
+        warnings: list[str] = []
+        duration_s = pictures.duration_s
+        for index, name in enumerate(pictures.names):
+            end_s = pictures.end_s(index)
+            if not (times_s := grid.take_before(end_s)):
+                continue
+            if times_s[-1] > self.limits["max_duration_s"]:
+                warnings.append(f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)")
+                duration_s = times_s[0]
+                break
+            try:
+                with self._open_picture(pictures, name) as video:
+                    frame = self._first_frame(video)
+                    if shown is None:
+                        self._send(describe(video, frame) | {"duration_s": duration_s, "frame_rate": pictures.fps})
+                    shown = to_rgb(scaler, frame, video, request["short_side"])
+            except MediaProblemError as problem:
+                if problem.is_fatal:
+                    raise
+                damaged.append(f"{name} {problem.problem}")
+            if shown is not None:
+                self._add_pixels(times_s, *shown, request)
+            self._on_progress(end_s)
+        if shown is None:
+            raise MediaProblemError(f"has numbered pictures, but none can be decoded ({damaged[0]})", ADVICE_COPY)
+        if damaged:
+            warnings.append(f"damaged pictures left out: {len(damaged)} ({damaged[0]})")
+        self._flush()
+        decode_cpu_s = used_cpu_s() - self._cpu_at_start
+        self._send({"kind": "end", "warnings": warnings, "duration_s": duration_s, "decode_cpu_s": decode_cpu_s})
+
+    def _pictures(self, request: dict[str, Any]) -> Pictures:
+        try:
+            pictures = read_pictures(request["path"], request["pictures_fps"])
+        except OSError as error:
+            raise MediaProblemError(f"cannot be read ({error.strerror})", "check the folder") from error
+        if pictures is None:
+            advice = "name them alike except for the number, such as 00001.jpg, 00002.jpg"
+            raise MediaProblemError("is a folder without numbered pictures", advice)
+        return pictures
+
+    def _open_picture(self, pictures: Pictures, name: str) -> Any:
+        return self._open({"path": os.path.join(pictures.folder, name)}, STILL_DEMUXERS)
 
     def _flush(self) -> None:
         if not self._batch:
@@ -139,6 +195,9 @@ class Worker:
     def frame_at(self, request: dict[str, Any]) -> None:
         """Send one frame, in full size or smaller: a `frames` message, then `end`."""
         time_s, short_side = request["time_s"], request["short_side"]
+        if request["pictures_s"] is not None and os.path.isdir(request["path"]):
+            self._send_picture_at(request)
+            return
         with self._open(request) as video:
             frame = self._seek_frame(video, request) if video.container.format.name in SEEKABLE else None
             if frame is not None:
@@ -149,6 +208,14 @@ class Worker:
             if frame is None:
                 raise MediaProblemError(f"has no decodable frame{in_brackets([], read_log())}", ADVICE_COPY)
             self._send_frame(frame, video, time_s, short_side)
+
+    def _send_picture_at(self, request: dict[str, Any]) -> None:
+        """Send the picture of a folder at a time. Its rate follows from its duration, `pictures_s`."""
+        whole = self._pictures({**request, "pictures_fps": 1.0})
+        pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
+        name = pictures.names[pictures.index_at(request["time_s"])]
+        with self._open_picture(pictures, name) as video:
+            self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
         """The frame at a time, found with the container's index; None if the index misses it."""
@@ -199,11 +266,14 @@ class Worker:
     def picture(self, request: dict[str, Any]) -> None:
         """Send a still picture in full size: a `frames` message, then `end`."""
         with self._open(request, STILL_DEMUXERS) as video:
-            packets = itertools.chain(read_packets(video, [video.stream], []), [None])
-            frame = next((frame for packet in packets for frame in decode_packet(video.stream, packet) or []), None)
-            if frame is None:
-                raise MediaProblemError(f"contains no decodable picture{in_brackets([], read_log())}", ADVICE_COPY)
-            self._send_frame(frame, video, 0.0)
+            self._send_frame(self._first_frame(video), video, 0.0)
+
+    def _first_frame(self, video: OpenVideo) -> VideoFrame:
+        packets = itertools.chain(read_packets(video, [video.stream], []), [None])
+        frame = next((frame for packet in packets for frame in decode_packet(video.stream, packet) or []), None)
+        if frame is None:
+            raise MediaProblemError(f"contains no decodable picture{in_brackets([], read_log())}", ADVICE_COPY)
+        return frame
 
     def _open(self, request: dict[str, Any], demuxers: str = DEMUXERS) -> Any:
         return open_video(

@@ -154,8 +154,11 @@ class VideoReader(_Decoder):
         self.batch_size = batch_size
         self._current: VideoStream | None = None
 
-    def read(self, path: Path) -> VideoStream:
+    def read(self, path: Path, *, pictures_fps: float | None = None) -> VideoStream:
         """Open a file and decode up to its first frame. This cancels an unfinished stream of the reader.
+
+        With `pictures_fps`, the path may be a folder of numbered pictures (`untrimmed.video.pictures`) that were taken
+        at this many frames per second.
 
         Raises:
             VideoError: The file cannot be used.
@@ -168,6 +171,7 @@ class VideoReader(_Decoder):
             **asdict(self.sampling),
             "short_side": self.short_side,
             "batch_size": self.batch_size,
+            "pictures_fps": pictures_fps,
         }
         process = self.ask(path, request)
         message, _ = process.next_message(path)
@@ -226,10 +230,12 @@ class FrameReader(_Decoder):
         last_for_s: float = math.inf,
         short_side: int | None = None,
         identity: list[int] | None = None,
+        pictures_s: float | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
         """The frame at a time, like `frame_at`, with its shorter side reduced to `short_side` pixels.
 
-        With an `identity` (`messages.identity_of`), a file with another identity is refused.
+        With an `identity` (`messages.identity_of`), a file with another identity is refused. `pictures_s` is the
+        duration of the video if it is a folder of pictures.
 
         Raises:
             VideoError: The file cannot be used, or the time is more than `last_for_s` after its end.
@@ -238,7 +244,8 @@ class FrameReader(_Decoder):
         if not (math.isfinite(time_s) and time_s >= 0):
             raise ConfigError(f"{shown(path)}: time is {time_s} s, expected 0 s or more")
         times = {"time_s": time_s, "last_for_s": last_for_s}
-        return self._frame(path, {"task": "frame_at", **times, "short_side": short_side, "identity": identity})
+        form = {"short_side": short_side, "pictures_s": pictures_s}
+        return self._frame(path, {"task": "frame_at", **times, **form, "identity": identity})
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """A still picture as RGB, like `read_image`.
@@ -269,16 +276,23 @@ def upright(message: dict[str, Any], pixels: bytearray) -> UInt8[np.ndarray, "T 
 
 
 def frame_at(
-    path: Path, time_s: float, *, last_for_s: float = math.inf, limits: Limits = Limits()
+    path: Path,
+    time_s: float,
+    *,
+    last_for_s: float = math.inf,
+    limits: Limits = Limits(),
+    pictures_s: float | None = None,
 ) -> UInt8[np.ndarray, "Y X 3"]:
     """The full-size frame at a time. Up to `last_for_s` after the end of the video it is the last frame.
+
+    `pictures_s` is the duration of the video if it is a folder of pictures.
 
     Raises:
         VideoError: The file cannot be used, or the time is more than `last_for_s` after its end.
         ConfigError: The time is negative or not finite.
     """
     with FrameReader(limits=limits) as reader:
-        return reader.frame_at(path, time_s, last_for_s=last_for_s)
+        return reader.frame_at(path, time_s, last_for_s=last_for_s, pictures_s=pictures_s)
 
 
 def read_image(path: Path, *, limits: Limits = Limits()) -> UInt8[np.ndarray, "Y X 3"]:

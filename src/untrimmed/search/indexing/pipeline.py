@@ -35,7 +35,7 @@ from untrimmed.search.indexing.video_files import (
 )
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
-from untrimmed.video.reader import FrameBatch, VideoReader
+from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
 
 _QUEUED_BATCHES = 8
 
@@ -109,19 +109,26 @@ class Indexer:
         self._stop = Event()
 
     def run(
-        self, paths: Sequence[Path], progress: ProgressCallback | None = None, workers: Workers | None = None
+        self,
+        paths: Sequence[Path],
+        progress: ProgressCallback | None = None,
+        workers: Workers | None = None,
+        pictures_fps: float | None = None,
     ) -> IndexReport:
         """Index files and report on each. A file that cannot be used does not affect the others.
+
+        `pictures_fps` is the rate of folders of pictures.
 
         If there are `workers`, they decode and encode. Only this process decides which contents are known, and commits.
         """
         started = time.perf_counter()
         self._report = IndexReport()
         self._total = len(paths)
+        self._pictures_fps = pictures_fps
         self._progress = progress
         # New paths first: the content of a moved file is known until the file at its old path is indexed.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
-        files = [FileToIndex(path, self._by_path.get(str(path))) for path in new_first]
+        files = [FileToIndex(path, self._by_path.get(str(path)), pictures_fps) for path in new_first]
         steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)
         with contextlib.closing(steps):
             for step in steps:
@@ -135,7 +142,7 @@ class Indexer:
         unknown: list[FileToIndex] = []  # their content was known until the only other file with it changed
         for step in workers(files, digests):
             if isinstance(step, HashedFile) and not self._by_hash.get(step.digest):
-                unknown.append(FileToIndex(step.path, None))
+                unknown.append(FileToIndex(step.path, None, self._pictures_fps))
             else:
                 yield step
         yield from workers(unknown, frozenset())
@@ -164,7 +171,7 @@ class Indexer:
         try:
             for file in files:
                 is_known = partial(self._will_be_known, file.record)
-                for step in decode(file, self._sampling, self._reader.read, is_known, self._stop):
+                for step in decode(file, self._sampling, self._read, is_known, self._stop):
                     if isinstance(step, EndOfFrames):
                         self._copies[step.file.digest] += 1
                     steps.put(step)
@@ -173,6 +180,9 @@ class Indexer:
             steps.put(None)
         except BaseException as error:
             steps.put(error)  # a bug: raised again in the calling thread
+
+    def _read(self, path: Path, pictures_fps: float | None) -> VideoStream:
+        return self._reader.read(path, pictures_fps=pictures_fps)
 
     def _will_be_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
         """Return whether the index will have this content when the calling thread gets to it; update `_copies`."""

@@ -27,6 +27,7 @@ def index_files(
     fps: float | None,
     keyframes_only: bool | None,
     workers: Callable[[Settings], Workers] | None,
+    pictures_fps: float | None,
     progress: ProgressCallback | None,
 ) -> tuple[LoadedEncoder, IndexReport]:
     """Bring the library in a folder up to date with files; return its encoder and the report.
@@ -35,6 +36,8 @@ def index_files(
         choose_encoder: Returns the encoder for a library with these settings.
         replace_empty: Ignore the settings of a library without videos.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
+
+        pictures_fps: The rate of folders of pictures among the files.
 
     Raises:
         UntrimmedError: The library has no settings, for example because a merge into it was interrupted.
@@ -59,7 +62,7 @@ def index_files(
             index.write_settings(settings)
         with open_reader(settings, loaded.encoder) as reader:
             indexer = Indexer(index, loaded.encoder, reader, settings, model)
-            report = indexer.run(files, progress, workers(settings) if workers is not None else None)
+            report = indexer.run(files, progress, workers(settings) if workers is not None else None, pictures_fps)
     notice = loaded.notice
     if not notice and previous is not None and previous.sampling != settings.sampling:
         changed = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]

@@ -15,8 +15,10 @@ from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import FeatureError, IndexMismatchError, UntrimmedError, shown
 from untrimmed.search.store.records import Settings, VideoRecord, absolute
 from untrimmed.types import FrameFeatures
+from untrimmed.video.pictures import read_pictures
 from untrimmed.video.reader import FrameBatch, Sampling, VideoReader, VideoStream, is_video_path
 
+_SAME_DURATION_S = 1e-6
 _BATCH_SIZE = 8  # frames; few, so that encoding starts early and overlaps with decoding
 
 
@@ -28,8 +30,10 @@ class FoundVideos:
     linked: tuple[Path, ...]
 
 
-def find_videos(paths: Iterable[Path]) -> FoundVideos:
+def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundVideos:
     """Find videos: the files in `paths`, and the video files below the folders in `paths`, sorted.
+
+    With `with_pictures`, a folder of numbered pictures (`untrimmed.video.pictures`) is a video, too.
 
     A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned as a
     file, so that indexing reports it. A link to a folder is followed only if it is in `paths`. Other links to folders
@@ -47,18 +51,20 @@ def find_videos(paths: Iterable[Path]) -> FoundVideos:
             raise UntrimmedError(f"{shown(path)}: cannot be read ({error.strerror}); check the path") from None
         if path.is_dir():
             roots.append(os.path.realpath(path))
-            files.update(dict.fromkeys(_walk(path, links)))
+            files.update(dict.fromkeys(_walk(path, links, with_pictures=with_pictures)))
         else:
             files[path] = None
     outside = [link for link in links if not any(Path(os.path.realpath(link)).is_relative_to(root) for root in roots)]
     return FoundVideos(tuple(files), tuple(outside))
 
 
-def _walk(folder: Path, links: dict[Path, None]) -> Iterator[Path]:
+def _walk(folder: Path, links: dict[Path, None], *, with_pictures: bool) -> Iterator[Path]:
     unreadable: list[Path] = []
     for parent, folders, files in os.walk(folder, onerror=lambda error: unreadable.append(Path(error.filename))):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         links.update((Path(parent, name), None) for name in folders if os.path.islink(os.path.join(parent, name)))
+        if with_pictures and len(files) > 1 and read_pictures(parent, 1.0) is not None:
+            yield Path(parent)
         for name in sorted(files):
             if not name.startswith(".") and is_video_path(Path(parent, name)):
                 yield Path(parent, name)
@@ -75,25 +81,28 @@ class Failure:
 
 @dataclass(frozen=True)
 class FileToIndex:
-    """A file, and the record of the video at its path if the library has one."""
+    """A file, and the record of the video at its path if the library has one.
+
+    `pictures_fps` is the rate of folders of pictures; None if they are no videos.
+    """
 
     path: Path
     record: VideoRecord | None
+    pictures_fps: float | None = None
 
 
 @dataclass(frozen=True)
 class HashedFile:
-    """The state of a file before decoding, with a hash of its content."""
+    """The state of a file, or of all pictures of a folder, before decoding, with a hash of its content."""
 
     path: Path
     size: int
     mtime_ns: int
-    digest: str = ""  # empty if it is not a regular file
+    digest: str = ""  # empty if it is neither a regular file nor a folder of pictures
 
     def require_unchanged(self) -> None:
         """Raise a FeatureError if the file has changed since it was hashed: its frames may not match the hash."""
-        stat = self.path.stat()
-        if (stat.st_size, stat.st_mtime_ns) != (self.size, self.mtime_ns):
+        if _state(self.path) != (self.size, self.mtime_ns):
             raise FeatureError(f"{shown(self.path)}: changed while it was read; index it again when it is complete")
 
 
@@ -162,21 +171,22 @@ Workers = Callable[[Iterable[FileToIndex], frozenset[str]], Iterator[FileResult]
 def decode(
     file: FileToIndex,
     sampling: str,
-    read: Callable[[Path], VideoStream],
+    read: Callable[[Path, float | None], VideoStream],
     is_known: Callable[[HashedFile], bool],
     stop: Event,
 ) -> Iterator[DecodingStep]:
     """Yield the steps of a file: its start, its frames in batches, and their end.
 
+    `read` opens a path; its second argument is the rate of folders of pictures.
     If its content is known, yield only its hash. If it cannot be used, yield a failure. `stop` ends hashing.
     """
     start_s = time.perf_counter()
     try:
-        hashed = _hash(file.path, file.record, sampling, stop)
+        hashed = _hash(file, sampling, stop)
         if is_known(hashed):
             yield hashed
             return
-        started = StartedFile(hashed, read(file.path))
+        started = StartedFile(hashed, read(file.path, file.pictures_fps))
         yield started
         batches = iter(started.stream)
         while True:
@@ -195,29 +205,49 @@ def decode(
         yield Failure(file.path, reason)
 
 
-def _hash(path: Path, record: VideoRecord | None, sampling: str, stop: Event) -> HashedFile:
+def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
     """Return the hash of a file. If time, size and sampling are as recorded, it is not read: use the recorded hash."""
+    path, record = file.path, file.record
     try:
         str(path).encode()
     except UnicodeEncodeError:
         raise FeatureError(f"{shown(path)}: its name is not valid UTF-8, which the index needs; rename it") from None
-    stat = path.stat()
-    file = HashedFile(path, stat.st_size, stat.st_mtime_ns)
-    state = file.size, file.mtime_ns, sampling
+    hashed = HashedFile(path, *_state(path))
+    pictures = read_pictures(path, file.pictures_fps) if file.pictures_fps is not None and path.is_dir() else None
+    state = hashed.size, hashed.mtime_ns, sampling
     if record is not None and (record.size, record.mtime_ns, record.sampling) == state:
-        return replace(file, digest=record.content_hash)
+        has_same_rate = pictures is None or abs(record.duration_s - pictures.duration_s) < _SAME_DURATION_S
+        if has_same_rate:
+            return replace(hashed, digest=record.content_hash)
+    if pictures is not None:
+        files = [path / name for name in pictures.names]
+        start = f"pictures {pictures.fps!r} {pictures.numbers!r}".encode()
+        return replace(hashed, digest=_hash_of_files(files, stop, start))
     if path.is_dir():
         os.scandir(path).close()  # raises an OSError that names the reason if the folder cannot be read
-    # The reader refuses anything but regular files.
-    return replace(file, digest=content_hash(path, stop) if path.is_file() else "")
+    # The reader refuses anything but regular files and folders of pictures.
+    return replace(hashed, digest=content_hash(path, stop) if path.is_file() else "")
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return the size and the time of the last change of a file, or of the pictures of a folder."""
+    if path.is_dir() and (pictures := read_pictures(path, 1.0)) is not None:
+        return pictures.state()
+    stat = path.stat()
+    return stat.st_size, stat.st_mtime_ns
 
 
 def content_hash(path: Path, stop: Event) -> str:
     """Return a hash of all bytes of a file (BLAKE2b, 20 bytes); of a part of them if `stop` is set meanwhile."""
-    digest = hashlib.blake2b(digest_size=20)
-    with open(path, "rb") as file:
-        while not stop.is_set() and (block := file.read(1 << 20)):
-            digest.update(block)
+    return _hash_of_files([path], stop)
+
+
+def _hash_of_files(paths: Iterable[Path], stop: Event, start: bytes = b"") -> str:
+    digest = hashlib.blake2b(start, digest_size=20)
+    for path in paths:
+        with open(path, "rb") as file:
+            while not stop.is_set() and (block := file.read(1 << 20)):
+                digest.update(block)
     return digest.hexdigest()
 
 
@@ -255,8 +285,8 @@ class FileEncoder:
                     return step
         raise AssertionError("decoding ends with a result")
 
-    def _read(self, path: Path) -> VideoStream:
-        return self._encoder_and_reader()[1].read(path)
+    def _read(self, path: Path, pictures_fps: float | None) -> VideoStream:
+        return self._encoder_and_reader()[1].read(path, pictures_fps=pictures_fps)
 
     def _encoder_and_reader(self) -> tuple[Encoder, VideoReader]:
         settings = self.settings

@@ -1,0 +1,78 @@
+"""Folders of numbered pictures as videos, such as the frames that TVR publishes (00001.jpg, 00002.jpg, ...)."""
+
+import math
+import os
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from untrimmed.errors import ConfigError
+
+PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
+_NUMBERED = re.compile(r"(.*?)(\d+)(\.[a-z]+)", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures of a folder in the order of their numbers, and the frames per second that they were taken at.
+
+    The first picture is shown at time 0. Where a number is missing, the picture before it stays.
+    """
+
+    folder: str
+    names: tuple[str, ...]
+    numbers: tuple[int, ...]
+    fps: float
+
+    @property
+    def duration_s(self) -> float:
+        """The end of the last picture, in seconds."""
+        return self.end_s(len(self.names) - 1)
+
+    def end_s(self, index: int) -> float:
+        """The time until which a picture is shown, in seconds."""
+        next_number = self.numbers[index + 1] if index + 1 < len(self.numbers) else self.numbers[index] + 1
+        return (next_number - self.numbers[0]) / self.fps
+
+    def index_at(self, time_s: float) -> int:
+        """The index of the picture at a time; the last one after the end."""
+        number = self.numbers[0] + int(time_s * self.fps + 1e-6)
+        return max(0, bisect_right(self.numbers, number) - 1)
+
+    def state(self) -> tuple[int, int]:
+        """The sum of the pictures' sizes in bytes, and the latest change of one, in nanoseconds since 1970."""
+        states = [os.stat(os.path.join(self.folder, name)) for name in self.names]
+        return sum(stat.st_size for stat in states), max(stat.st_mtime_ns for stat in states)
+
+
+def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
+    """The numbered pictures of a folder; None if it has fewer than two, or pictures that are named otherwise.
+
+    All pictures must have the same name but for the number, and different numbers. Other files, folders and hidden
+    files are ignored.
+
+    Raises: OSError if the folder cannot be read.
+    """
+    matches = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            is_picture = not entry.name.startswith(".") and Path(entry.name).suffix.lower() in PICTURE_SUFFIXES
+            if is_picture and entry.is_file():
+                match = _NUMBERED.fullmatch(entry.name)
+                if match is None:
+                    return None
+                matches.append((int(match[2]), entry.name, (match[1], match[3])))
+    if len(matches) < 2 or len({form for _, _, form in matches}) > 1:
+        return None
+    matches.sort()
+    numbers = tuple(number for number, _, _ in matches)
+    if len(set(numbers)) < len(numbers):
+        return None
+    return Pictures(os.fspath(folder), tuple(name for _, name, _ in matches), numbers, fps)
+
+
+def check_pictures_fps(fps: float) -> None:
+    """Raise a ConfigError unless this is a rate of pictures per second."""
+    if not (math.isfinite(fps) and 0.001 <= fps <= 1000):
+        raise ConfigError(f"pictures_fps is {fps}, expected 0.001 to 1000 pictures per second")
