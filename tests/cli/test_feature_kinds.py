@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.refusals import require_named
 from tests.tiny_features import I3D_DIM, RESNET_DIM, WORD_DIM, save_networks, save_roberta
@@ -84,6 +85,24 @@ def test_clip_features_have_the_papers_rate_and_need_no_training_to_search(typed
     assert json.loads(out)["frame_dim"] == SHARED_DIM
     assert np.load(tmp_path / "mine" / "frames" / "wood.npy").shape == (6, SHARED_DIM)  # 3 per second
     assert typed("search", "a green car", "--library", tmp_path / "mine-library")[0] == 0
+
+
+def test_a_folder_of_frames_is_a_video(typed, folder, tmp_path):
+    for name in ("castle_s01", "castle_s02"):
+        (tmp_path / "frames" / name).mkdir(parents=True)
+        for number in range(1, 8):
+            picture = np.full((24, 32, 3), 30 * number, np.uint8)
+            Image.fromarray(picture).save(tmp_path / "frames" / name / f"{number:05d}.jpg")
+    captions = tmp_path / "captions.jsonl"
+    captions.write_text('{"video": "castle_s01", "caption": "a red car", "split": "train"}\n')
+    kind = ("--kind", f"clip={folder / 'clip'}", "--captions", captions)
+    code, _, err = typed("features", tmp_path / "frames", "--out", tmp_path / "data", "--pictures-fps", "3", *kind)
+    assert code == 0, err
+    for name in ("castle_s01", "castle_s02"):
+        assert np.load(tmp_path / "data" / "mine" / "frames" / f"{name}.npy").shape == (7, SHARED_DIM)
+    code, out, err = typed("search", "a red car", "--library", tmp_path / "data" / "mine-library", "--json")
+    assert code == 0, err
+    assert [hit["duration_s"] for hit in json.loads(out)["hits"]] == pytest.approx([7 / 3, 7 / 3])
 
 
 def test_wrong_kinds_are_refused_before_decoding(typed, folder, kinds, tmp_path):

@@ -12,7 +12,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import untrimmed
-from tests.media import read_clock
+from tests.media import clock_frame, read_clock
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
 from untrimmed import Query
@@ -192,6 +192,27 @@ def answers(client, video_id):
     }
 
 
+def test_single_frames_of_a_folder_of_pictures_are_served(toy, tmp_path):
+    folder = tmp_path / "frames"
+    folder.mkdir()
+    for number in range(1, 13):
+        Image.fromarray(clock_frame(number)).save(folder / f"{number:05d}.png")
+    library = untrimmed.open(tmp_path / "library")
+    library.index(folder, pictures_fps=3.0)
+    (video,) = library.videos()
+    url = f"/api/videos/{video.video_id}"
+    with TestClient(create_app(library), base_url="http://localhost:8765") as client:
+        for time_s, number in ((0, 1), (1.4, 5), (3.9, 12), (99, 12)):
+            answer = client.get(f"{url}/frame", params={"time_s": time_s, "short_side": 96})
+            assert read_clock(np.asarray(Image.open(io.BytesIO(answer.content)))) == number
+        assert client.get(f"{url}/media").status_code == 409
+        assert client.get(url).json()["can_be_read"] is False
+        (folder / "00003.png").unlink()
+        assert client.get(f"{url}/frame?time_s=2").status_code == 409
+        shutil.rmtree(folder)
+        assert client.get(f"{url}/frame?time_s=2").status_code == 404
+
+
 def test_a_link_out_of_the_folder_is_refused(copied_clip, tmp_path):
     file, client, video_id = copied_clip
     shutil.move(file, tmp_path / "elsewhere.mp4")
@@ -211,7 +232,7 @@ def test_a_file_swapped_between_check_and_read_is_not_served(copied_clip, tmp_pa
     file, client, video_id = copied_clip
     content, secret = file.read_bytes(), write_clip(tmp_path / "secret.mp4", ["green", "green"])
     whole = client.get(f"/api/videos/{video_id}/media").content
-    for module, look in ((video_routes, "open_media"), (video_routes, "media_file"), (service, "media_file")):
+    for module, look in ((video_routes, "open_media"), (video_routes, "media_file"), (service, "frame_source")):
         monkeypatch.setattr(module, look, swapped_behind(getattr(module, look), file, secret))
     assert whole == content
     assert client.get(f"/api/videos/{video_id}/media").content == content, "what was opened, which has no name now"

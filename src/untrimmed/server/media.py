@@ -51,7 +51,8 @@ def frame_source(record: VideoRecord) -> MediaFile:
     """The unchanged file of a record, or its unchanged folder of pictures; see `open_media` for errors."""
     path = Path(record.path)
     try:
-        pictures = read_pictures(path, 1.0) if path.is_dir() else None
+        is_folder = path.is_dir() and not path.is_symlink()
+        pictures = read_pictures(path, 1.0) if is_folder else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):
             return MediaFile(path, path.stat(), "")
     except OSError:

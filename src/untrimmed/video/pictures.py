@@ -49,8 +49,8 @@ class Pictures:
 def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
     """The numbered pictures of a folder; None if it has fewer than two, or pictures that are named otherwise.
 
-    All pictures must have the same name but for the number, and different numbers. Other files, folders and hidden
-    files are ignored.
+    All pictures must have the same name but for the number, and different numbers. Other files, folders, links and
+    hidden files are ignored.
 
     Raises: OSError if the folder cannot be read.
     """
@@ -58,7 +58,7 @@ def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None
     with os.scandir(folder) as entries:
         for entry in entries:
             is_picture = not entry.name.startswith(".") and Path(entry.name).suffix.lower() in PICTURE_SUFFIXES
-            if is_picture and entry.is_file():
+            if is_picture and entry.is_file(follow_symlinks=False):
                 match = _NUMBERED.fullmatch(entry.name)
                 if match is None:
                     return None
