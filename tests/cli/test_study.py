@@ -71,6 +71,21 @@ def _told(line):
     return cells[:11] + cells[12:] if len(cells) > 3 else cells
 
 
+def test_several_worlds_are_compared_on_the_page_and_in_the_output(typed, tmp_path):
+    for name, settings in (("tvr", SMALL), ("tvr_mixed", replace(SMALL, words="mixed"))):
+        simulate(name, tmp_path / "data", num_videos=24, settings=settings)
+    page = tmp_path / "page.md"
+    words = ["study", "ms_sl", "--data", "tvr", "--data", "tvr_mixed", "--root", tmp_path / "data"]
+    code, printed, _ = typed(*words, "--out", tmp_path / "runs", *SIZES, "--seeds", 1, "--page", page)
+    assert code == 0
+    for text in (printed, page.read_text()):
+        header = next(line for line in text.splitlines() if "| tvr | tvr_mixed |" in line)
+        (row,) = (line for line in text[text.index(header) :].splitlines() if line.startswith("| `ms_sl`"))
+        assert row.count("(1)") == 2  # its place in each world
+        assert "`words=mixed`" in text
+        assert "favours" in text
+
+
 def test_a_dry_run_lists_the_trainings_and_trains_nothing(typed, words, tmp_path):
     code, printed, _ = typed(*words, "--attach", "evidence,registers", "--dry-run")
     assert code == 0

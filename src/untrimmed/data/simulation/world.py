@@ -46,8 +46,8 @@ DISTRACTOR = 0.7
 """Strength of a distraction relative to an annotated event."""
 RELATED_SHARE = 0.5
 """Share of distractions that contain a rare word of the video's captions."""
-SCATTERED_SHARE = 0.4
-"""Share of a moment's frames that show its caption, if runs are scattered."""
+SCATTERED_SHARE = 0.5
+"""Share of a moment's frames that show its caption if runs are scattered, stronger by the inverse of this share."""
 CONTEXT_WEIGHT = 0.5
 NOISE_WEIGHT = 0.3
 """Weights of the sentence's intent and of noise in a token, relative to its word's meaning."""
@@ -91,7 +91,7 @@ class SimulationSettings(metaclass=Checked):
     distraction: float = 0.5  # share of the time without captions in which other captions happen
     teacher_noise: float = 1.3  # length of the noise of DL-DKD's teacher
     words: Literal["added", "mixed"] = "added"  # mixed: a sentence's meaning is a nonlinear map of its words' sum
-    runs: Literal["whole", "scattered"] = "whole"  # scattered: single frames of a moment show the caption, unevenly
+    runs: Literal["whole", "scattered"] = "whole"  # scattered: single frames of a moment show the caption
     teacher_map: Literal["linear", "nonlinear"] = "linear"  # from hidden meanings to the teacher's vectors
     seed: int = 0
 
@@ -254,7 +254,7 @@ class World:
         if self.settings.runs == "scattered":
             shown = rng.random(num_frames) < SCATTERED_SHARE
             shown[rng.integers(num_frames)] = True
-            return shown * rng.uniform(base, 1, num_frames)
+            return shown * rng.uniform(base, 1, num_frames) / SCATTERED_SHARE
         peak = rng.random()
         width = rng.uniform(0.15, 0.5)
         distance = ((np.arange(num_frames) + 0.5) / num_frames - peak) / width
