@@ -299,11 +299,27 @@ def test_an_authors_checkpoint_becomes_a_model_that_is_evaluated(trained, capsys
     settings = load_preset("gmmformer_v2", "tvr", {key: int(value) for key, value in overrides.items()}).settings
     theirs = create_model("gmmformer_v2", **settings)
     released = export_released(theirs.released_names(), theirs.state_dict())
-    torch.save({"state_dict": {name: tensor.clone() for name, tensor in released.items()}}, root / "v2.ckpt")
+    content = {
+        "state_dict": {name: tensor.clone() for name, tensor in released.items()},
+        "config": {"collection": "tvr", "sft_factor": 0.6, "novelty": 3},
+        "model_val": [10.0, 20.0, 30.0, 40.0, 100.0],
+        "epoch": 7,
+    }
+    torch.save(content, root / "v2.ckpt")
     out = root / "imported"
-    result = run("import-checkpoint", "gmmformer_v2", root / "v2.ckpt", "-o", out, "--data", "tvr", *SETTINGS)
+    result = run("import-checkpoint", "gmmformer_v2", root / "v2.ckpt", "-o", out)
     assert result.exit_code == 0, result.output
     assert is_model_folder(out)
+    assert load_model(out).config.temperature == 0.6
+    for word in ("model.temperature", "0.09", "0.6 (sft_factor)", "novelty=3", "SumR 100.0", "epoch 7", "--split val"):
+        assert word in result.stdout
+    result = run("import-checkpoint", "gmmformer_v2", root / "v2.ckpt", "-o", root / "again", "--json")
+    document = json.loads(result.stdout)
+    assert document["validation"]["SumR"] == 100.0
+    assert document["unknown"] == {"novelty": "3"}
+    assert {"setting": "model.temperature", "preset": 0.09, "checkpoint": 0.6, "key": "sft_factor", "used": 0.6} in (
+        document["differences"]
+    )
     evaluate_run(out, Opening(data="tvr", root=root), output="json")
     assert json.loads(capsys.readouterr().out)["title"] == "gmmformer_v2 on tvr, test"
     with refused(ConfigError, "--data", "--root"):

@@ -1,7 +1,9 @@
 """`untrimmed models` and `untrimmed import-checkpoint`: which methods there are; authors' weights as ours."""
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -10,6 +12,9 @@ from rich.table import Table
 from untrimmed.cli.console import print_json, result_console
 from untrimmed.cli.options import ImportOption, JsonOption
 from untrimmed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from untrimmed.running.released import ImportedModel
 
 
 def models(json_output: JsonOption = False, imports: ImportOption = None) -> None:
@@ -92,9 +97,14 @@ def import_checkpoint(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from the preset's.")
     ] = None,
+    json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Convert an authors' checkpoint without executing its code."""
+    """Convert an authors' checkpoint without executing its code.
+
+    Settings in the file and the sizes of its tensors replace those of the preset. Every difference is printed, and the
+    validation results in the file, if it has any.
+    """
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model
     from untrimmed.running.released import import_released_file
@@ -102,8 +112,56 @@ def import_checkpoint(
 
     if is_model(out) or is_run(out):
         raise ConfigError(f"{out}: holds a model already; choose another --out, or remove it first")
-    model, dataset = import_released_file(method, file, data=data, overrides=parse_overrides(overrides or []))
-    save_model(model, out)
-    count = sum(parameter.numel() for parameter in model.parameters())
-    result_console.print(f"{method}, {count:,} parameters, settings of {dataset}: written to {out}")
-    result_console.print(f"next    untrimmed evaluate {out} --data {dataset} --root DIR")
+    imported = import_released_file(method, file, data=data, overrides=parse_overrides(overrides or []))
+    save_model(imported.model, out)
+    count = sum(parameter.numel() for parameter in imported.model.parameters())
+    next_command = f"untrimmed evaluate {shlex.quote(str(out))} --data {imported.dataset} --root DIR"
+    next_command += " --split val" if imported.validation else ""
+    if json_output:
+        document = {
+            "method": method,
+            "data": imported.dataset,
+            "parameters": count,
+            "folder": out,
+            "has_settings": imported.has_settings,
+            "differences": [asdict(difference) for difference in imported.differences],
+            "unknown": imported.unknown,
+            "validation": imported.validation,
+            "epoch": imported.epoch,
+            "next": next_command,
+        }
+        print_json(document)
+        return
+    result_console.print(f"{method}, {count:,} parameters, settings of {imported.dataset}: written to {out}")
+    _print_import(imported)
+    result_console.print(f"next        {next_command}")
+
+
+def _print_import(imported: "ImportedModel") -> None:
+    """Print differences from the preset, settings without translation, and validation results."""
+    if imported.differences:
+        title = f"settings that differ from the preset of {imported.dataset}"
+        table = Table("setting", "preset", "in the file", "used", title=title, title_justify="left", box=box.SIMPLE)
+        for difference in imported.differences:
+            used = "no, training only" if difference.used is None else _shown(difference.used)
+            stored = f"{_shown(difference.checkpoint)} ({difference.key})"
+            table.add_row(difference.setting, _shown(difference.preset), stored, used)
+        result_console.print(table)
+    elif imported.has_settings:
+        result_console.print(f"settings    no difference from the preset of {imported.dataset}")
+    if not imported.has_settings:
+        result_console.print(
+            f"settings    the file has none; those of {imported.dataset} are used, except sizes. Scores depend on "
+            "weights of branches and temperatures: compare them with the program's"
+        )
+    if imported.unknown:
+        listed = ", ".join(f"{key}={value}" for key, value in imported.unknown.items())
+        result_console.print(f"not read    {listed}")
+    if imported.validation:
+        recalls = "  ".join(f"{metric} {value:.1f}" for metric, value in imported.validation.items())
+        epoch = "" if imported.epoch is None else f" (epoch {imported.epoch})"
+        result_console.print(f"validation  {recalls}{epoch}, as stored in the file: compare with the next command")
+
+
+def _shown(value: Any) -> str:
+    return ", ".join(map(_shown, value)) if isinstance(value, list | tuple) else str(value)

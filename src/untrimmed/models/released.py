@@ -138,34 +138,49 @@ def distribution_head(ours: str, mean: str, spread: str) -> Names:
     return names | pair(f"{ours}.mean_norm", f"{mean}.layer_norm") | pair(f"{ours}.scale_global", f"{spread}.fc2")
 
 
-def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
-    """Load the authors' tensors into the model whose `released_names` are `names`, in place.
+def require_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the authors' tensors without the prefix `module.`, if they are those of the model. No memory is needed.
 
-    A `module.` prefix (training on several GPUs) is dropped.
+    `names` are the `released_names` of the model, which may be on the device "meta".
 
-    Raises: CheckpointError if a tensor is missing, unknown, or has another shape; the model is then unchanged.
+    Raises: CheckpointError if a tensor is missing, unknown, or has another shape.
     """
-    released = {name.removeprefix("module."): tensor for name, tensor in released.items()}
-    needed = {name for name, slot in names.items() if slot is not UNUSED}
-    if missing := sorted(needed - released.keys()):
+    released = without_prefix(released)
+    needed = [name for name, slot in names.items() if slot is not UNUSED]
+    if missing := sorted(set(needed) - released.keys()):
         raise CheckpointError(f"released checkpoint has no {named(missing)}; is it of another method or truncated?")
     if unknown := sorted(released.keys() - names.keys()):
         raise CheckpointError(f"released checkpoint has unknown tensors {named(unknown)}; is it of another method?")
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state = model.state_dict()
     if uncovered := sorted(state.keys() - {slot.parameter for slot in names.values()}):
         raise CheckpointError(
             f"the released method has no {named(uncovered)}; create the model with the method's default settings and "
             "without other attachments"
         )
     for name in needed:
-        target = names[name].export(state)
-        source = released[name]
-        if target.shape != source.shape:
+        expected = tuple(names[name].export(state).shape)
+        if expected != tuple(released[name].shape):
             raise CheckpointError(
-                f"released tensor {name} has shape {tuple(source.shape)}, this model expects {tuple(target.shape)}; "
+                f"released tensor {name} has shape {tuple(released[name].shape)}, this model expects {expected}; "
                 "set the model's sizes to those of the checkpoint"
             )
-        target.copy_(source)
+    return {name: released[name] for name in needed}
+
+
+def without_prefix(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors without the prefix `module.`, which training on several GPUs adds to their names."""
+    return {name.removeprefix("module."): tensor for name, tensor in released.items()}
+
+
+def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
+    """Load the authors' tensors into the model whose `released_names` are `names`, in place.
+
+    Raises: CheckpointError, as for `require_released`; the model is then unchanged.
+    """
+    tensors = require_released(model, names, released)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for name, tensor in tensors.items():
+        names[name].export(state).copy_(tensor)
     model.load_state_dict(state)
 
 

@@ -1,63 +1,222 @@
-"""Import authors' checkpoints as our models, with the published settings of their data set."""
+"""Import authors' checkpoints as our models, with the settings in the file and the preset of their data set."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from untrimmed.errors import CheckpointError, ConfigError
-from untrimmed.models.base import RetrievalModel
-from untrimmed.models.checkpoint_file import read_checkpoint_tensors
+from untrimmed.config import flat, override, to_plain
+from untrimmed.errors import CheckpointError, ConfigError, shown_value
+from untrimmed.models.base import ModelConfig, RetrievalModel
+from untrimmed.models.checkpoint_file import Checkpoint, read_checkpoint
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import build_model, model_class
-from untrimmed.models.released import import_released
-from untrimmed.presets import list_presets, load_preset
+from untrimmed.models.registry import build_model, configure, model_class, plain_settings
+from untrimmed.models.released import UNUSED, import_released, require_released, without_prefix
+from untrimmed.models.released_settings import TranslatedSettings, translate_settings
+from untrimmed.presets import Preset, list_presets, load_preset
 from untrimmed.running.training_free import require_learner
+
+METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
+FROM_TENSORS = "tensors"
+"""The `key` of a setting that follows from the shapes of tensors."""
+_PRIMES = {  # sizes that shapes follow; the larger prime of max_frames keeps it above num_clips
+    "query_dim": 101,
+    "video_dim": 211,
+    "dim": 307,
+    "num_clips": 401,
+    "max_frames": 503,
+    "max_words": 601,
+    "lorentz_dim": 701,
+    "registers.num_registers": 809,
+    "registers.num_steps": 907,
+}
+_OF_HEADS = ("dim", "lorentz_dim")  # grow by whole heads
+_ROUNDING = 0.06  # of a SumR, in percent: `model_val` may contain rounded numbers
+
+
+@dataclass(frozen=True)
+class SettingDifference:
+    """A setting whose value in the checkpoint differs from the preset's.
+
+    `key` is the program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model, None for
+    settings of training, which a model does not contain.
+    """
+
+    setting: str
+    preset: Any
+    checkpoint: Any
+    key: str
+    used: Any
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model with an authors' weights, and what the checkpoint says about it.
+
+    `dataset` is the data set of the preset. `unknown` has the checkpoint's settings that have no translation, as text.
+    `has_settings` is false for a file without settings. `validation` has the results that the program stored, in
+    percent by metric, and `epoch` their epoch, counted from 0.
+    """
+
+    model: RetrievalModel
+    dataset: str
+    differences: tuple[SettingDifference, ...]
+    unknown: Mapping[str, str]
+    has_settings: bool
+    validation: Mapping[str, float]
+    epoch: int | None
 
 
 def import_released_file(
     method: str, file: Path | str, *, data: str | None = None, overrides: Mapping[str, Any] | None = None
-) -> tuple[RetrievalModel, str]:
-    """Return the model in an authors' checkpoint, and the name of the data set whose settings it has.
+) -> ImportedModel:
+    """Return the model in an authors' checkpoint, and all its differences from the preset of its data set.
 
-    A checkpoint does not contain its data set's name, but the weights need its settings, such as GMMFormer v2's
-    temperature. Without `data`, the widths must fit exactly one preset. `overrides` are dotted keys as in training.
+    Settings come from the preset, then from the checkpoint's `config`, then from the shapes of its tensors, then from
+    `overrides` (dotted keys as in training). Without `data`, the data set is the `collection` in the checkpoint, or
+    otherwise the only preset with the widths of its tensors.
 
     Raises: CheckpointError for a damaged or unfitting file, ConfigError if several presets fit without `data` or the
         method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)
-    cls = model_class(name)  # a wrong method is reported before a damaged file
-    tensors = read_checkpoint_tensors(Path(file))
+    model_class(name)  # a wrong method is reported before a damaged file
+    path = Path(file)
+    checkpoint = read_checkpoint(path)
+    tensors = without_prefix(checkpoint.tensors)
     if data is None:
-        data = _fitting(name, Path(file), tensors, overrides)
-    model = build_model(cls, load_preset(name, data, overrides).sizes())
+        data = _dataset_of(name, path, checkpoint)
+    preset = load_preset(name, data)
+    translated = translate_settings(name, checkpoint.config)
+    has_setting = _values(preset)
+    known = {key: value for key, value in translated.values.items() if key in has_setting}
+    foreign = {translated.keys[key]: shown_value(value) for key, value in translated.values.items() if key not in known}
     try:
-        import_released(model, model.released_names(), tensors)
+        sizes = _released_sizes(load_preset(name, data, known), tensors)
+        load_preset(name, data, known | sizes).sizes()
+    except (CheckpointError, ConfigError) as error:
+        raise CheckpointError(f"{path}, as {method}/{data}: {error}") from error
+    chosen = load_preset(name, data, known | sizes | dict(overrides or {}))
+    empty = _without_memory(name, chosen.sizes())
+    try:
+        require_released(empty, empty.released_names(), tensors)
     except CheckpointError as error:
-        raise CheckpointError(f"{file}, as {method}/{data}: {error}") from error
-    return model.eval(), data
+        raise CheckpointError(f"{path}, as {method}/{data}: {error}") from error
+    model = build_model(model_class(name), chosen.sizes())
+    import_released(model, model.released_names(), tensors)
+    return ImportedModel(
+        model.eval(),
+        data,
+        tuple(_differences(preset, chosen, translated, sizes)),
+        {**translated.unknown, **foreign},
+        bool(checkpoint.config),
+        _validation(checkpoint.validation),
+        checkpoint.epoch,
+    )
 
 
-def _fitting(method: ModelName, file: Path, tensors: Mapping[str, Tensor], overrides: Mapping[str, Any] | None) -> str:
-    """Return the data set whose preset has the tensors' widths; a combination without presets uses its method's."""
-    widths = {}
-    fitting = []
+def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
+    """Return the data set that the checkpoint names, or the one whose preset has the widths of the tensors.
+
+    A combination without presets uses those of its method.
+    """
     presets = list_presets()
     datasets = [data for name, data in presets if name == str(method)]
-    for data in datasets or [data for name, data in presets if name == method.method]:
-        config = load_preset(method, data, overrides).sizes()
+    datasets = datasets or [data for name, data in presets if name == method.method]
+    collection = checkpoint.config.get("collection")
+    if collection in datasets:
+        return str(collection)
+    widths = {}
+    fitting = []
+    for data in datasets:
+        config = load_preset(method, data).sizes()
         widths[data] = (config.query_dim, config.video_dim)
-        if set(widths[data]) <= {size for tensor in tensors.values() for size in tensor.shape}:
+        if set(widths[data]) <= {size for tensor in checkpoint.tensors.values() for size in tensor.shape}:
             fitting.append(data)
     if not fitting:
         expected = ", ".join(f"{data} {words}/{frames}" for data, (words, frames) in widths.items())
         raise CheckpointError(
             f"{file}: no tensor has the widths of a {method} preset (words/frames: {expected}); check the method, "
-            "or for other widths give --data and model.query_dim, model.video_dim"
+            "or choose the data set whose other settings it has with --data"
         )
     if len(fitting) > 1:
         raise ConfigError(f"{file}: fits the presets {' and '.join(fitting)}; choose its data set with --data")
     return fitting[0]
+
+
+def _values(preset: Preset) -> dict[str, Any]:
+    """Return all settings of a preset by dotted key, with defaults."""
+    model = plain_settings(preset.sizes())
+    losses = model.pop("losses")
+    return flat({"model": model, "losses": losses, "weights": preset.weights, "train": to_plain(preset.train)})
+
+
+def _differences(
+    preset: Preset, chosen: Preset, translated: TranslatedSettings, sizes: Mapping[str, Any]
+) -> Iterator[SettingDifference]:
+    before = _values(preset)
+    after = _values(chosen)
+    stored = dict(translated.values) | dict(sizes)
+    for setting, value in stored.items():
+        value = to_plain(value)
+        if setting in before and not _is_equal(value, before[setting]):
+            key = FROM_TENSORS if setting in sizes else translated.keys[setting]
+            used = after[setting] if setting.startswith(("model.", "losses.")) else None
+            yield SettingDifference(setting, before[setting], value, key, used)
+
+
+def _is_equal(left: Any, right: Any) -> bool:
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return math.isclose(left, right, rel_tol=1e-9)
+    return bool(left == right)
+
+
+def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
+    """Return a model whose tensors have shapes but no values."""
+    with torch.device("meta"):
+        return build_model(model_class(name), config)
+
+
+def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return the sizes that the shapes of the checkpoint's tensors imply, by dotted key.
+
+    In a model without memory every size grows by a multiple of another prime number. An axis follows the size whose
+    prime divides its growth. If tensors disagree, the smallest value is returned, because a table of positions may have
+    more rows than frames. Tensors that contradict each other do not fit the model of these sizes.
+    """
+    plain = plain_settings(preset.sizes())
+    values = flat(plain)
+    growth = {f: prime * (plain["num_heads"] if f in _OF_HEADS else 1) for f, prime in _PRIMES.items() if f in values}
+    before = _shapes(preset.name, plain)
+    after = _shapes(preset.name, override(plain, {f: values[f] + step for f, step in growth.items()}))
+    sizes: dict[str, int] = {}
+    for name in before.keys() & tensors.keys():
+        if tensors[name].ndim != len(before[name]):
+            continue
+        for old, new, size in zip(before[name], after[name], tensors[name].shape, strict=True):
+            followed = next((f for f in growth if new > old and (new - old) % _PRIMES[f] == 0), None)
+            if followed is not None:
+                value = values[followed] + (size - old) * growth[followed] // (new - old)
+                sizes[f"model.{followed}"] = min(value, sizes.get(f"model.{followed}", value))
+    return sizes
+
+
+def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a model's tensors by the authors' names."""
+    model = _without_memory(name, configure(name, settings))
+    state = model.state_dict()
+    slots = model.released_names().items()
+    return {theirs: tuple(slot.export(state).shape) for theirs, slot in slots if slot is not UNUSED}
+
+
+def _validation(numbers: tuple[float, ...]) -> dict[str, float]:
+    """Return the stored results by metric, without those that some programs add; empty if they are not recalls."""
+    recalls = numbers[: len(METRICS)]
+    if len(recalls) < len(METRICS) or abs(sum(recalls[:-1]) - recalls[-1]) > _ROUNDING * len(METRICS):
+        return {}
+    return dict(zip(METRICS, recalls, strict=True))
