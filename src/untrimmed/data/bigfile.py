@@ -31,8 +31,10 @@ class BigFile:
     def _read_shape(self) -> tuple[int, int]:
         path = self.folder / "shape.txt"
         numbers = _read_bytes(path).decode("ascii", "replace").partition("\n")[0].split()
-        if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-            raise FeatureError(f"{path}: first line is {' '.join(numbers)!r}, expected two whole numbers: count width")
+        if len(numbers) != 2 or not all(number.isdigit() and len(number) < 20 for number in numbers):
+            raise FeatureError(
+                f"{path}: first line is {' '.join(numbers)[:60]!r}, expected two whole numbers: count width"
+            )
         return int(numbers[0]), int(numbers[1])
 
     def _map_vectors(self) -> Float[np.ndarray, "N D"]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,38 +17,59 @@ from untrimmed.data.annotations import Span, one_line, usable_moment
 from untrimmed.errors import FeatureError
 from untrimmed.files import write_whole
 
+MAX_CHARACTERS = 64 * 2**20
+"""Longest JSON file, or line of a file. A small compressed file can contain gigabytes."""
+
 
 def open_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the non-blank lines of a UTF-8 file (gzip or not) with their numbers from 1, or raise a FeatureError."""
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, start=1):
+            for number in itertools.count(1):
+                line = lines.readline(MAX_CHARACTERS)
+                if len(line) == MAX_CHARACTERS:
+                    raise FeatureError(f"{path}, line {number}: {_too_long()}")
+                if not line:
+                    return
                 if line.strip():
                     yield number, line
     except FileNotFoundError:
         raise FeatureError(f"{path}: no such file; check the path") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise FeatureError(f"{path}: cannot be read as text ({error}); download or write the file again") from error
 
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; raises FeatureError if it cannot be read or is not JSON."""
+    lines = []
+    length = 0
+    for _, line in open_lines(path):
+        lines.append(line)
+        length += len(line)
+        if length > MAX_CHARACTERS:
+            raise FeatureError(f"{path}: {_too_long()}")
+    return _parsed("".join(lines), str(path), "download the file again")
+
+
+def _parsed(text: str, place: str, fix: str) -> Any:
     try:
-        return json.loads("".join(line for _, line in open_lines(path)))
-    except json.JSONDecodeError as error:
-        raise FeatureError(f"{path}: not JSON ({error}); download the file again") from error
+        return json.loads(text)
+    except RecursionError:
+        raise FeatureError(f"{place}: JSON with too many nested brackets; {fix}") from None
+    except ValueError as error:  # also a number of more than 4,300 digits
+        raise FeatureError(f"{place}: not JSON ({error}); {fix}") from error
+
+
+def _too_long() -> str:
+    return f"longer than {MAX_CHARACTERS:,} characters, expected annotations; use the published file"
 
 
 def read_rows(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
     """Yield each line of a JSON-lines file; a FeatureError names a line without an object or a required field."""
     for number, line in open_lines(path):
         place = f"{path}, line {number}"
-        try:
-            values = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise FeatureError(f"{place}: not JSON ({error.msg}); each line must be one JSON object") from error
-        yield AnnotationRow.of(values, place, required)
+        yield AnnotationRow.of(_parsed(line, place, "each line must be one JSON object"), place, required)
 
 
 def read_table(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:

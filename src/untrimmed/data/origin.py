@@ -21,7 +21,7 @@ def encoder_identity_of(folder: Path) -> str | None:
         return None
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FeatureError(f"{path}: cannot be read as JSON ({error}); export the features again") from None
     identity = about.get("encoder_identity") if isinstance(about, dict) else None
     if not isinstance(identity, str):

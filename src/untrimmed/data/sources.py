@@ -15,6 +15,12 @@ from untrimmed.data.bigfile import BigFile, read_video2frames
 from untrimmed.data.fields import read_json
 from untrimmed.errors import FeatureError, one_line
 
+MAX_ENTRY_BYTES = 4 * 2**30
+"""Largest table of one video or caption: 100 hours of 3,072 numbers at one frame per second, in single precision."""
+_MAX_COMPRESSION = 1100  # deflate reaches 1,032
+_SMALL_ENTRY = 2**20  # bytes that an entry may have without any stored data
+_MAX_LINKS = 16  # soft links that lead to a data set
+
 
 class VectorSource(ABC):
     """Frame vectors by video id, or word vectors by caption id.
@@ -29,6 +35,11 @@ class VectorSource(ABC):
     @abstractmethod
     def dim(self) -> int:
         """Common width of all rows."""
+
+    @property
+    def first_name(self) -> str:
+        """The name of one entry, as an example for messages; empty if it is unknown."""
+        return ""
 
     @abstractmethod
     def __contains__(self, name: str) -> bool:
@@ -57,6 +68,11 @@ class BigFileFrames(VectorSource):
     def dim(self) -> int:
         """Width of a frame."""
         return self._rows.shape[1]
+
+    @property
+    def first_name(self) -> str:
+        """The first video in `video2frames.txt`."""
+        return next(iter(self._table), "")
 
     @cached_property
     def _rows(self) -> BigFile:
@@ -107,6 +123,11 @@ class _Tables(VectorSource):
         """Width of the first entry."""
         return self._dim
 
+    @property
+    def first_name(self) -> str:
+        """The name of the first entry."""
+        return self._first
+
     @abstractmethod
     def _entry(self, name: str) -> Any:
         """Return the data set, the path or the array of an entry, or None."""
@@ -122,9 +143,10 @@ class _Tables(VectorSource):
         """Return the rows of an entry, without a leading axis of length one."""
         values = self._values(name)
         shape = self._shape(name, values)
+        _require_size(self.place, name, values)
         try:
             table = values[()]
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, MemoryError) as error:
             what = f"data set {name!r} cannot be read ({one_line(error)})"
             raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
         if table.dtype.kind not in "fiu":
@@ -138,7 +160,7 @@ class _Tables(VectorSource):
         return _load_numpy(entry) if isinstance(entry, Path) else entry
 
     def _shape(self, name: str, values: Any) -> tuple[int, int]:
-        shape = tuple(values.shape)
+        shape = tuple(values.shape or ())  # an empty HDF5 data set has no shape
         table = shape[1:] if len(shape) == 3 and shape[0] == 1 else shape
         if len(table) != 2:
             raise FeatureError(
@@ -151,14 +173,16 @@ class _Tables(VectorSource):
 
 
 class Hdf5Vectors(_Tables):
-    """One HDF5 file with one data set per name."""
+    """One HDF5 file with one data set per name. It is read without following links to other files."""
 
     def __init__(self, path: Path):
         try:
             self._file = h5py.File(path, "r")
-        except OSError as error:
+            first = _first_dataset(path, self._file)
+        except FeatureError:
+            raise
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
             raise FeatureError(f"{path}: cannot be read as HDF5 ({one_line(error)}); write or copy it again") from error
-        first = next(iter_datasets(self._file), None)
         if first is None:
             raise FeatureError(f"{path}: contains no data set; write it again")
         super().__init__(path, first.name.removeprefix("/"), first)
@@ -168,14 +192,29 @@ class Hdf5Vectors(_Tables):
         return [self.place]
 
     def _entry(self, name: str) -> Any:
-        entry = self._file.get(name)
-        return entry if isinstance(entry, h5py.Dataset) else None
+        try:
+            item = _find(self.place, self._file, name, _MAX_LINKS)
+        except FeatureError:
+            raise
+        except (OSError, RuntimeError, KeyError, ValueError) as error:
+            what = f"entry {name!r} cannot be read ({one_line(error)})"
+            raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
+        return item if isinstance(item, h5py.Dataset) else None
 
 
 class JSGFrames(Hdf5Vectors):
     """The frames of JSG's release, which averages in single precision."""
 
     averages_in = "float32"
+
+
+class FeatureFolderFrames(Hdf5Vectors):
+    """An HDF5 file in a folder of `FeatureData`. Holmes and DreamPRVR average its frames in the stored precision."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        first = self._entry(self._first)
+        self.averages_in = "float64" if first is not None and first.dtype == np.float64 else "float32"
 
 
 class FolderVectors(_Tables):
@@ -258,6 +297,11 @@ class JoinedFrames(VectorSource):
         """Width of a frame."""
         return self._source.dim
 
+    @property
+    def first_name(self) -> str:
+        """The name of the first video or piece."""
+        return self._source.first_name
+
     def __contains__(self, name: str) -> bool:
         return all(piece in self._source for piece in self._pieces_of(name))
 
@@ -277,13 +321,67 @@ class JoinedFrames(VectorSource):
         return [name] if name in self._source else self._pieces.get(name, [name])
 
 
-def iter_datasets(group: Any) -> Any:
-    """Yield all data sets of an HDF5 group and its subgroups."""
-    for item in group.values():
-        if isinstance(item, h5py.Dataset):
-            yield item
-        elif isinstance(item, h5py.Group):
-            yield from iter_datasets(item)
+def _first_dataset(path: Path, file: Any) -> Any:
+    """Return the first data set of a file, also of nested groups, or None; a group is visited once, links may loop."""
+    waiting = [file]
+    visited = set()
+    while waiting:
+        group = waiting.pop()
+        address = h5py.h5o.get_info(group.id).addr
+        if address in visited:
+            continue
+        visited.add(address)
+        groups = []
+        for name in group:
+            item = _item(path, group, name, _MAX_LINKS)
+            if isinstance(item, h5py.Dataset):
+                return item
+            if isinstance(item, h5py.Group):
+                groups.append(item)
+        waiting += reversed(groups)
+    return None
+
+
+def _find(path: Path, group: Any, name: str, links: int) -> Any:
+    """Return a data set or group by its path from a group, or None. At most `links` soft links are followed."""
+    item = group
+    for part in filter(None, name.split("/")):
+        if not isinstance(item, h5py.Group):
+            return None
+        item = _item(path, item, part, links)
+    return item
+
+
+def _item(path: Path, group: Any, name: str, links: int) -> Any:
+    """Return an item of a group, or None; raises FeatureError for links that loop or lead to other files."""
+    link = group.get(name, getlink=True)
+    if link is None:
+        return None
+    if isinstance(link, h5py.ExternalLink):
+        raise FeatureError(_elsewhere(path, name, f"is a link to the file {link.filename!r}"))
+    if isinstance(link, h5py.SoftLink):
+        if links == 0:
+            raise FeatureError(_elsewhere(path, name, f"is a link to {link.path!r}, and so on in a loop"))
+        return _find(path, group.file if link.path.startswith("/") else group, link.path, links - 1)
+    item = group.get(name)
+    if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
+        raise FeatureError(_elsewhere(path, name, "is stored in another file"))
+    return item
+
+
+def _elsewhere(path: Path, name: str, what: str) -> str:
+    return f"{path}: {name!r} {what}, expected a data set in this file; copy the data into it (h5repack, h5copy)"
+
+
+def _require_size(place: Path, name: str, values: Any) -> None:
+    """Raise a FeatureError before a data set is read that needs more memory than its file justifies."""
+    if not isinstance(values, h5py.Dataset):
+        return
+    stored = values.id.get_storage_size()
+    limit = min(MAX_ENTRY_BYTES, _SMALL_ENTRY + _MAX_COMPRESSION * stored)
+    if values.nbytes > limit:
+        what = f"{name!r} declares {values.nbytes:,} bytes, the file stores {stored:,}"
+        raise FeatureError(f"{place}: {what}, expected at most {limit:,}; write it again")
 
 
 def read_pieces(path: Path) -> dict[str, list[str]]:
@@ -303,8 +401,11 @@ def _load_numpy(path: Path) -> np.ndarray:
             names = loaded.files
             chosen = next((n for n in ("frames", "words") if n in names), names[0] if len(names) == 1 else None)
             if chosen is not None:
+                size = loaded.zip.getinfo(f"{chosen}.npy").file_size
+                if size > MAX_ENTRY_BYTES:
+                    raise FeatureError(f"{path}: {size:,} bytes, expected at most {MAX_ENTRY_BYTES:,}; write it again")
                 return loaded[chosen]
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
         raise FeatureError(f"{path}: cannot be read as numpy ({one_line(error)}); write it again") from error
     raise FeatureError(f"{path}: arrays {', '.join(names)}, expected one, or 'frames' or 'words'; rename it")
 

@@ -126,7 +126,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
         settings = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); give the folder of a saved model") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not JSON ({error}); copy the file again") from error
     if not isinstance(settings, dict) or not {"format", "method", "model"} <= settings.keys():
         raise CheckpointError(f"{path}: expected format, method and model; save_model did not write this file")
