@@ -1,11 +1,12 @@
 """One split of a data set, ready for training and evaluation."""
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, SupportsIndex
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -38,9 +39,20 @@ class TrainingRows(NamedTuple):
     video_index: Int[np.ndarray, " Q"]
 
 
-@dataclass(frozen=True)
+class CaptionItem(NamedTuple):
+    """One caption of a data set with its features and those of its video, as float32."""
+
+    annotation: Annotation
+    words: Float[np.ndarray, "W E"]
+    clips: Float[np.ndarray, "L C"]
+    frames: Float[np.ndarray, "T C"]
+
+
+@dataclass(frozen=True, repr=False)
 class RetrievalDataset:
     """Videos, captions and features of one split. Each caption is a query, and each distinct video a candidate.
+
+    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Batches are faster: `data.features.videos`.
 
     Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
     empty if the files contain no times. With `several_annotators` they are opinions about one span (DiDeMo). `source`
@@ -65,6 +77,32 @@ class RetrievalDataset:
                 place = f"{self.name}, split {self.split}"
                 advice = "create another data set with load_dataset or dataset_of_arrays"
                 raise FeatureError(f"{place}: {count:,} {what}, expected {num_features:,} as in the features; {advice}")
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.video_ids):,} videos, {len(self):,} captions"
+        widths = f"frames {self.video_dim} wide, words {self.query_dim} wide"
+        return f"<RetrievalDataset {self.name}, {self.split}: {sizes}, {widths}>"
+
+    def __len__(self) -> int:
+        """The number of captions."""
+        return len(self.annotations)
+
+    def __getitem__(self, row: SupportsIndex) -> CaptionItem:
+        """Return one caption with its features; a negative row counts from the end.
+
+        Raises: IndexError for a row outside the data set, TypeError for anything but a whole number.
+        """
+        number = operator.index(row)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"row {number} of {len(self):,} captions")
+        number %= len(self)
+        video = int(self.video_index[number])
+        tables = (
+            self.features.words_packed.table(number),
+            self.features.clips[video],
+            self.features.frames.table(video),
+        )
+        return CaptionItem(self.annotations[number], *(np.asarray(table, dtype=np.float32) for table in tables))
 
     @cached_property
     def video_ids(self) -> tuple[str, ...]:
