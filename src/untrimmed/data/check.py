@@ -66,7 +66,8 @@ def check_dataset(
             progress(next(counter), total)
 
     try:
-        problems += _check_source(open_frames(layout, video_features), videos, "video", values, advance)
+        frames = open_frames(layout, video_features)
+        problems += _check_source(frames, videos, "video", values, advance, _fix_of_missing_videos(layout))
     except UntrimmedError as error:
         problems.append(str(error))
     try:
@@ -74,6 +75,15 @@ def check_dataset(
     except UntrimmedError as error:
         problems.append(str(error))
     return problems + _check_teacher(layout, captions.get("train", []), values)
+
+
+def _fix_of_missing_videos(layout: Layout) -> str:
+    if layout.benchmark is None:
+        return "extract their features or remove their captions"
+    name = layout.benchmark.name
+    option = "" if name == layout.name else f" --name {layout.name}"
+    command = f"untrimmed data prepare {name}{option} --annotations DIR --out {layout.folder.parent}"
+    return f"extract their features, or leave out their captions: {command} --only-with-features"
 
 
 def _check_captions(annotations: list[Annotation], place: str) -> list[str]:
@@ -101,7 +111,12 @@ def _check_leaks(captions: dict[str, list[Annotation]], folder: Path) -> list[st
 
 
 def _check_source(
-    source: VectorSource, names: Sequence[str], what: str, values: bool, advance: Callable[[], object] = lambda: None
+    source: VectorSource,
+    names: Sequence[str],
+    what: str,
+    values: bool,
+    advance: Callable[[], object] = lambda: None,
+    fix: str = "extract their features or remove their captions",
 ) -> list[str]:
     missing: list[str] = []
     empty: list[str] = []
@@ -122,9 +137,7 @@ def _check_source(
             unusable.append(str(error))
     problems = []
     if missing:
-        hint = "" if len(missing) < len(names) else f" (every {what}, so these may be features of another data set)"
-        fix = "extract their features or remove their captions"
-        problems.append(f"{source.place}: no features of {what} {_first_names(missing)}{hint}; {fix}")
+        problems.append(_missing(source, what, missing, len(names), fix))
     if empty:
         unit = "frame" if what == "video" else "word"
         problems.append(f"{source.place}: no {unit} vectors of {what} {_first_names(empty)}; extract or remove them")
@@ -133,6 +146,15 @@ def _check_source(
     if len(unusable) > MAX_LISTED:
         problems.append(f"{source.place}: {len(unusable) - MAX_LISTED} more unusable entries; fix those above first")
     return problems
+
+
+def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int, fix: str) -> str:
+    """Return the problem of missing entries. If all are missing, it shows how ids differ."""
+    problem = f"{source.place}: no features of {len(missing):,} of {count:,} {what}s: {_first_names(missing)}"
+    if len(missing) < count:
+        return f"{problem}; {fix}"
+    names = "ids" if what == "caption" else "names"
+    return f"{problem}; its {names} look like {source.first_name!r}: use the features of this data set, or rename them"
 
 
 def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) -> list[str]:

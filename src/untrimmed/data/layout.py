@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
+from glob import escape
 from pathlib import Path
 
-from untrimmed.data.benchmarks.benchmark import Benchmark
+from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
 from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+
+FRAME_FILES = ("feature.hdf5", "frames.h5")
+"""Names of an HDF5 file with frames in a folder of `FeatureData`. Holmes and DreamPRVR read the first."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +37,12 @@ class Layout:
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark in `benchmark.txt`, otherwise the one with the folder's name, otherwise None.
+        """The benchmark in `benchmark.txt`, otherwise the one with the name of folder or files, or None.
 
         Raises: FeatureError if the name in the file is unknown.
         """
         if not self.benchmark_note.is_file():
-            return find_benchmark(self.name)
+            return find_benchmark(self.name) or find_benchmark(self.prefix)
         name = self.benchmark_note.read_text(encoding="utf-8", errors="replace").strip()
         if (benchmark := find_benchmark(name)) is None:
             step = "prepare the data set again, or --import the file that registers it"
@@ -59,9 +64,22 @@ class Layout:
             f"{check} run: untrimmed data prepare {benchmark.name}{name} --annotations DIR --out {self.folder.parent}"
         )
 
+    @cached_property
+    def prefix(self) -> str:
+        """The data set's name in names of files: the folder's, unless all files have another one (a renamed folder)."""
+        texts = self.folder / "TextData"
+        ends = [f"{split}.caption.txt" for split in SPLITS]
+        names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}
+        if not names:
+            names = {
+                path.name.removeprefix("roberta_").partition("_query_feat")[0]
+                for path in texts.glob("roberta_*_query_feat*.hdf5")
+            }
+        return names.pop() if len(names) == 1 else self.name
+
     def captions(self, split: str) -> Path:
         """Caption ids and texts in the standard layout."""
-        return self.folder / "TextData" / f"{self.name}{split}.caption.txt"
+        return self.folder / "TextData" / f"{self.prefix}{split}.caption.txt"
 
     def moments(self, split: str) -> Path:
         """Captions with times for JSG, whose released files have one of two names."""
@@ -83,23 +101,37 @@ class Layout:
 
     @property
     def words(self) -> Path:
-        """Word features in the standard layout."""
-        return self.folder / "TextData" / f"roberta_{self.name}_query_feat.hdf5"
+        """Word features in the standard layout. JSG's file for TVR has an addition to the name."""
+        path = self.folder / "TextData" / f"roberta_{self.prefix}_query_feat.hdf5"
+        similar = [] if path.is_file() else list(path.parent.glob(f"{escape(path.stem)}*.hdf5"))
+        return similar[0] if len(similar) == 1 else path
 
     @property
     def teacher_frames(self) -> Path:
         """CLIP frame vectors for DL-DKD."""
-        return self.folder / "FeatureData" / f"new_clip_vit_32_{self.name}_vid_features.hdf5"
+        return self.folder / "FeatureData" / f"new_clip_vit_32_{self.prefix}_vid_features.hdf5"
 
     @property
     def teacher_sentences(self) -> Path:
         """CLIP sentence vectors for DL-DKD."""
-        return self.folder / "TextData" / f"clip_ViT_B_32_{self.name}_query_feat.hdf5"
+        return self.folder / "TextData" / f"clip_ViT_B_32_{self.prefix}_query_feat.hdf5"
 
-    def frame_sources(self) -> list[Path]:
-        """Return all frame features: BigFile folders, then JSG's HDF5 files."""
-        big_files = sorted(path.parent for path in self.folder.glob("FeatureData/*/shape.txt"))
-        return big_files + sorted(self.folder.glob(f"{self.name}_*.hdf5"))
+    def frame_sources(self) -> dict[str, Path]:
+        """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, those of the plain layout.
+
+        Of several with one name the first kind has precedence.
+        """
+        features = self.folder / "FeatureData"
+        by_name = {path.parent.name: path.parent for path in sorted(features.glob("*/shape.txt"))}
+        for file in FRAME_FILES:
+            for path in sorted(features.glob(f"*/{file}")):
+                by_name.setdefault(path.parent.name, path)
+        for path in sorted(self.folder.glob(f"{escape(self.prefix)}_*.hdf5")):
+            by_name.setdefault(path.stem.removeprefix(f"{self.prefix}_"), path)
+        for path in (self.folder / "frames.h5", self.folder / "frames"):
+            if path.exists():
+                by_name.setdefault("frames", path)
+        return by_name
 
     def frames(self, video_features: str | None = None) -> Path:
         """Return the requested frame features, by default those of the released archive or the only ones.
@@ -107,11 +139,9 @@ class Layout:
         Raises: FeatureError without frame features, UnknownNameError for an unknown name, ConfigError for an ambiguous
             default.
         """
-        by_name: dict[str, Path] = {}
-        for path in self.frame_sources():  # a BigFile folder has precedence over a JSG file
-            by_name.setdefault(path.name.removeprefix(f"{self.name}_").removesuffix(".hdf5"), path)
+        by_name = self.frame_sources()
         if not by_name:
-            expected = f"FeatureData/<name>/shape.txt or {self.name}_<name>.hdf5"
+            expected = f"FeatureData/<name>/{{shape.txt or {' or '.join(FRAME_FILES)}}} or {self.prefix}_<name>.hdf5"
             raise FeatureError(f"{self.folder}: no frame features, expected {expected}; extract them or fix --root")
         if video_features is not None:
             if video_features not in by_name:

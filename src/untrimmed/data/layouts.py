@@ -13,6 +13,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.plain import CAPTION_FILE, read_plain
 from untrimmed.data.sources import (
     BigFileFrames,
+    FeatureFolderFrames,
     FolderArrays,
     FolderVectors,
     Hdf5Vectors,
@@ -93,15 +94,17 @@ class JSGLayout:
         return read_jsg(layout.moments(split))
 
     def frames(self, folder: Path) -> VectorSource:
-        """Open the frame vectors by video id, from JSG's HDF5 file or a BigFile folder of the standard layout."""
+        """Open the frame vectors by video id, in any of the forms that `Layout.frame_sources` lists."""
         layout = Layout(folder.name, folder)
-        path = layout.frames(self.video_features)
-        source: VectorSource = BigFileFrames(path) if path.is_dir() else JSGFrames(path)
+        source = _open_frames(layout, layout.frames(self.video_features))
         return JoinedFrames(source, layout.merged_videos) if layout.merged_videos.is_file() else source
 
     def words(self, folder: Path) -> VectorSource:
         """Open the word vectors by caption id."""
-        return Hdf5Vectors(_existing(Layout(folder.name, folder).words, "word features"))
+        words = Layout(folder.name, folder).words
+        if not words.is_file() and (place := _plain_place(folder, "words")) is not None:
+            return _open_place(place)
+        return Hdf5Vectors(_existing(words, "word features"))
 
 
 class FieldLayout(JSGLayout):
@@ -239,7 +242,20 @@ def _open_plain(folder: Path, what: str) -> VectorSource:
     place = _plain_place(folder, what)
     if place is None:
         raise FeatureError(f"{folder}: no {what}.h5 and no folder {what}/ with one .npy per entry; write one")
+    return _open_place(place)
+
+
+def _open_place(place: Path) -> VectorSource:
     return Hdf5Vectors(place) if place.suffix == ".h5" else FolderVectors(place)
+
+
+def _open_frames(layout: Layout, path: Path) -> VectorSource:
+    """Open one of the frame features of a data set in the standard layout or in JSG's."""
+    if path.parent.parent == layout.folder / "FeatureData":
+        return FeatureFolderFrames(path)
+    if (path / "shape.txt").is_file():
+        return BigFileFrames(path)
+    return _open_place(path) if path.stem == "frames" else JSGFrames(path)
 
 
 def _existing(path: Path, what: str) -> Path:

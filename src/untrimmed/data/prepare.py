@@ -11,8 +11,9 @@ from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.bigfile import write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.data.layouts import PlainLayout, layout_of
+from untrimmed.data.layouts import open_frames
 from untrimmed.data.origin import ORIGIN
+from untrimmed.data.plain import CAPTION_FILE
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, write_whole
 
@@ -32,21 +33,29 @@ class PreparedSplit:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The written splits, and the missing files of each split that was not written."""
+    """The written splits, the missing files of each other split, and the frame features in the folder."""
 
     splits: tuple[PreparedSplit, ...]
     missing: Mapping[str, str]
     folder: Path
+    frames: tuple[Path, ...]
 
 
 def prepare(
-    name: str, annotations_dir: Path, out: Path, *, parts: Mapping[str, str] | None = None, data_set: str | None = None
+    name: str,
+    annotations_dir: Path,
+    out: Path,
+    *,
+    parts: Mapping[str, str] | None = None,
+    data_set: str | None = None,
+    only_with_features: bool = False,
 ) -> Prepared:
     """Write caption files and moments of a benchmark to `out/name` and return the counts.
 
     All parts are read before anything is written. `parts` replaces the benchmark's parts for some splits, e.g.
     `{"test": "val_2"}`. A split without an annotation file is reported and not written. `data_set` replaces the
     folder's name, for features of another network; `benchmark.txt` in the folder contains the benchmark's name.
+    `only_with_features` leaves out videos without frame features in the folder, as the papers do for ActivityNet.
 
     Raises: UnknownNameError for an unknown benchmark or part, ConfigError for an invalid name or a folder of another
         benchmark or layout, FeatureError for missing or damaged files.
@@ -57,7 +66,7 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
-    if isinstance(layout_of(layout.folder), PlainLayout):
+    if (layout.folder / CAPTION_FILE).is_file():
         raise ConfigError(
             f"{layout.folder}: is in the plain layout, where captions of {name} would not be read; choose another name "
             "(--name), or remove the folder, prepare again, and add features with untrimmed features"
@@ -80,13 +89,21 @@ def prepare(
     if not captions_of:
         expected = "; ".join(" or ".join(names) for names in benchmark.files.values())
         raise FeatureError(f"{annotations_dir}: no annotations of {name}, expected {expected}; put the files there")
+    if only_with_features:
+        frames = open_frames(layout)
+        for split, captions in captions_of.items():
+            usable = [a for a in captions if all(piece in frames for piece in pieces.get(a.video, [a.video]))]
+            if not usable:
+                what = f"no frame features of any video of {name}, {chosen[split]}, such as {captions[0].video!r}"
+                raise FeatureError(f"{frames.place}: {what}; use the features of this benchmark")
+            captions_of[split] = usable
     write_whole(layout.benchmark_note, f"{name}\n")
     for split, captions in captions_of.items():
         write_annotations(layout, split, captions)
     if pieces:
         write_whole(layout.merged_videos, json.dumps(pieces, indent=0) + "\n")
     splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in captions_of.items())
-    return Prepared(splits, missing, layout.folder)
+    return Prepared(splits, missing, layout.folder, tuple(layout.frame_sources().values()))
 
 
 def _has_own_captions(layout: Layout) -> bool:
