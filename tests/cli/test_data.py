@@ -5,7 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tests.refusals import refused
 from untrimmed.cli.data import data_app
+from untrimmed.data.benchmarks.registry import list_benchmarks
 from untrimmed.data.layouts import read_split
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
@@ -112,3 +114,15 @@ def test_invalid_arguments_raise_errors_of_one_line(tmp_path, monkeypatch, argum
     assert isinstance(result.exception, error)
     assert "\n" not in str(result.exception)
     assert not (tmp_path / "out").exists()
+
+
+def test_sources_print_places_and_commands_and_what_is_not_known():
+    text = run("sources", "charades").stdout
+    for word in ("microsoft/2D-TAN", "charades_sta_train.txt", "untrimmed data prepare charades", "not known"):
+        assert word in text
+    assert "TVRetrieval" not in text
+    archives = json.loads(run("sources", "--json").stdout)
+    assert {archive["benchmark"] for archive in archives} == set(list_benchmarks())
+    assert all(archive["command"] and archive["files"] for archive in archives)
+    with refused(UnknownNameError, "charade", "charades"):
+        raise run("sources", "charade").exception

@@ -1,8 +1,9 @@
-"""`untrimmed data`: prepare, check, describe and simulate data sets, and evaluate them without training."""
+"""`untrimmed data`: find, prepare, check, describe and simulate data sets, and evaluate them without training."""
 
 import shlex
 from dataclasses import asdict, fields
 from enum import Enum
+from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +14,13 @@ from untrimmed.cli.bars import counting
 from untrimmed.cli.console import USAGE, print_json, progress_console, result_console
 from untrimmed.cli.options import FeaturesOption, ImportOption, JsonOption, RootOption
 from untrimmed.config import build, parse_overrides
+from untrimmed.data.archives import list_archives
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
 from untrimmed.data.check import check_dataset
 from untrimmed.data.describe import RATIO_EDGES, Description, describe_split
 from untrimmed.data.layout import Layout
+from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.data.prepare import Prepared, prepare
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.data.simulation.world import SimulationSettings
@@ -30,7 +33,7 @@ _FIRST_METHOD = "gmmformer_v2"  # in the suggested training command
 
 data_app = typer.Typer(
     name="data",
-    help="Prepare, check, describe and simulate data sets.",
+    help="Find, prepare, check, describe and simulate data sets.",
     no_args_is_help=True,
 )
 
@@ -79,11 +82,18 @@ def prepare_command(
         str | None, typer.Option(metavar="PART", help="Published part to use as the test split, e.g. val_2.")
     ] = None,
     as_json: JsonOption = False,
+    only_with_features: Annotated[
+        bool,
+        typer.Option(
+            "--only-with-features",
+            help="Leave out videos without frame features in ROOT/NAME, as papers do for ActivityNet Captions.",
+        ),
+    ] = False,
     imports: ImportOption = None,
 ) -> None:
     """Convert a benchmark's published annotation files to a data set folder."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
-    prepared = prepare(name, annotations, out, parts=parts, data_set=data_set)
+    prepared = prepare(name, annotations, out, parts=parts, data_set=data_set, only_with_features=only_with_features)
     if as_json:
         print_json(asdict(prepared))
     else:
@@ -100,6 +110,10 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
         table.add_row(split.split, split.part, *counts, split.published)
     result_console.print(table)
     result_console.print(f"written to {prepared.folder}")
+    for path in prepared.frames:
+        result_console.print(f"frames   {path.relative_to(prepared.folder)}")
+    if not prepared.frames:
+        result_console.print(f"frames   none yet; see untrimmed data sources {name}, or make them: untrimmed features")
     different = dict.fromkeys((s.part, difference) for s in prepared.splits for difference in s.differences)
     for part, difference in different:
         result_console.print(f"{part} differs from {difference}")
@@ -107,6 +121,41 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
         result_console.print(note)
     for missing, files in prepared.missing.items():
         progress_console.print(f"not written: {missing}, whose annotation file is missing; expected {files}")
+
+
+@data_app.command("sources")
+def sources_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help=f"One of {', '.join(list_benchmarks())}.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+    imports: ImportOption = None,
+) -> None:
+    """Print where the files of benchmarks are published, and the commands that put them in their place.
+
+    DOWNLOADS is the folder of the downloads, ROOT the folder of data sets.
+    """
+    archives = list_archives(name)
+    if as_json:
+        print_json([asdict(archive) for archive in archives])
+        return
+    for archive in archives:
+        result_console.print(f"{archive.benchmark}: {archive.content}")
+        commit = "" if archive.commit is None else f", commit {archive.commit}"
+        facts = {
+            "where": None if archive.place is None else f"{archive.place}{commit}",
+            "size": archive.size,
+            "sha256": archive.sha256,
+            "licence": archive.licence,
+        }
+        for label, text in zip(("files", *repeat("", len(archive.files) - 1)), archive.files, strict=True):
+            result_console.print(f"  {label:8} {text}")
+        for label, fact in facts.items():
+            result_console.print(f"  {label:8} {fact or 'not known'}")
+        if archive.note:
+            result_console.print(f"  {'note':8} {archive.note}")
+        result_console.print(f"  {'command':8} {archive.command}\n")
 
 
 @data_app.command("check")
@@ -125,7 +174,10 @@ def check_command(
     if problems:
         progress_console.print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
         raise typer.Exit(USAGE)
-    result_console.print(f"{Layout.at(root, name).folder}: no problems")
+    layout = Layout.at(root, name)
+    result_console.print(f"{layout.folder}: no problems")
+    for what, source in (("frames", open_frames(layout, video_features)), ("words", open_words(layout))):
+        result_console.print(f"{what:8} {source.place}, {source.dim} wide")
 
 
 @data_app.command("describe")

@@ -30,9 +30,9 @@ class TranslatedSettings:
 
 def translate_settings(method: ModelName, config: Mapping[str, Any]) -> TranslatedSettings:
     """Return our settings of a checkpoint's `config`."""
-    rules = _SHARED | _METHODS.get(method.method, {})
+    rules = {**_SHARED, **_METHODS.get(method.method, {})}
     if "ral" in method.attachments:
-        rules = rules | _RAL
+        rules |= _RAL
     values: dict[str, Any] = {}
     keys: dict[str, str] = {}
     unknown: dict[str, str] = {}
