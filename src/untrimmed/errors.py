@@ -33,10 +33,12 @@ EXTRAS = {  # optional package -> the extra that installs it
     "sklearn": "untrimmed[plot]",
     "skvideo": "untrimmed[demo]",
     "starlette": "untrimmed[server]",
+    "tensorboard": "untrimmed[tensorboard]",
     "tokenizers": "untrimmed[offline]",
     "torch": "untrimmed[torch]",
     "transformers": "untrimmed[hub]",
     "uvicorn": "untrimmed[server]",
+    "wandb": "untrimmed[wandb]",
     "watchfiles": "untrimmed[server]",
 }
 

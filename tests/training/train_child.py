@@ -10,13 +10,14 @@ import torch
 def train_here(method: str, options: dict[str, Any], kill_at: str | None = None) -> None:
     """Train; `kill_at` is `step N`, `validating N` (the epoch), or the name of a file just before it is replaced."""
     from untrimmed.training import loop
+    from untrimmed.training.callbacks import TrainingProgress
     from untrimmed.training.train import train
 
     torch.set_num_threads(1)
     loop.SAVE_EVERY_S = 0.0  # also keep the state inside epochs
     steps = 0
 
-    def progress(step: loop.TrainingProgress) -> None:
+    def progress(step: TrainingProgress) -> None:
         nonlocal steps
         steps += step.stage == "training"
         if kill_at in (f"step {steps}", f"{step.stage} {step.epoch}"):

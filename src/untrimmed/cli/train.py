@@ -30,7 +30,7 @@ from untrimmed.precision import read_precision
 
 if TYPE_CHECKING:
     from untrimmed.running.run import Run
-    from untrimmed.training.loop import TrainingProgress
+    from untrimmed.training.callbacks import TrainingProgress
 
 
 OutOption = Annotated[
@@ -45,6 +45,11 @@ PresetOption = Annotated[
     ),
 ]
 
+CallbackOption = Annotated[
+    list[str] | None,
+    output_option("--callback", metavar="NAME", help="Also report to tensorboard, wandb, or MODULE:NAME of yours."),
+]
+
 
 def train(
     method: Annotated[
@@ -56,6 +61,7 @@ def train(
     preset: PresetOption = None,
     seed: SeedOption = None,
     out: OutOption = None,
+    callbacks: CallbackOption = None,
     json_output: JsonOption = False,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
@@ -84,7 +90,7 @@ def train(
             seed=seed,
             preset=preset,
             video_features=video_features,
-            callback=display,
+            callback=[display, *(callbacks or ())],
             packing=display.packing,
             **values,
         )

@@ -20,7 +20,7 @@ from untrimmed.reproduction.efficiency import megabytes_per_video, published_mod
 from untrimmed.reproduction.tables import Column, TableRow, TrainedTable, UntrainedTable
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run
-from untrimmed.training.loop import TrainingProgress
+from untrimmed.training.callbacks import TrainingProgress
 from untrimmed.training.trials import Trial
 from untrimmed.version import __version__
 

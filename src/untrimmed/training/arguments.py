@@ -1,6 +1,5 @@
 """Checks of the arguments of `train`."""
 
-import inspect
 import logging
 import os
 from collections.abc import Mapping
@@ -18,7 +17,6 @@ from untrimmed.running.encoding import require_float32
 from untrimmed.running.split import require_fit as require_features
 from untrimmed.running.training_free import require_learner
 from untrimmed.training.averaging import choose_average
-from untrimmed.training.loop import Callback
 from untrimmed.training.optim import choose_optimizer
 from untrimmed.training.sampling import choose_preparation, choose_sampler
 from untrimmed.training.schedule import choose_schedule
@@ -34,13 +32,10 @@ def require_arguments(
     data: str | Sets,
     root: Path | str | None,
     video_features: str | None,
-    callback: Callback | None,
     overrides: Mapping[str, Any],
 ) -> str:
     """Return the name of the data set; raises ConfigError for the first wrong argument of `train`."""
     require_sections(overrides)
-    if callback is not None:
-        _require_callable(callback)
     if isinstance(method, RetrievalModel):
         _require_trainable(method, overrides)
     else:
@@ -55,16 +50,6 @@ def require_arguments(
     if not name or name in (".", "..") or "/" in name or os.sep in name:
         raise ConfigError(f"data set {name!r}: the run's folder has this name; use a name that a folder may have")
     return name
-
-
-def _require_callable(callback: Callback) -> None:
-    try:
-        inspect.signature(callback).bind(None)
-    except TypeError as error:
-        message = f"callback cannot be called with one argument, the progress ({error})"
-        raise ConfigError(f"{message}; correct its parameters") from None
-    except ValueError:  # some functions written in C have no signature
-        return
 
 
 def require_choices(train: TrainSettings) -> None:

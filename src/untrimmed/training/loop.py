@@ -4,11 +4,11 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ from untrimmed.running.run import (
     write_metrics,
 )
 from untrimmed.training.averaging import create_average
+from untrimmed.training.callbacks import Callback, Stage, TrainingProgress, stateful_callbacks, wants_stop
 from untrimmed.training.optim import create_optimizer
 from untrimmed.training.rehearsal import rehearse_step, rehearse_validation
 from untrimmed.training.sampling import BatchSource
@@ -58,48 +59,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 300.0  # an interruption loses at most this much work and one step
-Stage = Literal["training", "validating", "validated", "finished"]
 _NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # keys of a history entry
 DRAWS = 0  # the random stream of losses
 DROPOUT = 1  # the dropout stream of process 0; process p has stream 1 + p
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
-
-    `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after its validation,
-    and "finished" after the run, with epoch, step and losses of the last epoch. `results` are the metrics of the last
-    validation by name, in percent. `model` is the model in training.
-    """
-
-    epoch: int
-    num_epochs: int
-    step: int
-    num_steps: int
-    loss: float
-    terms: dict[str, float]  # unweighted, means over the epoch so far
-    sum_r: float | None  # the metric `selects_by` of the last validation
-    best_sum_r: float | None
-    best_epoch: int | None  # also None for a run with 0 epochs, which validates the initial weights
-    left_s: float
-    model: RetrievalModel = field(repr=False)
-    learning_rate: float = math.nan
-    results: Mapping[str, float] = field(default_factory=dict)
-    stage: Stage = "training"
-    selects_by: str = "SumR"
-
-
-@runtime_checkable
-class Callback(Protocol):
-    """Receives the progress of training. Returning "stop" ends training after validating the current epoch.
-
-    The run is then finished, as after its last epoch. Training into its folder again returns the same run, with or
-    without a callback. To train longer, train its model (`run.load_model()`) into another folder.
-    """
-
-    def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
-        """Called at every stage (see `TrainingProgress`), in every process. All processes must return the same."""
 
 
 @dataclass
@@ -113,7 +75,7 @@ class TrainingLoop:
     val_set: RetrievalDataset
     fabric: "Fabric"
     encode: Encode
-    callback: Callback = lambda progress: None
+    callbacks: Sequence[Callback] = ()
     state: TrainingState = field(default_factory=TrainingState)
 
     def __post_init__(self) -> None:
@@ -131,6 +93,7 @@ class TrainingLoop:
         self._validation_s = 0.0
         self._saved_at = time.monotonic()
         self._stopped = False
+        self._batch_terms: dict[str, float] = {}
 
     def run(self) -> TrainingState:
         """Train to the end, starting from the last saved state if there is one."""
@@ -253,7 +216,8 @@ class TrainingLoop:
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
         """Add the values to the sums of the epoch; end the run if a value is not finite."""
         state = self.state
-        for name, value in zip(values, torch.stack(list(values.values())).tolist(), strict=True):
+        self._batch_terms = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
+        for name, value in self._batch_terms.items():
             if not math.isfinite(value):
                 self._give_up(f"{name} is {value}", state.step + 1)
             state.sums[name] = state.sums.get(name, 0.0) + value
@@ -331,8 +295,12 @@ class TrainingLoop:
         return figures
 
     def _parts(self) -> SavedParts:
-        candidates = {"train.schedule": self.schedule, "train.prepare_batch": self.batches.preparation}
+        candidates: dict[str, object] = {
+            "train.schedule": self.schedule,
+            "train.prepare_batch": self.batches.preparation,
+        }
         others = {name: part for name, part in candidates.items() if isinstance(part, Stateful)}
+        others |= stateful_callbacks(self.callbacks)
         return SavedParts(self.model, self.optimizer, self.average, others)
 
     def _save(self) -> None:
@@ -349,30 +317,32 @@ class TrainingLoop:
         means = {name: value / max(1, step) for name, value in state.sums.items()}
         if stage == "finished" and last is not None:
             epoch = min(last["epoch"], epoch)
-            step = last["updates"] - sum(e["updates"] for e in state.history[-2:-1])
+            updates = last["updates"] - sum(entry["updates"] for entry in state.history[-2:-1])
+            step = min(updates * self.config.train.accumulate, self.num_steps)
             means = {name: value for name, value in last.items() if name not in _NOT_LOSSES}
-        answer = self.callback(
-            TrainingProgress(
-                epoch=epoch,
-                num_epochs=self.config.train.epochs,
-                step=step,
-                num_steps=self.num_steps,
-                loss=means.pop("loss", math.nan),
-                terms=means,
-                sum_r=last["val"][self.config.train.selects_by] if last else None,
-                best_sum_r=state.best_sum_r,
-                best_epoch=state.best_epoch + 1 if self.config.train.epochs and state.best_epoch is not None else None,
-                left_s=self._left_s(),
-                model=self.model,
-                learning_rate=self.schedule.rate,
-                results=last["val"] if last else {},
-                stage=stage,
-                selects_by=self.config.train.selects_by,
-            )
+        progress = TrainingProgress(
+            epoch=epoch,
+            num_epochs=self.config.train.epochs,
+            step=step,
+            num_steps=self.num_steps,
+            loss=means.pop("loss", math.nan),
+            terms=means,
+            sum_r=last["val"][self.config.train.selects_by] if last else None,
+            best_sum_r=state.best_sum_r,
+            best_epoch=state.best_epoch + 1 if self.config.train.epochs and state.best_epoch is not None else None,
+            left_s=self._left_s(),
+            model=self.model,
+            config=self.config,
+            folder=self.folder,
+            learning_rate=self.schedule.rate,
+            results=last["val"] if last else {},
+            stage=stage,
+            selects_by=self.config.train.selects_by,
+            updates=state.updates,
+            batch_terms=self._batch_terms,
+            process=self.fabric.global_rank,
         )
-        if answer not in (None, "stop"):
-            raise ConfigError(f"callback returned {answer!r}, expected 'stop' or None; correct the function")
-        self._stopped = self._stopped or answer == "stop"
+        self._stopped = wants_stop(self.callbacks, progress) or self._stopped
 
     def _left_s(self) -> float:
         if not self._step_s or self.state.finished:

@@ -40,7 +40,8 @@ from untrimmed.running.run import (
 )
 from untrimmed.running.split import load_split
 from untrimmed.training.arguments import Sets, require_arguments, require_choices, require_fit, warn_of_idle
-from untrimmed.training.loop import Callback, TrainingLoop
+from untrimmed.training.callbacks import Callbacks, open_callbacks
+from untrimmed.training.loop import TrainingLoop
 from untrimmed.training.parallel import launch
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,7 @@ _BEGUN: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()
 @checked(
     method="a name such as 'ms_sl', or a model (create_model, run.load_model())",
     data="the name of a data set, or two data sets (train, val)",
-    callback="a function of the progress",
+    callback="a function of the progress, the name of one, or a list of them",
 )
 def train(
     method: str | RetrievalModel,
@@ -65,7 +66,7 @@ def train(
     seed: int | None = None,
     preset: Path | str | None = None,
     video_features: str | None = None,
-    callback: Callback | None = None,
+    callback: Callbacks = None,
     packing: Callable[[int, int], None] | None = None,
     **overrides: Any,
 ) -> Run:
@@ -77,16 +78,17 @@ def train(
     weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. A method without a preset has the defaults of its class.
     `preset` names another data set's preset or a YAML file; other data sets take TVR's preset and their own widths. A
     folder `out` (default: runs/METHOD-DATA) with the same settings and initial weights is continued; nothing is ever
-    overwritten. `callback` gets each step and validation and may end the training; `packing` is called with videos done
-    and in all while features are prepared. `precision` is the format of products: float32, bfloat16 (losses, weights
-    and updates stay float32), or auto, decided at the start. `compile` applies `torch.compile` to the encoders of
-    training steps (for GPUs).
+    overwritten. `callback` gets each step and validation and may end the training: a function, "tensorboard", "wandb",
+    MODULE:NAME, or a list of them. `packing` is called with videos done and in all while features are prepared.
+    `precision` is the format of products: float32, bfloat16 (losses, weights and updates stay float32), or auto,
+    decided at the start. `compile` applies `torch.compile` to the encoders of training steps (for GPUs).
 
     Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
         setting, other settings than in `out` or a loss that is not a number, FeatureError for unfitting features.
     """
     overrides = with_dotted_keys(overrides)
-    data_name = require_arguments(method, data, root, video_features, callback, overrides)
+    data_name = require_arguments(method, data, root, video_features, overrides)
+    callbacks = open_callbacks(callback)
     initial = method if isinstance(method, RetrievalModel) else None
     name = ModelName.of(method.name if isinstance(method, RetrievalModel) else method)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{data_name}"
@@ -116,9 +118,7 @@ def train(
     torch.manual_seed(config.train.seed)
     model = build_model(model_class(name), sizes) if initial is None else initial
     trust(plugins_of(model_classes(model)))
-    loop = TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding)
-    loop.callback = callback or loop.callback
-    loop.run()
+    TrainingLoop(config, folder, model.to(fabric.device), *sets, fabric, encoding, callbacks).run()
     fabric.barrier()
     return open_run(folder)
 

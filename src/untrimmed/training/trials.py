@@ -20,7 +20,7 @@ from untrimmed.files import write_whole
 from untrimmed.precision import Precision
 from untrimmed.presets import Preset, choose_preset
 from untrimmed.running.run import Run, is_run, open_run
-from untrimmed.training.loop import Callback
+from untrimmed.training.callbacks import Callback
 from untrimmed.training.train import train
 
 

@@ -1,0 +1,129 @@
+"""Callbacks: what they receive, how they are named, and several as one.
+
+A callback is a function of the progress, or a class without required arguments. On the command line it is a name that
+this package knows (`tensorboard`, `wandb`), MODULE:NAME or FILE.py:NAME. A callback with `state_dict` and
+`load_state_dict` gets its state back when an interrupted run continues.
+"""
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from untrimmed.config import reference_of
+from untrimmed.errors import ConfigError, one_line
+from untrimmed.models.base import RetrievalModel
+from untrimmed.running.run import RunConfig
+from untrimmed.training.choices import choose
+from untrimmed.training.loggers import TensorBoard, WandB
+from untrimmed.training.state import Stateful
+
+Stage = Literal["training", "validating", "validated", "finished"]
+_NAMED: Mapping[str, Callable[..., Any]] = {"tensorboard": TensorBoard, "wandb": WandB}
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
+
+    `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after its validation,
+    and "finished" after the run, with epoch, step and losses of the last epoch. `results` are the metrics of the last
+    validation by name, in percent. `model` is the model in training.
+    """
+
+    epoch: int
+    num_epochs: int
+    step: int
+    num_steps: int
+    loss: float
+    terms: dict[str, float]  # unweighted, means over the epoch so far
+    sum_r: float | None  # the metric `selects_by` of the last validation
+    best_sum_r: float | None
+    best_epoch: int | None  # also None for a run with 0 epochs, which validates the initial weights
+    left_s: float
+    model: RetrievalModel = field(repr=False)
+    config: RunConfig = field(repr=False)  # all settings of the run
+    folder: Path  # of the run
+    learning_rate: float = math.nan
+    results: Mapping[str, float] = field(default_factory=dict)
+    stage: Stage = "training"
+    selects_by: str = "SumR"
+    updates: int = 0  # finished updates of the weights since the start of the run
+    batch_terms: Mapping[str, float] = field(default_factory=dict)  # of the last batch, unweighted, and its "loss"
+    process: int = 0  # of the processes of torchrun; only process 0 should write
+
+
+@runtime_checkable
+class Callback(Protocol):
+    """Receives the progress of training. Returning "stop" ends training after validating the current epoch.
+
+    The run is then finished, as after its last epoch. Training into its folder again returns the same run, with or
+    without a callback. To train longer, train its model (`run.load_model()`) into another folder.
+    """
+
+    def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
+        """Called at every stage (see `TrainingProgress`), in every process. All processes must return the same."""
+
+
+Callbacks = Callback | str | Sequence[Callback | str] | None
+
+
+def open_callbacks(callbacks: Callbacks) -> list[Callback]:
+    """Return callbacks from functions, classes and names.
+
+    Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported, a class that needs
+        arguments, and a function that cannot be called with the progress.
+    """
+    if callbacks is None:
+        return []
+    listed: Sequence[Callback | str] = [callbacks] if isinstance(callbacks, str) or callable(callbacks) else callbacks
+    return [_opened(callback) for callback in listed]
+
+
+def _opened(callback: Callback | str) -> Callback:
+    chosen: Any = choose("callback", callback, _NAMED)
+    if isinstance(chosen, type):
+        try:
+            chosen = chosen()
+        except TypeError as error:
+            advice = "give its arguments defaults, or pass an object from Python"
+            raise ConfigError(f"callback {chosen.__name__}: {one_line(error)}; {advice}") from error
+    _require_callable(chosen)
+    return chosen
+
+
+def _require_callable(callback: Callback) -> None:
+    try:
+        inspect.signature(callback).bind(None)
+    except TypeError as error:
+        message = f"callback cannot be called with one argument, the progress ({error})"
+        raise ConfigError(f"{message}; correct its parameters") from None
+    except ValueError:  # some functions written in C have no signature
+        return
+
+
+def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> bool:
+    """Call all callbacks; return whether one of them ends the training.
+
+    Raises: ConfigError for an answer other than "stop" or None.
+    """
+    answers = [callback(progress) for callback in callbacks]
+    for answer in answers:
+        if answer not in (None, "stop"):
+            raise ConfigError(f"callback returned {answer!r}, expected 'stop' or None; correct the function")
+    return "stop" in answers
+
+
+def stateful_callbacks(callbacks: Sequence[Callback]) -> dict[str, Stateful]:
+    """Return the callbacks that have a state, by the name of their class, counted if there are several of a class."""
+    parts: dict[str, Stateful] = {}
+    counts: Counter[str] = Counter()
+    for callback in callbacks:
+        if isinstance(callback, Stateful):
+            name = f"callback {reference_of(type(callback))}"
+            counts[name] += 1
+            parts[f"{name} {counts[name]}" if counts[name] > 1 else name] = callback
+    return parts

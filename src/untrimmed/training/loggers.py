@@ -1,0 +1,99 @@
+"""Callbacks that write to TensorBoard and to Weights & Biases.
+
+Both record after each update the loss and its terms of the last batch and the learning rate, and after each epoch the
+metrics on the validation split. Only process 0 of torchrun writes.
+"""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from untrimmed.config import to_plain
+from untrimmed.errors import ConfigError, missing_package
+
+if TYPE_CHECKING:
+    from untrimmed.training.callbacks import TrainingProgress
+
+
+def _figures(progress: "TrainingProgress") -> Iterator[tuple[str, float]]:
+    if progress.stage == "training":
+        yield from ((f"train/{name}", value) for name, value in progress.batch_terms.items())
+        yield "train/learning_rate", progress.learning_rate
+    if progress.stage == "validated":
+        yield from ((f"val/{name}", value) for name, value in progress.results.items())
+        yield "epoch", progress.epoch
+
+
+class TensorBoard:
+    """Writes event files for TensorBoard to `folder`, by default RUN/tensorboard. Show them with its `--logdir`.
+
+    A run that continues after an interruption replaces the events after the state from which it continues.
+    """
+
+    def __init__(self, folder: Path | str | None = None):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ModuleNotFoundError as error:
+            raise ConfigError(missing_package(error) or str(error)) from error
+        self._open = SummaryWriter
+        self._folder = folder
+        self._writer: Any = None
+        self._last_update = 0
+
+    def __call__(self, progress: "TrainingProgress") -> None:
+        """Write the figures of the stage."""
+        if progress.process or (self._writer is None and progress.stage == "finished"):
+            return
+        if self._writer is None:
+            folder = self._folder or progress.folder / "tensorboard"
+            self._writer = self._open(str(folder), purge_step=progress.updates)
+        if progress.stage == "validated" or progress.updates > self._last_update:
+            for name, value in _figures(progress):
+                self._writer.add_scalar(name, value, progress.updates)
+        self._last_update = progress.updates
+        if progress.stage == "validated":
+            self._writer.flush()
+        if progress.stage == "finished":
+            self._writer.close()
+
+
+class WandB:
+    """Logs to Weights & Biases, with all settings of the run. `settings` are arguments of `wandb.init`.
+
+    Without them, the variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. A run that continues after
+    an interruption continues the run of Weights & Biases.
+    """
+
+    def __init__(self, **settings: Any):
+        try:
+            import wandb
+        except ModuleNotFoundError as error:
+            raise ConfigError(missing_package(error) or str(error)) from error
+        self._wandb = wandb
+        self._settings = settings
+        self._id = str(settings.get("id") or secrets.token_hex(4))
+        self._run: Any = None
+        self._last_update = 0
+
+    def __call__(self, progress: "TrainingProgress") -> None:
+        """Log the figures of the stage."""
+        if progress.process or (self._run is None and progress.stage == "finished"):
+            return
+        if self._run is None:
+            defaults = {"name": progress.folder.name, "dir": progress.folder, "config": to_plain(progress.config)}
+            settings = defaults | {"resume": "allow"} | self._settings | {"id": self._id}
+            self._run = self._wandb.init(**settings)
+        if progress.stage == "finished":
+            self._run.finish()
+        elif progress.stage == "validated" or progress.updates > self._last_update:
+            self._run.log(dict(_figures(progress)), step=progress.updates)
+        self._last_update = progress.updates
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the id of the run."""
+        return {"id": self._id}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue the run with this id."""
+        self._id = state["id"]
