@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,18 +67,15 @@ class ExportFiles:
         """Write the contents of the requested files to `temporary`; `tag` names the run in TREC's format."""
         from untrimmed.evaluation import export
 
+        is_jsonl = self.per_query is not None and self.per_query.suffix.lower() == ".jsonl"
         writers: dict[str, Callable[[ScoredSplit, Path], None]] = {
-            "per_query": export.write_queries_csv,
+            "per_query": export.write_queries_jsonl if is_jsonl else export.write_queries_csv,
+            "trec": partial(export.write_trec_run, tag=tag),
             "qrels": export.write_qrels,
             "scores": export.write_scores,
         }
-        for name, path in self.paths.items():
-            if name == "trec":
-                export.write_trec_run(split, temporary[name], tag=tag)
-            elif name == "per_query" and path.suffix.lower() == ".jsonl":
-                export.write_queries_jsonl(split, temporary[name])
-            else:
-                writers[name](split, temporary[name])
+        for name in self.paths:
+            writers[name](split, temporary[name])
 
 
 def is_model_folder(folder: Path) -> bool:

@@ -74,7 +74,7 @@ def spread_of(values: Sequence[Sequence[float]]) -> Spread:
 
 
 def seeds_note(counts: Sequence[int], *, drawn: str = "areas") -> str:
-    """Return a line for a picture that says what its error bands are, or that there are none.
+    """Return a line for a picture that explains its error bands, or warns that there is only one seed.
 
     >>> seeds_note([3, 3]), seeds_note([1, 1])
     ('areas: standard deviation over 3 seeds', 'one seed each: small differences may be chance')
