@@ -387,12 +387,13 @@ def reference_of(function: Callable[..., Any]) -> str:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values as one mapping with dotted keys. An empty section is kept.
+    """Nested values as one mapping with dotted keys. An empty section is kept, and one whose keys contain dots.
 
     >>> flat({"weights": {"nce": 0.1}, "losses": {}})
     {'weights.nce': 0.1, 'losses': {}}
     """
     result: dict[str, Any] = {}
     for key, value in values.items():
-        result |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+        is_section = isinstance(value, Mapping) and value and not any("." in str(name) for name in value)
+        result |= flat(value, f"{prefix}{key}.") if is_section else {f"{prefix}{key}": value}
     return result

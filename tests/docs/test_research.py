@@ -1,9 +1,14 @@
-"""docs/research.md shows the commands of examples/research.sh, in the same order."""
+"""docs/research.md shows the commands of examples/research.sh, in the same order; its training procedure runs."""
 
+import json
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -21,8 +26,8 @@ def commands_of_the_script(folder):
 
 def commands_of_the_page():
     page = (ROOT / "docs" / "research.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"(?ms)^```\n(.*?)^```", page)
-    text = "".join(block for block in blocks if "$ untrimmed" in block).replace("\\\n", "")
+    blocks = re.findall(r"(?ms)^```(\w*)\n(.*?)^```", page)
+    text = "".join(block for language, block in blocks if not language and "$ untrimmed" in block).replace("\\\n", "")
     return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
 
 
@@ -31,3 +36,26 @@ def test_the_page_shows_the_commands_of_the_script(tmp_path):
     page = [" ".join(shlex.split(command)) for command in commands_of_the_page()]
     assert page == commands_of_the_script(tmp_path / "new")
     assert len(page) > 10
+
+
+SMALL = ["model.query_dim=12", "model.video_dim=10", "model.dim=8", "model.max_frames=20", "train.epochs=2"]
+
+
+@pytest.mark.check
+def test_the_training_procedure_of_the_page_runs(data_root, tmp_path):
+    page = (ROOT / "docs" / "research.md").read_text(encoding="utf-8")
+    (ideas,) = re.findall(r"(?ms)^```python\n(# ideas\.py\n.*?)^```", page)
+    (tmp_path / "ideas.py").write_text(ideas)
+    (block,) = re.findall(r"(?ms)^```sh\n(untrimmed train .*?--callback.*?)^```", page)
+    for number, command in enumerate(block.replace("\\\n", "").strip().splitlines()):
+        words = shlex.split(command.replace("--data toy --root data", f"--data tvr --root {data_root}"))
+        more = ["--out", f"run{number}", *SMALL, "train.batch_size=6"]
+        done = subprocess.run([sys.executable, "-m", *words, *more], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert len((tmp_path / f"run{number}" / "metrics.jsonl").read_text().splitlines()) == 2
+    config = yaml.safe_load((tmp_path / "run0" / "config.yaml").read_text())
+    assert config["train"]["learning_rates"] == {"query_tower.*": 1e-4}
+    assert list((tmp_path / "run0" / "tensorboard").iterdir())
+    entries = [json.loads(line) for line in (tmp_path / "run1" / "metrics.jsonl").read_text().splitlines()]
+    assert entries[0]["val"]["first_and_tenth"] == pytest.approx(entries[0]["val"]["R@1"] + entries[0]["val"]["R@10"])
+    assert entries[0]["overlap"] > 0
