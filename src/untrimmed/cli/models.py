@@ -1,4 +1,4 @@
-"""`untrimmed models` and `untrimmed import-checkpoint`: which methods there are; authors' weights as ours."""
+"""`untrimmed models` and `untrimmed import-checkpoint`: list methods, and convert authors' weights to ours."""
 
 import shlex
 from dataclasses import asdict

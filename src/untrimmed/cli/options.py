@@ -20,7 +20,7 @@ videos_option = partial(typer.Option, rich_help_panel="How videos are read")
 
 
 def parse_path(text: str) -> Path:
-    """The path of an argument. An empty one, e.g. of an unset variable, would be the current folder, so it is an error.
+    """The path of an argument. An empty one, e.g. from an unset variable, would mean the current folder: an error.
 
     Raises:
         typer.BadParameter: The text is empty.

@@ -79,7 +79,7 @@ class ExportFiles:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether `evaluate_run` accepts it: the folder of a run or a saved model, or the name of a training-free model."""
+    """Whether `evaluate_run` accepts it: a folder of a run or a saved model, or the name of a training-free model."""
     from untrimmed.running.run import is_model, is_run
     from untrimmed.running.training_free import is_training_free
 

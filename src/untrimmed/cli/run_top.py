@@ -90,7 +90,7 @@ def _to_csv(rankings: list[CaptionRanking]) -> str:
 
 
 def _to_latex(title: str, rankings: list[CaptionRanking]) -> str:
-    """A table for a paper; it needs the packages booktabs and amssymb."""
+    """A LaTeX table for a paper, which needs the packages booktabs and amssymb."""
     from untrimmed.evaluation.report import escape_latex
 
     lines = [f"% {title}", r"\begin{tabular}{rlcrl}", r"\toprule", r"& video & right & score & moment (s) \\"]

@@ -109,7 +109,7 @@ def truth_of(reel: Reel) -> list[Truth]:
 def render_corpus(
     folder: Path, *, seed: int = 0, num_reels: int = NUM_REELS, progress: Callable[[str], None] | None = None
 ) -> list[Truth]:
-    """Write the reels and `truth.jsonl` to a folder and return the truth. `progress` gets the name of each reel.
+    """Write the reels and `truth.jsonl` to a folder and return the truth. `progress` is called with each reel's name.
 
     The truth is written last, so it marks a complete corpus. Raises VideoError if a package with footage is missing.
     """

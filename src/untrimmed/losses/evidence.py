@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE = 0  # with the next two: the groups of a `Division`
+PRECISE = 0  # this and the next two constants are the groups of a `Division`
 POLYSEMOUS = 1
 UNDERDETERMINED = 2
 

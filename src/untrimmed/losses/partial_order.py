@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MIN_LENGTH = 1e-8  # with MAX_LENGTH: bounds for lengths of tangent vectors, times the square root of the curvature
+MIN_LENGTH = 1e-8  # lengths of tangent vectors, times sqrt(curvature), are clamped to MIN_LENGTH and MAX_LENGTH
 MAX_LENGTH = math.asinh(2.0**15)
 
 

@@ -132,7 +132,7 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_released_names(self) -> Names:
-        """Return the authors' names of the method's parameters, and the slot of each tensor here.
+        """Return the authors' names of the method's parameters, each with its tensor's `Slot`.
 
         Raises: CheckpointError for a method without a released checkpoint.
         """
@@ -298,7 +298,7 @@ class RetrievalModel(nn.Module, Carrier):
         return suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit)
 
     def released_names(self) -> Names:
-        """Return the authors' names of all parameters, with attachments, and the slot of each tensor here.
+        """Return the authors' names of all parameters, with attachments, each with its tensor's `Slot`.
 
         Raises: CheckpointError for a method or composition without a released checkpoint.
         """

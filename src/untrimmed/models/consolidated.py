@@ -119,7 +119,7 @@ class ConsolidatedModel(TwoBranchModel):
         return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled, attached=extra.records)
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in the authors' checkpoints, and the slot of each tensor here."""
+        """Return the parameter names in the authors' checkpoints, each with its tensor's `Slot`."""
         token = released.Slot("token", unit_axes=2) if self.config.learns_token else released.UNUSED
         names = {"weight_token": token} | released.embedding("query_tower.tower", "query")
         names |= released.ffn_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)

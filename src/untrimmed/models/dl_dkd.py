@@ -263,7 +263,7 @@ class DLDKD(RetrievalModel):
         return hard, label
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in checkpoints of HuiGuanLab/DL-DKD, by `version`, and the slot of each tensor."""
+        """Return the parameter names in HuiGuanLab/DL-DKD's checkpoints of `version`, each with its tensor's `Slot`."""
         prefixes, frame, mapping = {
             "conference": (("B_", "A_"), "frame", "mapping_linear"),
             "later": (("", "exp_"), "visual", "out_mapping_linear"),

@@ -43,7 +43,7 @@ class DreamPRVR(ConsolidatedModel):
     config: Config
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR, and the slot of each tensor here."""
+        """Return the parameter names in checkpoints of lijun2005/CVPR26-DreamPRVR, each with its tensor's `Slot`."""
         names = super().list_released_names()
         del names["weight_token"]
         return {name.replace("frame_encoder_1.", "frame_encoder."): slot for name, slot in names.items()}

@@ -83,7 +83,7 @@ class GMMFormer(TwoBranchModel):
         return TwoBranchVideos(clips=clips, frames=frames, frame_mask=mask, video=pooled)
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in checkpoints of huangmozhi9527/GMMFormer, and the slot of each tensor here."""
+        """Return the parameter names in checkpoints of huangmozhi9527/GMMFormer, each with its tensor's `Slot`."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         for tower, theirs, encoders in (

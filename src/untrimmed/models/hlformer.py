@@ -70,7 +70,7 @@ class HLFormer(ConsolidatedModel):
         )
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in checkpoints of lijun2005/ICCV25-HLFormer, and the slot of each tensor here."""
+        """Return the parameter names in checkpoints of lijun2005/ICCV25-HLFormer, each with its tensor's `Slot`."""
         names = super().list_released_names()
         del names["weight_token"]  # the only difference from GMMFormer v2 outside the blocks
         loss = "attachments.partial_order"

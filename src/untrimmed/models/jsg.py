@@ -323,7 +323,7 @@ class JSG(RetrievalModel):
         )
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in checkpoints of CFM-MSG/Code_JSG, and the slot of each tensor here."""
+        """Return the parameter names in checkpoints of CFM-MSG/Code_JSG, each with its tensor's `Slot`."""
         names = released.embedding("query_tower.tower", "query")
         names |= released.attention_layer("query_tower.tower.blocks.0.layers", "query_encoder", block=0)
         names |= released.attention_layer("encoders.0.layers", "clip_encoder", block=0)

@@ -157,7 +157,7 @@ class MSSL(ClipFrameModel):
         return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)
 
     def list_released_names(self) -> released.Names:
-        """Return the parameter names in checkpoints of HuiGuanLab/ms-sl, and the slot of each tensor here."""
+        """Return the parameter names in checkpoints of HuiGuanLab/ms-sl, each with its tensor's `Slot`."""
         names: released.Names = {}
         for tower, theirs in (("query_tower.tower", "query"), ("clip_tower", "clip"), ("frame_tower", "frame")):
             names |= released.embedding(tower, theirs)

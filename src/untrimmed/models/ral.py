@@ -1,13 +1,17 @@
-"""RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383), an attachment: words against frames, and Gaussians.
+"""The attachment RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383).
 
-Released code: zhanglong-ustc/RAL-PRVR, with GMMFormer v2 only. CSA is a frame branch that compares words: a second text
-tower, the best frame for each word, learned confidences. MSRA affects only training: all captions of a video form a
-support set; texts and videos become Gaussians; their samples are contrasted and their parameters aligned.
+RAL has two parts, named as in the paper. CSA (confidence-aware set-to-set alignment) is a frame branch: a second text
+tower encodes the words, each word is compared with its best frame, and learned confidences weight the words. MSRA, the
+alignment of distributions, affects only training. All captions of a video form a support set. Texts and videos become
+Gaussians, whose samples are contrasted and whose parameters are aligned.
 
-If paper and release differ, we follow the release. The paper's versions and the release's constants are settings. With
-GMMFormer and MS-SL the paper reports only results: CSA replaces the method's frame branch, reads the encoded frames,
-and is trained by the method's InfoNCE and triplet loss. With CLIP4Clip (Table 5, only results) words are the projected
-token features, and CSA is added to mean pooling; this is our interpretation, not reproduced.
+Released code: zhanglong-ustc/RAL-PRVR, with GMMFormer v2 only. If paper and release differ, we follow the release. The
+paper's versions and the release's constants are settings.
+
+With GMMFormer, MS-SL and CLIP4Clip (Table 5) the paper reports only results, so the following is our interpretation.
+With GMMFormer and MS-SL, CSA replaces the method's frame branch, reads the encoded frames, and is trained by the
+method's InfoNCE and triplet loss. With CLIP4Clip, words are the projected token features, and CSA is added to mean
+pooling; we did not reproduce those results.
 """
 
 import dataclasses
@@ -200,7 +204,11 @@ class RAL(Attachment):
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return the tensors of frames: each word reads its best frame, unless confidences may be negative (paper)."""
+        """Return the tensors of frames, of which the score needs only each word's best frame.
+
+        Return nothing if confidences (`paper`) or the branch's weight can be negative, see
+        `RetrievalModel.list_row_tensors`.
+        """
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}
 

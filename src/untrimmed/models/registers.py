@@ -36,7 +36,7 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: how much captions are perturbed, relative to the standard deviation of their mean's entries."""
+    """`perturbation`: strength of the noise on the mean caption, relative to the standard deviation of its entries."""
 
     num_registers: int = 8
     num_steps: int = 10

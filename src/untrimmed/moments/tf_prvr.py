@@ -63,7 +63,7 @@ def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | N
     [0, 60]
 
     Raises:
-        FeatureError: Frames are missing, not finite or without direction.
+        FeatureError: There are no frames, a frame is zero or not finite, or the frames of a segment cancel.
         ConfigError: The wavelet is unknown.
     """
     settings = settings or TFPRVRSettings()

@@ -47,7 +47,7 @@ def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> 
 
     Frames need not have unit length; they are in temporal order at equal steps.
 
-    Raises: FeatureError for no frames, frames that are not finite or have no direction, or segments that cancel;
+    Raises: FeatureError for no frames, frames that are zero or not finite, or a segment whose frames cancel;
         ConfigError for a wavelet that is unknown or has no transform with finite filters.
     """
     if not len(frames):

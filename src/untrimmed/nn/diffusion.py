@@ -50,7 +50,7 @@ class Schedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two pre-norm linear maps with a linear shortcut. A hint, the embedded step and condition, is added between."""
+    """Two pre-norm linear maps with a linear shortcut. Between them, a hint is added (`hint`)."""
 
     def __init__(self, dim: int):
         super().__init__()

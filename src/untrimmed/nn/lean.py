@@ -3,7 +3,7 @@
 They compute the same as the plain operations, which remain in the modules as the reference and for CUDA and
 `torch.compile`. The work is split into pieces that fit the CPU caches, so that element-wise operations cost little
 compared with the matrix products. Under autocast, matrix products (including gradients of weights) and the tensors
-saved for them have its narrow format; norms, softmax and sums (including gradients of biases) are float32.
+saved for them are in its narrow format; norms, softmax and sums (including gradients of biases) are float32.
 
 A layer saves its input, the hidden values of the feed-forward part after ReLU and dropout (zero where either made them
 zero), a mask for each other dropout, and queries, keys and values. It recomputes the attention weights.
@@ -213,7 +213,7 @@ def feed_forward(
     bias2: Float[Tensor, "K D"],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Apply two linear maps with ReLU and dropout between them. Under autocast, the result is in its format."""
+    """Apply two linear maps with ReLU and dropout between them. Under autocast, the result is in autocast's format."""
     trains = torch.is_grad_enabled()
     dtype = product_dtype(x)
     with torch.autocast("cpu", enabled=False):

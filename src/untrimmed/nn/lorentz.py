@@ -77,7 +77,10 @@ def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> T
 
 
 class LorentzLinear(nn.Module):
-    """K times three maps (queries, keys, values) from points to one point per head, with a learned range of times."""
+    """K layers of three maps each: queries, keys, values. A map turns a point into one point per head.
+
+    Each map learns the largest time of its points.
+    """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "log_scale": 2}
 

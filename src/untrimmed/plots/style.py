@@ -25,7 +25,7 @@ else:  # matplotlib is optional, and drawing functions import it when they run
 D = TypeVar("D", bound=Callable[..., Any])
 
 COLUMN_IN = 3.5
-CHARACTERS = 60  # that fit into a column at 7.5 points
+CHARACTERS = 60  # characters that fit into a column at 7.5 points
 DPI = 300
 SUFFIXES = (".png", ".svg")
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (

@@ -76,7 +76,7 @@ def best_windows(
 ) -> tuple[PartSimilarity, Float[np.ndarray, "Q 2"]]:
     """Return the similarities of captions with a video's parts, and each caption's best window as shares of the video.
 
-    Windows are JSG's, with which the package finds moments. They pool the parts whose similarities are returned.
+    Windows are JSG's, which the package also uses to find moments. They pool the parts whose similarities are returned.
     """
     encoded = run.videos(np.array([video]))
     queries = run.queries(captions)

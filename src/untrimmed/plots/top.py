@@ -39,7 +39,7 @@ NAME_IN = 0.14
 GAP_IN = 0.17
 CURVE_IN = 0.28
 FRAMES_IN = 0.42
-LEFT = 0.02  # left edge of strips and their WIDTH, as shares of the picture
+LEFT = 0.02  # left edge of strips, as a share of the picture's width
 WIDTH = 0.96
 
 

@@ -53,7 +53,9 @@ class TrainedRun(OpenedModel):
         return captions, np.searchsorted(videos, index[captions])
 
     def caption(self, caption_id: str | None) -> int:
-        """Return the row of a caption, by default of the first caption with a moment in the video with most of them.
+        """Return the row of a caption.
+
+        The default is the first caption with a moment, in the video that has most captions with a moment.
 
         Raises: UnknownNameError if the split has no such caption.
         """

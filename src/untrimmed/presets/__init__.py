@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 OWN_DATA_PRESET = "tvr"  # used for a data set without a preset; widths come from its features
-WIDTHS = {"query_dim": 768, "video_dim": 3072}  # TVR's, for a preset that names none, until features are read
+WIDTHS = {"query_dim": 768, "video_dim": 3072}  # TVR's widths, used until features are read if a preset names none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ def choose_preset(
 ) -> Preset:
     """Return the settings of a method on a data set.
 
-    `preset` is a YAML file, which may be for the method with fewer attachments, or names another data set's preset. By
-    default it is that of the data set, or of users' own data.
+    `preset` is the name of another data set's preset, or a YAML file, which may be for the method with fewer
+    attachments. The default is the preset of the data set, or `OWN_DATA_PRESET` if the data set has none.
 
     Raises: as `load_preset`, and ConfigError for a file for another method.
     """
@@ -165,9 +165,10 @@ def has_preset(method: str | ModelName, dataset: str) -> bool:
 
 
 def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
-    """Return an attachment's settings for the data set; if it has no file, for the base of a variant (`tvr_event`).
+    """Return an attachment's settings for a data set.
 
-    The last resort is TVR's file. An attachment without any file has the defaults of its class.
+    A variant without a file (`tvr_event`) has the settings of its base (`tvr`), any other data set those of TVR. An
+    attachment without any file has the defaults of its class.
     """
     for candidate in (dataset, dataset.partition("_")[0], "tvr"):
         path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"

@@ -69,7 +69,7 @@ def reported(address: Sequence[str]) -> dict[str, float]:
     metrics = EVENTS if address[-1].endswith("_event") else RECALL
     if metrics is EVENTS:
         fits = len(values) == len(EVENTS)
-    else:  # a printed SumR is up to 1.8 away from the sum of the recalls; a size in MB may follow it
+    else:  # four recalls and their printed SumR, which is off by up to 1.8; some rows end with a size in MB
         fits = len(values) >= len(RECALL) and abs(sum(values[:4]) - values[4]) < 2
     if not fits:
         figures = ", ".join(map(str, values))

@@ -34,19 +34,19 @@ class TrainSettings(metaclass=Checked):
       choice of yours (`training/schedule.py`). `warmup_share` is the share of updates in which the rate rises.
     - `learning_rates`: other rates for parameters whose name matches a pattern such as "attachments.ral.*".
     - `accumulate`: batches per update. The gradient is the mean of theirs.
-    - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam clips each tensor besides.
+    - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips each tensor alone.
     - `average`: weights that validation uses and the run keeps, instead of the last ones: "ema" (exponential moving
       average) or "swa" (equal weights) of the updates from `average_from_epoch` on, or a choice of yours, called with
       the average, the new weights and the number of averaged updates.
 
     A choice is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
-    `optimizer_settings` and the others are its further arguments.
+    `optimizer_settings` and the other `..._settings` are further arguments of it.
 
     End of an epoch:
 
     - `select_by`: the metric on the validation split that chooses the best epoch (the first one on a tie): a metric of
       videos ("SumR", "R@1", "mAP", ...) or of moments ("event SumR", "R@10 IoU=0.5", ...), or a choice of yours, called
-      with a `Validation` and higher if better. On DiDeMo a moment is right if it matches at least `annotators`
+      with a `Validation`; a higher result is better. On DiDeMo a moment is right if it matches at least `annotators`
       annotations: 2 as released, 1 in JSG's paper.
     - `patience`: training stops after more than this many epochs without a new best.
     - `epochs`: 0 leaves the model at its random initial weights.

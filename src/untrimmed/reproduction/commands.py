@@ -80,7 +80,7 @@ def _assignments(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield settings as `KEY=VALUE`."""
     for key, value in settings.items():
         text = yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6, sort_keys=False)
-        yield f"{key}={text.splitlines()[0]}"  # after a scalar, YAML adds a line that ends the document
+        yield f"{key}={text.splitlines()[0]}"  # YAML adds a second line after a scalar, the end of the document
 
 
 def _plain(value: Any) -> Any:

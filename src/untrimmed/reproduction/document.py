@@ -34,7 +34,7 @@ from untrimmed.reproduction.tables import (
 )
 
 TIMES = "times.json"  # in the folder of runs
-SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # printed once
+SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # printed once a page
 
 
 def grids_of(

@@ -90,7 +90,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """FLOPs of the key and value maps of token attention. Our code saves them by applying the maps to the token."""
+    """FLOPs of the key and value maps of token attention. Our code avoids them by applying the maps to the token."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0

@@ -88,7 +88,7 @@ def _row(name: str, settings: Mapping[str, Any], table: Mapping[str, Any]) -> Ta
 def _papers() -> dict[str, Paper]:
     papers = {}
     for name, values in read_papers().items():
-        if "title" in values:  # the results of a paper without a title are only used in presets
+        if "title" in values:  # a paper without a title is not listed: only presets use its results
             entries = (_entry(entry, fields) for entry, fields in values.items() if entry != "title")
             papers[name] = Paper(name=name, title=values["title"], entries=tuple(entries))
     return papers

@@ -209,7 +209,10 @@ def _figure(metric: str, value: float | None, sign: str = "") -> str:
 def efficiency_grid(
     table: EfficiencyTable, costs: MethodCosts, report: Callable[[str], None] = lambda name: None
 ) -> Grid:
-    """Return the costs at the published sizes: a line per method, or per method and quantity if by corpus size."""
+    """Return the costs at the published sizes: a line per method.
+
+    Costs that depend on the size of the corpus have a line per method and quantity.
+    """
     quantities = list(table.paper)
     if "flops_g" in quantities:
         quantities.append("attention_g")

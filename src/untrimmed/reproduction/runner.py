@@ -70,7 +70,7 @@ OnProgress = Callable[[TableProgress], None]
 class TableResults:
     """The results of a table by row and column."""
 
-    columns: tuple[Column, ...]  # with data
+    columns: tuple[Column, ...]  # those whose data sets exist
     figures: Mapping[tuple[str, str], Figures]
     missing: tuple[str, ...] = ()  # data sets that the root does not have
 

@@ -76,7 +76,7 @@ class TableRow:
 
     @property
     def label(self) -> str:
-        """The printed name. That of CLIP4Clip says what runs here, because its authors train the encoder.
+        """The printed name. For CLIP4Clip it names what runs here: unlike its authors, we do not train the encoder.
 
         >>> TableRow("CLIP4Clip", "clip4clip").label, TableRow("JSG", "jsg").label
         ('CLIP4Clip (ours: mean pooling over frozen features)', 'JSG')
@@ -146,7 +146,10 @@ class EfficiencyTable(Entry):
 
 @dataclass(frozen=True, kw_only=True)
 class SettingsTable(Entry):
-    """A table of hyper-parameters that is compared with the presets. The table `settings` of a paper is ours."""
+    """A table of hyper-parameters that is compared with the presets.
+
+    A table called `settings` is ours: the paper states its numbers only in the text.
+    """
 
     method: str
     datasets: tuple[str, ...]

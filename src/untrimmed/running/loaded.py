@@ -78,7 +78,7 @@ class LoadedModel:
     ) -> RetrievalDataset:
         """Load a split, prepared for the model, of the run's data set (which may have moved to `root`) or of another.
 
-        Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or unfitting features.
+        Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or incompatible features.
         """
         trained_on = self.data
         name = data or (trained_on.name if trained_on else None)
@@ -182,7 +182,7 @@ def open_model(
     Videos are encoded in the released batches, because GMMFormer's second window depends on the batch.
 
     Raises: CheckpointError for a missing or damaged model, ConfigError for an unknown data set or a setting that cannot
-        change after training, FeatureError for missing, damaged or unfitting features.
+        change after training, FeatureError for missing, damaged or incompatible features.
     """
     loaded = load(folder, device=device, precision=precision)
     if loaded.data is None and data is not None and has_preset(loaded.model.name, data):

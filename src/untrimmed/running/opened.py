@@ -97,7 +97,7 @@ class OpenedModel:
         )
 
     def watched(self) -> dict[str, float]:
-        """Return means over the split of the numbers that the model records after each epoch, by name; mostly none.
+        """Return means over the split of the numbers that the model records after each epoch, by name.
 
         `NAME_p90` is the 90th percentile over queries, from which a search determines what is unusual.
         """

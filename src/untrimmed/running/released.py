@@ -80,7 +80,7 @@ def import_released_file(
     `overrides` (dotted keys as in training). Without `data`, the data set is the `collection` in the checkpoint, or
     otherwise the only preset with the widths of its tensors.
 
-    Raises: CheckpointError for a damaged or unfitting file, ConfigError if several presets fit without `data` or the
+    Raises: CheckpointError for a damaged or incompatible file, ConfigError if several presets fit without `data` or the
         method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)

@@ -73,7 +73,7 @@ def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annota
 
 
 def spans_of(dataset: RetrievalDataset) -> list[Spans]:
-    """Return the annotated spans of each caption in seconds, as rows; an empty table for a caption without."""
+    """Return the annotated spans of each caption in seconds, as rows; an empty table for a caption without spans."""
     return [np.array(spans, dtype=np.float64).reshape(-1, 2) for spans in dataset.moments]
 
 

@@ -15,9 +15,9 @@ from untrimmed.scores.score import Score
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
 Branches = dict[str, Tensor]  # vectors `N M D` by branch of a score
-TensorNames = Mapping[str, tuple[str, ...]]  # names of tensors with the same rows, by branch
+TensorNames = Mapping[str, tuple[str, ...]]  # by branch: encoded tensors with an entry per row of `Branches`
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows per chunk: 128 MB
-TILE_QUERIES = 512  # with TILE_VIDEOS: similarities in bfloat16 that fit the cache
+TILE_QUERIES = 512  # a tile of TILE_QUERIES x TILE_VIDEOS similarities in bfloat16 fits the processor's cache
 TILE_VIDEOS = 16
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 

@@ -384,7 +384,7 @@ class Library:
     def relevance(
         self, query: str | Query, video: str | os.PathLike[str]
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the relevance at each; with `then`, that for the first moment.
+        """Return times of one video in seconds, and the relevance at each; with `then`, for the first moment.
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """

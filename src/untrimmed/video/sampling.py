@@ -17,7 +17,8 @@ from av.video.frame import VideoFrame
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGrid, SingleTime, Timeline
 
-# H.264 and HEVC reorder at most 16 frames. After this many more packets, all frames shown before a packet are known.
+# H.264 and HEVC reorder at most 16 frames. Once this many packets after a packet are read, all frames that are shown
+# before its frame are known.
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
@@ -44,12 +45,13 @@ class PacketPlan:
         self._held_bytes = 0
         self._num_keys_held = 0
         self._since_key = 0
-        self._recent: list[int] = []  # sorted stamps of the packets in the buffer and of the latest before them
+        # Sorted presentation times of the packets in the buffer and of the last `REORDER` packets before them.
+        self._recent: list[int] = []
         self._passed: deque[int] = deque()
         self._is_at_end = False
 
     def __iter__(self) -> Iterator[tuple[Any, bool]]:
-        """The packets to decode, each with whether its frame may be sampled."""
+        """Yield the packets to decode, each with a flag: whether its frame may be sampled."""
         while True:
             self._fill()
             if not self._held:

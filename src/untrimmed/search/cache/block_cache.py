@@ -1,8 +1,9 @@
 """Disk cache of a library's blocks. Other processes memory-map it instead of building the blocks from the table.
 
 Each block is a file of arrays. Any file may be missing or damaged, because it can be built again from the table. A
-cached video is valid while its record has the same content stamp. The quantized codes of a block are in a file of
-their own, whose name contains the digests of the block and of the axes. All codes share one file of axes.
+cached video is valid while its record has the same content stamp. The quantized codes of a block are in a separate
+file. All codes share one file with the axes on which vectors are projected before they are quantized. The name of a
+file of codes contains the digests of the block and of the axes.
 """
 
 import contextlib
@@ -84,13 +85,14 @@ class BlockCache:
             current = {self._write_block(block, records) for block in blocks}
             names = {path.stem for path in current}
             codes = {path for path in self.paths(_CODES) if path.name.partition(".")[0] not in names}
-            temporary = self.folder.glob(".*.*.*")  # left by killed processes: this one holds the lock
+            # While this process holds the lock, only killed processes can have left temporary files.
+            temporary = self.folder.glob(".*.*.*")
             _remove([*(self.paths() - current), *codes, *temporary])
 
         return self._run_locked(write)
 
     def write_codes(self, missing: Iterable[tuple[Block, Arrays, Arrays]]) -> None:
-        """Write codes of blocks with their axes, and remove codes with other axes; this can fail as `write` can."""
+        """Write codes of blocks and their axes, and remove codes for other axes. Failures as in `write` are ignored."""
 
         def write() -> None:
             path = None
@@ -132,7 +134,7 @@ class BlockCache:
         if isinstance(block, MappedArrays) and block.path.is_file():
             return block.path
         ids = block["ids"].tolist()
-        # A mapped block whose file was removed keeps its stamps, because its vectors may be outdated.
+        # A mapped block keeps its own stamps: current stamps would make outdated vectors look valid.
         if isinstance(block, MappedArrays):
             stamps = block[_STAMPS].tolist()
         else:

@@ -67,7 +67,7 @@ class Shard:
     """The videos of one shard in memory. Each call names a version. Any number of threads may call."""
 
     def __init__(self, library: Path | str, number: int, shards: int):
-        """Take a library's folder, or its address on object storage, the shard's number, and the number of shards."""
+        """Create shard `number` of `shards`. `library` is a folder, or an address on object storage."""
         self._folder = library_folder(library)
         self._number = number
         self._shards = shards

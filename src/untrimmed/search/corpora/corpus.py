@@ -122,8 +122,8 @@ class LocalCorpus(Corpus, Generic[B]):
     """
 
     # Sizes as in `Block.sizes`, in vectors or videos:
-    min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
-    min_size_for_codes_at_once: ClassVar[int]  # searches of fewer use codes only after some searches without
+    min_size_for_codes: ClassVar[int]  # a search of fewer vectors or videos never uses codes
+    min_size_for_codes_at_once: ClassVar[int]  # a search of fewer uses codes only after some searches
     coding_batch_size: ClassVar[int]  # limits the memory for building codes
 
     def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
@@ -227,7 +227,7 @@ class LocalCorpus(Corpus, Generic[B]):
 class LocalQuery(PreparedQuery, Generic[B]):
     """A query for a `LocalCorpus`. It prunes by approximate scores or upper bounds, and scores candidates exactly."""
 
-    rounding: ClassVar[float]  # largest rounding error of approximate scores up to 1, and of upper bounds
+    rounding: ClassVar[float]  # largest rounding error of upper bounds, and of approximate scores of at most 1
 
     def __init__(self, corpus: LocalCorpus[B]):
         self.corpus = corpus

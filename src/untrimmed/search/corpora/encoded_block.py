@@ -19,11 +19,12 @@ from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-Units = Mapping[str, Int[np.ndarray, "_ _"]]  # by tensor: indices of the units (frames, clips) to read of each video
+# By tensor, the indices of the units (frames, clips) to read from each video.
+Units = Mapping[str, Int[np.ndarray, "_ _"]]
 
 
 class EncodedBlock(Block):
-    """Encoded videos, in memory or in a file. Reading them pads second axes to `padded_lengths`."""
+    """Encoded videos, in memory or in a file. Reading pads their second axes to `padded_lengths`."""
 
     def __init__(
         self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None

@@ -22,9 +22,9 @@ from untrimmed.search.corpora.encoded_block import EncodedBlock, Units, read_uni
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import cores, share_work
 
-_VIDEOS_PER_PIECE = 256  # at most, in a piece of work for one thread
+_VIDEOS_PER_PIECE = 256  # maximum in a piece of work for one thread
 _MIN_VIDEOS_PER_PIECE = 16
-_PIECES_TOGETHER = 16  # of several queries
+_PIECES_TOGETHER = 16  # pieces of several queries that are computed in one batch
 _UNITS_AT_A_TIME = 2**15
 _NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 

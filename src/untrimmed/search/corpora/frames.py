@@ -24,7 +24,7 @@ NAME = "frames"
 
 @dataclass(frozen=True, kw_only=True)
 class FrameSettings(SpanSettings):
-    """Chosen on one half of the real clips and reported on the other: docs/quality.md."""
+    """Settings chosen on one half of the real clips. docs/quality.md reports the results on the other half."""
 
     change_s: float = 0.5  # smallest Ward cost of a change (squared distance of unit vectors, times seconds)
 

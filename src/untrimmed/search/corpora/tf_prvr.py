@@ -93,7 +93,7 @@ class TFPRVRCorpus(BestVectorCorpus):
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
         """Return the moments of a video, which are computed here if another model encoded it.
 
-        Raises: the errors of `TFPRVR.restore` and `TFPRVR.encode_video`.
+        Raises: the errors of `TFPRVRModel.restore` and `TFPRVRModel.encode_video`.
         """
         features = stored.features
         record = stored.record

@@ -92,7 +92,8 @@ class TrainedModel:
         try:
             lines = (self.folder / _RUN_METRICS).read_text(encoding="utf-8").splitlines()
             metrics = [json.loads(line)["val"] for line in lines]
-            best = max(metrics, key=lambda val: val.get("event SumR", val["SumR"]))  # as training selects
+            # Training selects its best epoch by the same metric.
+            best = max(metrics, key=lambda val: val.get("event SumR", val["SumR"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
         usual = best.get(f"{UNCERTAINTY}_p90")

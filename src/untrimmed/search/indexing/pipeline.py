@@ -139,7 +139,8 @@ class Indexer:
     def _worker_steps(self, files: Sequence[FileToIndex], workers: Workers) -> Generator[_Step]:
         """Yield the results of the workers."""
         digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        unknown: list[FileToIndex] = []  # their content was known until the only other file with it changed
+        # Workers skip files with known content. Those whose content is no longer known are encoded afterwards.
+        unknown: list[FileToIndex] = []
         for step in workers(files, digests):
             if isinstance(step, HashedFile) and not self._by_hash.get(step.digest):
                 unknown.append(FileToIndex(step.path, None, self._pictures_fps))

@@ -1,4 +1,4 @@
-"""An indexing run: choose encoder, sampling and model, then index the files. Also, the model for `Library.use`."""
+"""An indexing run: choose encoder, sampling and model, then index the files. `Library.use` calls `model_by_name`."""
 
 import os
 from collections.abc import Callable, Sequence

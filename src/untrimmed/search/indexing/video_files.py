@@ -238,7 +238,7 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def content_hash(path: Path, stop: Event) -> str:
-    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes); of a part of them if `stop` is set meanwhile."""
+    """Return a hash of all bytes of a file (BLAKE2b, 20 bytes). The hash is incomplete if `stop` is set meanwhile."""
     return _hash_of_files([path], stop)
 
 

@@ -1,7 +1,7 @@
 """Quantized codes of blocks: read from disk, or built by a background thread after some searches.
 
-Building the codes of a video takes as long as comparing it with dozens of queries. So one or two searches do without,
-and no search waits for them.
+Building the codes of a video takes as long as comparing it with dozens of queries. So the first two searches do not use
+codes, and no search waits for codes that are being built.
 """
 
 import atexit
@@ -26,7 +26,7 @@ from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVi
 
 LEAST_SEARCHES = 2  # searches without codes before they are built
 _MAX_CANDIDATES = 0.5  # share of all videos: if more remain after pruning, codes save no time
-_TRIAL_INTERVAL = 32  # searches after which such codes are tried again
+_TRIAL_INTERVAL = 32  # searches until codes that saved no time are tried again
 _FORMAT = 5  # codes of another format are built again
 
 Arrays = Mapping[str, np.ndarray]
@@ -35,7 +35,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Coder(Generic[B]):
-    """Reads, builds and holds the codes of blocks and their axes. All versions of a corpus share one coder."""
+    """Reads, builds and holds the codes of blocks and their `Axes`. All versions of a corpus share one coder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Coder(Generic[B]):
         self._builder: threading.Thread | None = None
 
     def add_files(self, block: B, files: CodeFiles, context: str = "") -> None:
-        """Register the files of a block's codes, which are used only if they have this `context`."""
+        """Register the files of a block's codes. Codes of another `context` are ignored (`LocalCorpus.context`)."""
         self._files[block] = files, context
 
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
@@ -117,7 +117,7 @@ class Coder(Generic[B]):
             self._builder.join()
 
     def _build(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> None:
-        if sys.platform == "linux":  # only there can a thread get a lower priority, so that searches stay fast
+        if sys.platform == "linux":  # lower the thread's priority, which other systems do not support
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         with contextlib.suppress(_ProcessEndsError):
             for block in blocks:
@@ -130,7 +130,7 @@ class Coder(Generic[B]):
         return {"format": np.array(_FORMAT), "branches": np.array([*self._axes], dtype=str), **arrays}
 
     def _axes_at(self, path: Path) -> dict[str, Axes]:
-        """Return the axes in a file by branch; empty for another format."""
+        """Return the axes in a file by branch; empty if the file has another format."""
         if path not in self._axes_read:
             arrays = MappedArrays(path)
             is_current = "format" in arrays and arrays["format"] == _FORMAT
@@ -157,7 +157,7 @@ _NAMES = [field.name for field in fields(CodedVideos) if field.name != "axes"]
 
 
 def arrays_of(codes: Codes, context: str) -> Arrays:
-    """Return a block's codes as plain arrays; `context` is what they depend on besides the block."""
+    """Return a block's codes as plain arrays; `context` is as in `LocalCorpus.context`."""
     values = {f"{branch}/{name}": getattr(coded, name) for branch, coded in codes.items() for name in _NAMES}
     return {"context": np.array(context), "branches": np.array([*codes], dtype=str)} | values
 

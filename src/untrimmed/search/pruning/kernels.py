@@ -81,7 +81,7 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write video videos[i]'s best product by codes to best[i], and an upper bound of its best product to upper[i].
+    """Write the best product by codes of each video videos[i] to best[i], and an upper bound of it to upper[i].
 
     The error of a product is at most query_rest * rest_length + row_error * unit + query_error.
     """
@@ -121,9 +121,9 @@ def best_rows(
     best,
     is_open,
 ):
-    """Write an upper bound of the best product of video videos[i] to best[i], by its 8-bit rows.
+    """Write an upper bound of the best product of each video videos[i] to best[i], computed from its 8-bit rows.
 
-    A row is read only if, by its codes, it can reach needed[i] and can be the best. If no row is read, best[i] is minus
+    A row is read only if, by its codes, it can be the best and can reach needed[i]. If no row is read, best[i] is minus
     infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.

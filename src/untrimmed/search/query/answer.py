@@ -169,7 +169,7 @@ def relevance(
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """Return times of one video in seconds, and the relevance at each, for display.
 
-    With `then`, it is the relevance for the first of the two moments.
+    With `then`, the relevance is that of the first of the two moments.
 
     The curve of frames is smoothed with a Gaussian of half a second. Scores and moments come from the raw curve.
 
@@ -326,7 +326,7 @@ def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector 
 
 
 def _place_vector(view: View, place: Place) -> Vector:
-    """Return the mean of the frames at a place, or the nearest frame, at unit length.
+    """Return the mean of the frames at a place, at unit length; the nearest frame if the place has none.
 
     Raises:
         UnknownNameError: The video is not in the library.

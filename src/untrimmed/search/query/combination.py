@@ -15,7 +15,7 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-_FIRST_TAKE = 32  # videos that each term ranks at first, and four times as many if others can be among the best
+_FIRST_TAKE = 32  # videos that each term ranks at first; four times as many while other videos can be among the best
 _ROUNDING = 1e-9
 _CLOSE_S = 1e-6  # times with a smaller difference are regarded as equal
 

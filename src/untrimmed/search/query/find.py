@@ -32,9 +32,9 @@ def find(
     fold: float | None = None,
     on_hit: Callable[[Hit], None] | None = None,
 ) -> Hits:
-    """Return the best hits, of all videos or `among` those with these ids. Ties are broken by path.
+    """Return the best hits. With `among`, only videos with these ids are searched. Ties are broken by path.
 
-    With `group_by="moment"`, each moment is a hit with the score of its best time, which is at most that of its video.
+    With `group_by="moment"`, each moment is a hit. Its score is that of its best time, at most the video's score.
     With `fold`, near-duplicates of earlier hits are hidden. Otherwise `on_hit` is called with each hit as soon as its
     moments are known.
     """
@@ -103,7 +103,7 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
 
 
 def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
-    """Return the best relevance in a moment; without a time in it, that of the time nearest to its middle."""
+    """Return the best relevance at the times in a moment; if there are none, at the time nearest to its middle."""
     inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
     if inside.any():
         return float(values[inside].max())
@@ -112,7 +112,7 @@ def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment that is shown, so later ones are compared with it; `index` is that of its hit."""
+    """A moment that is shown. Later moments are compared with it. `index` is the index of its hit."""
 
     index: int
     content: str
@@ -154,7 +154,7 @@ def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
 
 
 def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[np.ndarray, " D"]:
-    """Return the mean of the frames in a span, at unit length; without a frame in it, the nearest frame."""
+    """Return the mean of the frames in a span, at unit length; the nearest frame if the span has none."""
     inside = (features.times_s >= start_s) & (features.times_s <= end_s)
     if not inside.any():
         inside[np.abs(features.times_s - (start_s + end_s) / 2).argmin()] = True

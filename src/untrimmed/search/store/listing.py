@@ -47,10 +47,10 @@ def is_deleted(path: str) -> bool:
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
     """Return the videos whose files were deleted, and those that seem to be on a missing drive, by the drive's root.
 
-    If folders of a path are missing too, the first missing one is regarded as the root of a drive if it is a broken
-    link, if drives are mounted beside it, or if no other video of the library is in the folder that should contain it.
-    If only the file is missing, its folder is regarded as an unmounted drive if the folder is empty or a place where
-    drives are mounted, and no other video of the library is in it.
+    If folders of a path are missing too, the topmost missing folder counts as the root of a drive in three cases: it is
+    a broken link, drives are mounted beside it, or its parent contains no other video of the library. If only the file
+    is missing, its folder counts as an unmounted drive if it contains no other video of the library, and if it is empty
+    or a place where drives are mounted.
     """
     absent = [record for record in records if is_deleted(record.path)]
     present = {record.path for record in records} - {record.path for record in absent}
