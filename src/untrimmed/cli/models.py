@@ -90,20 +90,21 @@ def import_checkpoint(
         typer.Option(
             "--data",
             metavar="NAME",
-            help="The data set it was trained on.  \\[default: the one whose widths fit]",
+            help="The data set it was trained on.  \\[default: as in the file, or the one whose widths fit]",
             show_default=False,
         ),
     ] = None,
     overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that differ from the preset's.")
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings to use instead of the file's and the preset's."),
     ] = None,
     json_output: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
     """Convert an authors' checkpoint without executing its code.
 
-    Settings in the file and the sizes of its tensors replace those of the preset. Every difference is printed, and the
-    validation results in the file, if it has any.
+    Settings and sizes in the file replace those of the preset.
+    Prints every difference, and the validation results in the file.
     """
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model
