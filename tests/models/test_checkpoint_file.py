@@ -213,7 +213,12 @@ def a_huge_number(path):
     write_checkpoint(path, b"\x80\x02}(X\x06\x00\x00\x00configL" + b"9" * 100_000 + b"L\nu.")
 
 
+def a_name_of_two_lines(path):
+    torch.save({"state_dict": {"a\nb": torch.zeros(2)}}, path)
+
+
 HOSTILE = (
+    a_name_of_two_lines,
     zeros_in_a_deflated_member,
     huge_memo_index,
     stride_zero,

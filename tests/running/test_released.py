@@ -141,6 +141,15 @@ def test_a_file_whose_sizes_need_more_memory_than_it_has_is_refused(tmp_path):
         import_released_file("ms_sl", tmp_path / "model.ckpt", data="tvr")
 
 
+def test_impossible_numbers_in_settings_are_not_read(tmp_path):
+    config = CONFIG | {"hidden_size": 2**62, "map_size": float("inf"), "attention_num": 10**9, "n_heads": 2}
+    model = create_model("hlformer", **SIZES, lorentz_dim=11)
+    save_release(tmp_path / "best.ckpt", model, config=config)
+    imported = import_released_file("hlformer", tmp_path / "best.ckpt", data="tvr")
+    assert imported.unknown.keys() == {"hidden_size", "map_size", "attention_num"}
+    assert imported.model.config.dim == SIZES["dim"]
+
+
 def test_results_that_are_not_recalls_are_left_out(tmp_path):
     save_release(tmp_path / "v2.ckpt", create_model("ms_sl", **SIZES), config=CONFIG, model_val=[1.0, 2.0, 3.0, 4.0, 5])
     assert import_released_file("ms_sl", tmp_path / "v2.ckpt", data="tvr").validation == {}

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from untrimmed.cli.console import print_json, result_console
 from untrimmed.cli.options import ImportOption, JsonOption
-from untrimmed.errors import ConfigError
+from untrimmed.errors import ConfigError, named
 
 if TYPE_CHECKING:
     from untrimmed.running.released import ImportedModel
@@ -156,7 +156,7 @@ def _print_import(imported: "ImportedModel") -> None:
             "weights of branches and temperatures: compare them with the program's"
         )
     if imported.unknown:
-        listed = ", ".join(f"{key}={value}" for key, value in imported.unknown.items())
+        listed = named((f"{key}={value}" for key, value in imported.unknown.items()), limit=30)
         result_console.print(f"not read    {listed}")
     if imported.validation:
         recalls = "  ".join(f"{metric} {value:.1f}" for metric, value in imported.validation.items())

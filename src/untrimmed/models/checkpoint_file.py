@@ -25,6 +25,7 @@ MAX_PICKLE_BYTES = 16 * 2**20
 MAX_OPCODES = 2_000_000
 """An opcode creates one object of at most about 200 bytes."""
 _MAX_AXES = 8
+_MAX_NAME = 300  # characters
 
 
 @dataclass(frozen=True)
@@ -394,6 +395,8 @@ def _checkpoint(content: Any, storages: _Storages) -> Checkpoint:
     if not references:
         expected = "expected an entry `state_dict` or `model` with tensors"
         raise CheckpointError(f"no parameters, {expected}; choose another file")
+    if not all(name.isprintable() and len(name) <= _MAX_NAME for name in references):
+        raise CheckpointError("the name of a tensor is not printable or too long; download the file again")
     total = sum(math.prod(item.shape) * item.storage.dtype.itemsize for item in references.values())
     if total > 2 * storages.file_size:  # a few tensors may share a storage
         raise CheckpointError(

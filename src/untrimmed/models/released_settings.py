@@ -18,6 +18,8 @@ Rule = Callable[[Any], dict[str, Any]]
 WITHOUT_EFFECT = frozenset({"wd", "initializer_range", "pot_prompt_ratio", "collection", "visual_feature", "device"})
 """Keys that change neither scores nor training here: constants in the programs, initial weights, names of files."""
 
+_MAX_COUNT = 10_000  # a larger number in a file would take memory, and no release has one
+
 
 @dataclass(frozen=True)
 class TranslatedSettings:
@@ -41,8 +43,8 @@ def translate_settings(method: ModelName, config: Mapping[str, Any]) -> Translat
             continue
         try:
             translated = rules[key](value)
-        except (KeyError, TypeError, ValueError):
-            unknown[key] = shown_value(value)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            unknown[key if key.isprintable() else repr(key)] = shown_value(value)
             continue
         values |= translated
         keys |= dict.fromkeys(translated, key)
@@ -66,7 +68,7 @@ def _count(*names: str) -> Rule:
     """A whole number that is one or several of our settings."""
 
     def rule(value: Any) -> dict[str, Any]:
-        if isinstance(value, bool) or int(value) != float(value):
+        if isinstance(value, bool) or int(value) != float(value) or abs(int(value)) > _MAX_COUNT:
             raise TypeError
         return dict.fromkeys(names, int(value))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from untrimmed.config import flat, override, to_plain
-from untrimmed.errors import CheckpointError, ConfigError, shown_value
+from untrimmed.errors import CheckpointError, ConfigError, one_line, shown_value
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.checkpoint_file import Checkpoint, read_checkpoint
 from untrimmed.models.naming import ModelName
@@ -102,12 +102,13 @@ def import_released_file(
     except (CheckpointError, ConfigError) as error:
         raise CheckpointError(f"{path}, as {method}/{data}: {error}") from error
     chosen = load_preset(name, data, known | sizes | dict(overrides or {}))
-    empty = _without_memory(name, chosen.sizes())
+    config = chosen.sizes()
     try:
+        empty = _without_memory(name, config)
         require_released(empty, empty.released_names(), tensors)
     except CheckpointError as error:
         raise CheckpointError(f"{path}, as {method}/{data}: {error}") from error
-    model = build_model(model_class(name), chosen.sizes())
+    model = build_model(model_class(name), config)
     import_released(model, model.released_names(), tensors)
     return ImportedModel(
         model.eval(),
@@ -177,9 +178,12 @@ def _is_equal(left: Any, right: Any) -> bool:
 
 
 def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
-    """Return a model whose tensors have shapes but no values."""
-    with torch.device("meta"):
-        return build_model(model_class(name), config)
+    """Return a model whose tensors have shapes but no values; raises CheckpointError for impossible sizes."""
+    try:
+        with torch.device("meta"):
+            return build_model(model_class(name), config)
+    except (RuntimeError, OverflowError) as error:
+        raise CheckpointError(f"its sizes are impossible ({one_line(error)}); is it of another method?") from error
 
 
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
@@ -217,6 +221,6 @@ def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int
 def _validation(numbers: tuple[float, ...]) -> dict[str, float]:
     """Return the stored results by metric, without those that some programs add; empty if they are not recalls."""
     recalls = numbers[: len(METRICS)]
-    if len(recalls) < len(METRICS) or abs(sum(recalls[:-1]) - recalls[-1]) > _ROUNDING * len(METRICS):
+    if len(recalls) < len(METRICS) or not abs(sum(recalls[:-1]) - recalls[-1]) <= _ROUNDING * len(METRICS):
         return {}
     return dict(zip(METRICS, recalls, strict=True))
