@@ -11,7 +11,7 @@ from untrimmed.data.benchmarks.registry import get_benchmark
 from untrimmed.data.bigfile import write_captions
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.data.layouts import open_frames
+from untrimmed.data.layouts import PlainLayout, layout_of, open_frames
 from untrimmed.data.origin import ORIGIN
 from untrimmed.data.plain import CAPTION_FILE
 from untrimmed.errors import ConfigError, FeatureError
@@ -66,7 +66,8 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
-    if (layout.folder / CAPTION_FILE).is_file():
+    is_exported = (layout.folder / ORIGIN).is_file()  # its ids may be paths, which the standard layout quotes
+    if isinstance(layout_of(layout.folder), PlainLayout) and (is_exported or (layout.folder / CAPTION_FILE).is_file()):
         raise ConfigError(
             f"{layout.folder}: is in the plain layout, where captions of {name} would not be read; choose another name "
             "(--name), or remove the folder, prepare again, and add features with untrimmed features"
