@@ -30,7 +30,7 @@ export interface Field { type: string; help: string; unit?: string; default?: un
 export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_score' | 'min_confidence', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
-  within_s: {"type": "number", "help": "Maximum number of seconds until then", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
+  within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What the moment must not show", "default": [], "bounds": {}},
   like: {"type": "array", "help": "Similar to this frame or moment", "default": [], "bounds": {}},
   unlike: {"type": "array", "help": "Unlike this frame or moment", "default": [], "bounds": {}},
@@ -38,7 +38,7 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | '
   fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
   moments: {"type": "integer", "help": "Maximum number of moments per video", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
-  min_score: {"type": "number", "help": "Hide hits with a lower score (a cosine without a trained model). A high score is 0.2 with the encoder builtin", "default": null, "bounds": {"step": "any"}},
+  min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
   min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
 }
 

@@ -13,7 +13,8 @@ _KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
 def encoders(json_output: JsonOption = False) -> None:
     """List the encoders that have a short name, and the benchmarks' features.
 
-    --encoder also takes the hub id or the local folder of any dual encoder.
+    --encoder also takes the hub id or the folder of any model like CLIP, which
+    encodes images and texts separately.
     Kinds of features can be joined, as in --encoder resnet152+i3d=FILE+roberta
     or untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta.
     """

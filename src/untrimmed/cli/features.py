@@ -71,7 +71,8 @@ KindOption = Annotated[
         "--kind",
         metavar="KIND",
         help="Features of the benchmarks instead of --encoder; repeat to join: resnet152, i3d, slowfast, clip and "
-        "roberta (the words). KIND=WEIGHTS names a file, folder or hub id; #sha256=HASH after it pins a file. See: "
+        "roberta (the words). KIND=WEIGHTS names a file, folder or hub id; #sha256=HASH after it refuses a "
+        "file with another hash. See: "
         "untrimmed encoders",
         show_default=False,
     ),

@@ -55,7 +55,7 @@ ServiceOption = Annotated[
     bool,
     runtime_option(
         " /--no-service",
-        help="Search in this process, even if `untrimmed serve` runs. The options above do so, too.",
+        help="Search in this process, even if `untrimmed serve` runs. The options above imply this.",
         show_default=False,
     ),
 ]

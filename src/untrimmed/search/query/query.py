@@ -243,7 +243,14 @@ class Query:
     _: KW_ONLY
     then: Annotated[str, Spec("What happens next in the same video.", "TEXT", service_maximum=LONGEST_TEXT)] = ""
     within_s: Annotated[
-        float, Spec("Maximum number of seconds until then.", "--within-s S", above=0, service_maximum=_MAX_S, unit="s")
+        float,
+        Spec(
+            "Maximum number of seconds between the two moments.",
+            "--within-s S",
+            above=0,
+            service_maximum=_MAX_S,
+            unit="s",
+        ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
@@ -289,8 +296,8 @@ class Cutoff:
     min_score: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower score (a cosine without a trained model). A high score is 0.2 with the "
-            "encoder builtin.",
+            "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this "
+            "option first.",
             "X",
         ),
     ] = None
