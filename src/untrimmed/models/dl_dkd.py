@@ -63,7 +63,7 @@ class Teacher(NamedTuple):
 
 
 class StudentBranch(nn.Module):
-    """Encodes a query as one vector and each frame as one, with attention layers without feed-forward part."""
+    """Encodes a query as one vector and each frame as one, by attention layers without a feed-forward part."""
 
     def __init__(self, config: ModelConfig, dim: int, *, own_query_input: bool):
         super().__init__()

@@ -5,7 +5,7 @@ with one column per caption of the batch; the paper reports it for moments. `vid
 in the glance; the paper reports it for videos. Both return all loss terms, and the weights of the preset select among
 them. We follow the release, which differs from the paper:
 
-- One encoder without feed-forward part serves both branches (`shared_encoder: false`: one for each).
+- One encoder without a feed-forward part serves both branches (`shared_encoder: false`: one for each).
 - The video variant also trains an attention branch of MS-SL, although no reported score reads it.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).

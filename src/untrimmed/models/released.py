@@ -67,7 +67,7 @@ def self_attention(ours: str, theirs: str, block: int) -> Names:
 
 
 def attention_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of a stack with output map and without feed-forward part (MS-SL, GMMFormer, JSG, DL-DKD)."""
+    """Layer `block` of a stack with an output map and no feed-forward part (MS-SL, GMMFormer, JSG, DL-DKD)."""
     return (
         self_attention(f"{ours}.attention", f"{theirs}.self", block)
         | pair(f"{ours}.output", f"{theirs}.output.dense", (block,))
@@ -76,7 +76,7 @@ def attention_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def ffn_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of a stack with feed-forward part and without output map (GMMFormer v2, RAL)."""
+    """Layer `block` of a stack with a feed-forward part and no output map (GMMFormer v2, RAL)."""
     return self_attention(f"{ours}.attention", f"{theirs}.self", block) | after_attention(ours, theirs, block)
 
 
