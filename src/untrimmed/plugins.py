@@ -61,8 +61,7 @@ def import_module(module: str | os.PathLike[str]) -> PluginModule:
     """
     require_type(module, str | os.PathLike, "import", "the name of a module, or the path of a .py file")
     plugin = _find(os.fspath(module))
-    _execute(plugin)
-    _IMPORTED[plugin.name] = plugin
+    import_again(plugin)
     trust([plugin])
     return plugin
 
@@ -86,6 +85,20 @@ def load_object(reference: str) -> Any:
             raise ConfigError(f"{reference}: {module_name} has no {name!r}{nearest(name, names)}; correct the name")
         value = getattr(value, name)
     return value
+
+
+def imported() -> list[PluginModule]:
+    """The modules imported by `import_module`, which another process can import with `import_again`."""
+    return list(_IMPORTED.values())
+
+
+def import_again(plugin: PluginModule) -> None:
+    """Import a module that another process of this program has imported.
+
+    Raises: ConfigError as `import_module`.
+    """
+    _execute(plugin)
+    _IMPORTED[plugin.name] = plugin
 
 
 @cache

@@ -10,9 +10,10 @@ from tests.refusals import require_named
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
+from untrimmed.study.costs import CandidateCosts
 from untrimmed.study.greedy import CandidateResult, Growth
-from untrimmed.study.page import _findings, _p_of_seeds, winners
-from untrimmed.study.setup import Candidate, DataFacts, StudySetup
+from untrimmed.study.page import COLUMNS, _findings, table, winners
+from untrimmed.study.setup import Candidate, DataFacts, Point, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults
 
 PLAIN, GROWN, OTHER = (Candidate.of(name) for name in ("ms_sl", "ms_sl+ral", "dl_dkd"))
@@ -30,7 +31,7 @@ def found(data, **sum_r):
     return StudyResults(
         setup=setup,
         plan=StudyPlan(methods=(PLAIN, OTHER)),
-        rates={PLAIN: 3e-4},
+        points={PLAIN: Point(3e-4)},
         growths=(grown,),
         finalists=tuple(reports),
         untrained={},
@@ -43,10 +44,11 @@ def test_the_best_is_compared_with_its_method_the_second_and_on_other_data():
     second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
     assert list(winners([first, second])) == [
         "- On tvr `ms_sl+ral` has the highest trained SumR, 240.0 on test videos, 140.0 more than `ms_sl` "
-        "(p 1: no difference is known), 4.0 more than `dl_dkd` (p 1: no difference is known); "
+        "(one seed, so no p over seeds; p over queries 1), 4.0 more than `dl_dkd` (one seed, so no p over seeds; "
+        "p over queries 1); "
         "on charades it takes place 2 of 3.",
         "- On charades `dl_dkd` has the highest trained SumR, 200.0 on test videos, 20.0 more than "
-        "`ms_sl+ral` (p 1: no difference is known); on tvr it takes place 2 of 3.",
+        "`ms_sl+ral` (one seed, so no p over seeds; p over queries 1); on tvr it takes place 2 of 3.",
     ]
 
 
@@ -61,9 +63,9 @@ def ranked(own, **rank):
 
 def test_differences_are_printed_with_p():
     own = ranked(found("tvr"), ms_sl=np.array([1] * 40), dl_dkd=np.array([300] * 40))
-    require_named(next(winners([own])), "400.0", "`dl_dkd`", "p < 0.0001")
+    require_named(next(winners([own])), "400.0", "`dl_dkd`", "< 0.0001")
     own = ranked(found("tvr"), ms_sl=np.array([1] * 21 + [300] * 20), dl_dkd=np.array([300] * 21 + [1] * 20))
-    require_named(next(winners([own])), "9.8", "`dl_dkd`", "p 1")
+    require_named(next(winners([own])), "9.8", "`dl_dkd`", "queries 1")
 
 
 def test_a_better_untrained_baseline_is_named_unless_it_is_the_oracle():
@@ -104,11 +106,33 @@ def test_a_method_that_was_not_extended_is_listed_with_its_sum():
     assert any("`dl_dkd`" in line and "1.5" in line for line in _findings(own))
 
 
-def test_p_of_seeds_depends_on_the_spread_of_seeds():
-    def seeds(*sum_r):
-        return [Report("", 1, {"fused": {"SumR": value}}, np.ones(1, int), ("0",)) for value in sum_r]
+def seeds(*sum_r):
+    """Reports of seeds with these SumR, which find the same videos."""
+    return tuple(
+        Report("", 1, {"fused": dict.fromkeys(COLUMNS, value)}, np.ones(40, int), tuple(map(str, range(40))))
+        for value in sum_r
+    )
 
-    near, far = seeds(230.0, 231.0, 232.0), seeds(240.0, 241.0, 242.0)
-    wide = seeds(221.0, 241.0, 261.0)  # as much better in the mean as `far`
-    assert float(_p_of_seeds(far, near)) < 0.001 < 0.3 < float(_p_of_seeds(wide, near))
-    assert _p_of_seeds(seeds(1.0), near) == ""
+
+def test_the_headline_leads_with_p_over_seeds():
+    near, far, wide = (230.0, 231.0, 232.0), (240.0, 241.0, 242.0), (221.0, 241.0, 261.0)
+    for best, doubt in ((far, False), (wide, True)):
+        own = replace(found("tvr"), reports={GROWN: seeds(*best), PLAIN: seeds(*near)})
+        (line,) = winners([own])
+        assert ("no difference is known" in line) == doubt
+        assert line.index("over seeds") < line.index("over queries")
+
+
+def test_the_best_row_comes_first_and_is_bold():
+    costs = CandidateCosts(1, 0.1, 4)
+    own = replace(
+        found("tvr"),
+        reports={PLAIN: seeds(1.0, 2.0), GROWN: seeds(8.0, 9.0), OTHER: seeds(5.0, 6.0)},
+        costs=dict.fromkeys((PLAIN, GROWN, OTHER), costs),
+        untrained={"chance": dict.fromkeys(COLUMNS, 0.5)},
+    )
+    rows = table(own).lines
+    assert [row[0] for row in rows] == ["**`ms_sl+ral`**", "`dl_dkd`", "`ms_sl`", "chance"]
+    assert rows[0][5:8] == ("**8.5 ± 0.7**", "", "")
+    assert float(rows[2][6]) < float(rows[1][6]) < 0.1, "p to the best, over seeds"
+    assert float(rows[0][8]) == float(rows[2][6]), "p to its method"

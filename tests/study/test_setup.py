@@ -10,7 +10,7 @@ from tests.run_world import SMALL
 from untrimmed.data.simulation.simulate import simulate
 from untrimmed.errors import ConfigError
 from untrimmed.study.greedy import CandidateResult, Growth
-from untrimmed.study.setup import Candidate, StudySetup
+from untrimmed.study.setup import Candidate, Point, StudySetup, points_of
 from untrimmed.study.study import StudyPlan, StudyResults, _finalists
 
 FORM = "proto,model.iterations=1,model.builder=perceiver,train.weight_decay=1e-05"
@@ -23,7 +23,7 @@ def setup(data_root, tmp_path):
 
 @pytest.fixture
 def of(setup):
-    return lambda text: setup.trial(Candidate.of(text), rate=3e-4, steps=40, seed=2)
+    return lambda text: setup.trial(Candidate.of(text), point=Point(3e-4), steps=40, seed=2)
 
 
 def test_settings_of_a_candidate_only_change_its_own_run(of):
@@ -44,10 +44,70 @@ def test_every_candidate_has_its_own_folder(of, tmp_path):
     assert of("gmmformer_v2+ral").folder == tmp_path / "tvr" / "gmmformer_v2+ral-0.0003-40-2"
 
 
+def test_a_grid_has_every_combination_with_every_rate():
+    points = points_of((1e-3, 3e-4), ("model.dropout=0.1,0.2", "weights.nce=1"))
+    assert list(map(str, points)) == [
+        f"rate {rate}, model.dropout={dropout}, weights.nce=1" for rate in (0.001, 0.0003) for dropout in (0.1, 0.2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("grid", "named"),
+    [
+        (["model.dropout"], "model.dropout=0.1,0.2"),
+        (["dropout=0.1"], "dropout"),
+        (["model.dropout=[1"], "model.dropout"),
+        (["model.dropout=0.1", "model.dropout=0.2"], "model.dropout"),
+        (["train.learning_rate=1e-3"], "--rates"),
+    ],
+)
+def test_a_wrong_grid_is_refused(grid, named):
+    with refused(ConfigError, named):
+        points_of((1e-3,), grid)
+
+
+def test_a_point_of_the_grid_trains_with_its_settings_in_a_run_of_its_own(setup, of, tmp_path):
+    point = Point(3e-4, ("model.dropout=0.2",))
+    trial = setup.trial(Candidate.of("ms_sl"), point=point, steps=40, seed=2)
+    assert trial.folder == tmp_path / "tvr" / "ms_sl@model.dropout=0.2-0.0003-40-2"
+    assert trial.overrides == of("ms_sl,model.dropout=0.2").overrides
+    with refused(ConfigError, "model.dropout", "--grid"):
+        setup.trial(Candidate.of("ms_sl,model.dropout=0.3"), point=point, steps=40, seed=2)
+
+
+def test_a_candidate_starts_from_the_file_with_most_of_its_attachments(setup, tmp_path):
+    files = []
+    for number, method in enumerate(("ms_sl", "ms_sl+ral")):
+        text = (
+            f"method: {method}\ndataset: mine\nmodel: {{}}\nweights: {{clip_nce: {number + 1}}}\ntrain: {{epochs: 9}}\n"
+        )
+        files.append(tmp_path / f"{number}.yaml")
+        files[-1].write_text(text)
+    setup = replace(setup, presets=tuple(files))
+    for text, weight in (("ms_sl", 1), ("ms_sl+transport", 1), ("ms_sl+ral", 2), ("ms_sl+transport+ral", 2)):
+        settings = setup.trial(Candidate.of(text), point=Point(1e-3), steps=40, seed=0).settings
+        assert (settings.weights["clip_nce"], settings.train.epochs) == (weight, 10), text
+    assert setup.preset_for(Candidate.of("gmmformer").name) == "tvr"
+
+
+def test_a_finished_run_with_other_settings_is_refused(setup, small):
+    trial = setup.trial(Candidate.of("ms_sl"), point=Point(3e-4), steps=4, seed=0)
+    trial.train()
+    trial.require_same()
+    changed = replace(trial, overrides={**trial.overrides, "weights.clip_nce": 7.0})
+    with refused(ConfigError, "weights.clip_nce", "7.0", "--out"):
+        changed.require_same()
+
+
 @pytest.mark.parametrize("text", ["proto,", "proto,iterations", "proto,model.x=../y", "proto,model.x=[1", "a/b"])
 def test_settings_that_do_not_fit_a_folder_name_are_refused(text):
     with refused(ConfigError, "METHOD", "METHOD,KEY=VALUE"):
         Candidate.of(text)
+
+
+def test_a_setting_without_a_section_is_refused():
+    with refused(ConfigError, "dropout", "train.dropout=…"):
+        Candidate.of("proto,dropout=0.1")
 
 
 def test_an_impossible_combination_is_refused_without_training(of):
@@ -119,7 +179,7 @@ def test_a_variant_of_a_benchmark_uses_its_presets(shared, tmp_path):
     )
     setup = StudySetup(data="mixed", root=tmp_path, out=tmp_path / "runs", dim=8, frames=20, batch=4)
     assert setup.facts.simulation["words"] == "mixed"
-    trial = setup.trial(Candidate.of("dl_dkd"), rate=3e-4, steps=4, seed=0)
+    trial = setup.trial(Candidate.of("dl_dkd"), point=Point(3e-4), steps=4, seed=0)
     assert trial.settings.dataset == "charades"
 
 
@@ -141,7 +201,8 @@ def test_a_finalist_of_two_methods_uses_the_rate_with_the_best_result(setup):
     second = Growth((CandidateResult(other, 102, other), CandidateResult(both, 109, other, other)), (other,), {})
     for growths in ((first, second), (second, first)):
         plan, rates = StudyPlan(methods=(one, other), attachments=("evidence",), finalists=1), {one: 1e-3, other: 1e-4}
-        found = StudyResults(setup=setup, plan=plan, rates=rates, growths=growths, finalists=(), untrained={})
+        points = {method: Point(rate) for method, rate in rates.items()}
+        found = StudyResults(setup=setup, plan=plan, points=points, growths=growths, finalists=(), untrained={})
         assert [each.sum_r for each in found.ranking] == [109, 103, 100]
         assert [found.base_of(each) for each in (both, other, one)] == [other, one, one]
         assert _finalists(found) == (both, other, one), "each with the method that it grew from"

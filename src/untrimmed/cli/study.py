@@ -68,6 +68,24 @@ FinalistsOption = Annotated[
     int, typer.Option(metavar="N", help="Number of combinations to test.", rich_help_panel=_COMPARED)
 ]
 RatesOption = Annotated[str, typer.Option(metavar="X,...", help="Learning rates to try.", rich_help_panel=_TRAINING)]
+GridOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="KEY=V,V,...",
+        help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable).",
+        rich_help_panel=_TRAINING,
+    ),
+]
+PresetOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--preset",
+        metavar="FILE.yaml",
+        help="Settings of the method that the file names (repeatable).",
+        rich_help_panel=_TRAINING,
+    ),
+]
 SearchStepsOption = Annotated[
     int,
     typer.Option(
@@ -126,6 +144,8 @@ def study(
     most: MostOption = None,
     finalists: FinalistsOption = 5,
     rates: RatesOption = "1e-3,3e-4,1e-4",
+    grid: GridOption = None,
+    preset: PresetOption = None,
     search_steps: SearchStepsOption = 750,
     steps: StepsOption = 3000,
     seeds: SeedsOption = 5,
@@ -155,6 +175,7 @@ def study(
         methods=tuple(Candidate.of(text) for text in methods),
         attachments=tuple(filter(None, attach.split(","))),
         rates=_rates(rates),
+        grid=tuple(grid or ()),
         search_steps=search_steps,
         steps=steps,
         seeds=seeds,
@@ -165,7 +186,15 @@ def study(
     number_format = read_precision(precision)
     setups = [
         StudySetup(
-            data=name, root=root, out=out, dim=dim, frames=frames, batch=batch, precision=number_format, device=device
+            data=name,
+            root=root,
+            out=out,
+            dim=dim,
+            frames=frames,
+            batch=batch,
+            precision=number_format,
+            device=device,
+            presets=tuple(preset or ()),
         )
         for name in dict.fromkeys(data)
     ]
@@ -173,10 +202,10 @@ def study(
         lines = outlook(setup, plan)
         (result_console if dry_run else progress_console).print("\n".join(lines))
     if not dry_run:
-        _run(plan, setups, jobs, page)
+        _run(plan, setups, jobs, page, imports or [])
 
 
-def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None) -> None:
+def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None, imports: list[str]) -> None:
     from untrimmed.study.orders import across_worlds
     from untrimmed.study.study import Trainer
     from untrimmed.study.study import study as run_study
@@ -186,7 +215,7 @@ def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None
     for setup in setups:
         for results in run_study(setup, plan, trainer):
             if page is not None:
-                _write(page, [*finished, results], _command(plan, setups, page))
+                _write(page, [*finished, results], _command(plan, setups, page, imports))
         finished.append(results)
         _print(results)
     result_console.print("\n".join(across_worlds(finished)))
@@ -199,13 +228,15 @@ def _rates(text: str) -> tuple[float, ...]:
         raise ConfigError(f"--rates {text}: expected numbers separated by commas, e.g. 1e-3,3e-4") from None
 
 
-def _command(plan: StudyPlan, setups: list[StudySetup], page: Path) -> str:
+def _command(plan: StudyPlan, setups: list[StudySetup], page: Path, imports: list[str]) -> str:
     """Return the command that writes the page again, with all options that are not at their default."""
     from untrimmed.study.study import StudyPlan
 
     setup = setups[0]
     defaults = StudyPlan(methods=plan.methods)
     words = ["untrimmed study", *map(str, plan.methods)]
+    words += [f"--import {shlex.quote(module)}" for module in imports]
+    words += [f"--preset {shlex.quote(str(path))}" for path in setup.presets]
     words += [f"--data {setup.data}" for setup in setups] + ["--root DIR --out DIR"]
     words += [f"--attach {','.join(plan.attachments)}"] if plan.attachments else []
     options = {"grow": "grow", "most": "max_attachments", "finalists": "finalists", "search-steps": "search_steps"}
@@ -216,6 +247,7 @@ def _command(plan: StudyPlan, setups: list[StudySetup], page: Path) -> str:
         if getattr(plan, key) != getattr(defaults, key)
     ]
     words += [] if plan.rates == defaults.rates else [f"--rates {','.join(f'{rate:g}' for rate in plan.rates)}"]
+    words += [f"--grid {shlex.quote(entry)}" for entry in plan.grid]
     sizes = {"dim": 128, "frames": 32, "batch": 16, "precision": "float32"}
     words += [f"--{name} {getattr(setup, name)}" for name, value in sizes.items() if getattr(setup, name) != value]
     return " ".join([*words, f"--page {shlex.quote(page.name)}"])

@@ -66,6 +66,23 @@ def compare(
     return comparisons
 
 
+def p_over_queries(first: Sequence[Report], second: Sequence[Report]) -> float:
+    """Return p of the paired randomization test over queries, of the seeds' mean SumR; raises like `compare`."""
+    return compare(first, second, ("SumR",))[0].fisher_p
+
+
+def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return p of Welch's t-test over a figure of seeds; None if a side has one seed."""
+    from scipy.stats import ttest_ind
+
+    sides = (first, second)
+    if min(map(len, sides)) < 2:
+        return None
+    if not any(np.ptp(side) for side in sides):  # the test would divide by 0
+        return float(sides[0][0] == sides[1][0])
+    return float(ttest_ind(*sides, equal_var=False).pvalue)
+
+
 def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     """Return the two-sided p-value of Fisher's randomization test on the differences of queries.
 

@@ -88,13 +88,24 @@ def choose_preset(
         return load_preset(name, preset or (data if has_preset(name, data) else OWN_DATA_PRESET), overrides)
     path = Path(preset or "")
     values = read_yaml(path)
-    stated = ModelName.of(str(values.get("method", "")) or name)
+    stated = _stated_method(path, values)
     missing = [attachment for attachment in name.attachments if attachment not in stated.attachments]
     if stated.method != name.method or {*stated.attachments} - {*name.attachments}:
         raise ConfigError(f"{path}: is for {stated}, not for {name}; name that method, or another file")
     for attachment in missing:
         values = _merge(values, _attachment_settings(attachment, str(values.get("dataset", OWN_DATA_PRESET))))
     return _build(values | {"method": str(name)}, overrides, where=str(path))
+
+
+def preset_method(path: Path) -> ModelName:
+    """Return the method that a YAML file is for; raises ConfigError for another file."""
+    return _stated_method(path, read_yaml(path))
+
+
+def _stated_method(path: Path, values: Mapping[str, Any]) -> ModelName:
+    if "method" not in values:
+        raise ConfigError(f"{path}: 'method' is missing; add the name of the method that the settings are for")
+    return ModelName.of(str(values["method"]))
 
 
 def is_file(preset: str | None) -> bool:

@@ -1,6 +1,9 @@
 """Tables of text cells, the list of a paper's tables and figures, and output as Markdown."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from untrimmed.reproduction.tables import CommandEntry, Entry, NotCovered, Paper, TrainedTable, UntrainedTable
 
@@ -21,6 +24,21 @@ class Grid:
         """For each column, whether it contains numbers, which are right-aligned."""
         count = len(self.header)
         return tuple(self.num_labels <= column < count - self.num_commands for column in range(count))
+
+
+def in_bold(cell: str) -> str:
+    """Return a cell in bold, for Markdown."""
+    return f"**{cell}**"
+
+
+def mean_and_deviation(values: Sequence[float]) -> str:
+    """Return the mean and the standard deviation of a figure over seeds.
+
+    >>> mean_and_deviation([1.0, 3.0]), mean_and_deviation([2.0])
+    ('2.0 ± 1.4', '2.0')
+    """
+    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.1f}{deviation}"
 
 
 def listing(paper: Paper) -> Grid:

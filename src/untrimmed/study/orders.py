@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untrimmed.data.simulation.world import BUILT_IN_SIDES, built_in_sides
-from untrimmed.evaluation.significance import format_p
+from untrimmed.evaluation.significance import format_p, p_over_seeds
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.reproduction.render import Grid, markdown
 
@@ -74,9 +74,9 @@ def notes(results: StudyResults) -> Iterator[str]:
 def chosen(results: StudyResults) -> Iterator[str]:
     """Yield the settings of each candidate that were chosen on validation videos; nothing if they are all equal."""
     settings = {
-        candidate: f"rate {results.rates[base]:g}"
+        candidate: str(results.points[base])
         for candidate in results.reports
-        if (base := results.base_of(candidate)) in results.rates
+        if (base := results.base_of(candidate)) in results.points
     }
     if len(set(settings.values())) > 1:
         entries = (f"`{candidate}` {text}" for candidate, text in settings.items())
@@ -107,7 +107,7 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     places = enumerate(zip(agreement.first, agreement.second, strict=True), start=1)
     lines = tuple((str(place), f"`{here}`", f"`{there}`") for place, (here, there) in places)
     yield markdown(Grid("", ("place", "here", "in the papers"), lines, num_labels=3))
-    pairs = {pair: seeds_p(sum_r[pair[0]], sum_r[pair[1]]) for pair in agreement.differences}
+    pairs = {pair: p_over_seeds(sum_r[pair[0]], sum_r[pair[1]]) for pair in agreement.differences}
     known = [pair for pair, p in pairs.items() if p is not None and p < KNOWN]
     unknown = [pair for pair in pairs if pair not in known]
     text = f"Kendall's tau of the two orders is {agreement}."
@@ -151,15 +151,6 @@ def worlds_grid(worlds: Mapping[str, SumR], published: Mapping[str, float]) -> G
         if any(agreements):
             lines.append((label, *("" if entry is None else str(entry) for entry in agreements)))
     return Grid("", ("", *worlds), tuple(lines), num_labels=1)
-
-
-def seeds_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return p of Welch's t-test of two methods over their seeds; None if one has a single seed."""
-    from scipy.stats import ttest_ind
-
-    if min(len(first), len(second)) < 2:
-        return None
-    return float(ttest_ind(first, second, equal_var=False).pvalue)
 
 
 def _means(sum_r: SumR) -> dict[str, float]:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from untrimmed.evaluation.report import Report
-from untrimmed.evaluation.significance import compare, format_p
-from untrimmed.reproduction.render import Grid, markdown
+from untrimmed.evaluation.significance import format_p, p_over_queries, p_over_seeds
+from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
 from untrimmed.study.costs import CandidateCosts
 from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
@@ -15,7 +15,8 @@ from untrimmed.study.study import StudyPlan, StudyResults
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 KNOWN = 0.05  # p below which a difference counts as known
 ORACLE = "oracle"  # the row of a perfect method
-HEADER = ("", *COLUMNS, "p, row above", "p, its method", "of seeds", "weights (M)", "step (ms)", "kB a video")
+TESTS = ("p to best, seeds", "queries", "p to its method, seeds", "queries")
+HEADER = ("", *COLUMNS, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
 
 def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
@@ -29,7 +30,7 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
     """Yield a sentence for each data set: the best candidate, its lead with p, and its place on the other data sets."""
-    ranked = [(entry, ordered(entry)[::-1]) for entry in results if entry.reports]
+    ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
     for result, (best, *others) in ranked:
         line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
         line += "on test videos" + "".join(
@@ -45,11 +46,17 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
 
 
 def _lead(results: StudyResults, best: Candidate, other: Candidate) -> str:
-    """Return the lead of the best candidate over another, and its p value."""
-    p = _p_value(results.reports[best], results.reports[other])
-    p_text = format_p(p) if p < KNOWN else f"{format_p(p)}: no difference is known"
+    """Return the lead of the best candidate over another, with p over seeds first and p over queries second."""
+    first, second = results.reports[best], results.reports[other]
     lead = mean_sum_r(results, best) - mean_sum_r(results, other)
-    return f"{lead:.1f} more than `{other}` (p {p_text})"
+    over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
+    over_queries = f"p over queries {format_p(p_over_queries(first, second))}"
+    if over_seeds is None:
+        tests = f"one seed, so no p over seeds; {over_queries}"
+    else:
+        doubt = "" if over_seeds < KNOWN else ": no difference is known"
+        tests = f"p over seeds {format_p(over_seeds)}{doubt}; {over_queries}"
+    return f"{lead:.1f} more than `{other}` ({tests})"
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
@@ -75,9 +82,9 @@ def section(results: StudyResults) -> Iterator[str]:
         f"All are {setup.dim} wide, see {setup.frames} frames, train on {setup.batch} videos a step. "
         f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
         f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
-        "videos. p is that of the paired randomization test over queries, of the seeds' mean SumR, which does not know "
-        "how seeds differ; *of seeds* is Welch's against its method, over the seeds' SumR. More steps may change "
-        "the order. Steps are in milliseconds of one core, stored videos in float32.\n"
+        "videos, best first. *Seeds*: p of Welch's t-test over the seeds' SumR. *Queries*: p of the paired "
+        "randomization test over queries, of the seeds' mean SumR, which does not know how seeds differ. More steps "
+        "may change the order. Steps are in milliseconds of one core, stored videos in float32.\n"
     )
     yield markdown(table(results))
     yield from notes(results)
@@ -86,29 +93,38 @@ def section(results: StudyResults) -> Iterator[str]:
 
 
 def _rates(plan: StudyPlan) -> str:
-    among = "at a rate of" if len(plan.rates) == 1 else "the rate of each method among"
-    return f"{among} {', '.join(f'{rate:g}' for rate in plan.rates)}"
+    among = "at a rate of" if len(plan.points) == 1 else "the best for each method of the rates"
+    settings = (entry.partition("=") for entry in plan.grid)
+    grid = "".join(f" and of {key} {values.replace(',', ', ')}" for key, _, values in settings)
+    return f"{among} {', '.join(f'{rate:g}' for rate in plan.rates)}{grid}"
 
 
 def table(results: StudyResults) -> Grid:
-    """Return the untrained rows, then the finalists from the worst to the best."""
-    empty = ("",) * (len(HEADER) - len(COLUMNS) - 1)
-    lines = [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in results.untrained.items()]
-    above: tuple[Report, ...] = ()
+    """Return the finalists from the best, in bold, to the worst, then the rows that need no training."""
+    lines = []
+    best = next(iter(ordered(results)), None)
     for candidate in ordered(results):
         reports = results.reports[candidate]
         base = results.compared_with(candidate)
         costs = results.costs.get(candidate)
-        against = (
-            ("", "")
-            if candidate == base
-            else (_p(reports, results.reports[base]), _p_of_seeds(reports, results.reports[base]))
-        )
+        tests = [cell for other in (best, base) for cell in _tests(results, candidate, other)]
         cells = ("", "", "") if costs is None else _cost_cells(costs)
-        figures = (_figure([report.figures[column] for report in reports]) for column in COLUMNS)
-        lines.append((f"`{candidate}`", *figures, _p(reports, above) if above else "", *against, *cells))
-        above = reports
+        figures = [mean_and_deviation([report.figures[column] for report in reports]) for column in COLUMNS]
+        first = [f"`{candidate}`", *figures]
+        lines.append((*(map(in_bold, first) if candidate == best else first), *tests, *cells))
+    empty = ("",) * (len(HEADER) - len(COLUMNS) - 1)
+    untrained = reversed(list(results.untrained.items()))
+    lines += [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in untrained]
     return Grid("", HEADER, tuple(lines), num_labels=1)
+
+
+def _tests(results: StudyResults, candidate: Candidate, other: Candidate | None) -> tuple[str, str]:
+    """Return p over seeds and over queries of the difference of two candidates; empty if they are the same."""
+    if other is None or other == candidate:
+        return "", ""
+    first, second = results.reports[candidate], results.reports[other]
+    over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
+    return "" if over_seeds is None else format_p(over_seeds), format_p(p_over_queries(first, second))
 
 
 def _cost_cells(costs: CandidateCosts) -> tuple[str, str, str]:
@@ -116,34 +132,18 @@ def _cost_cells(costs: CandidateCosts) -> tuple[str, str, str]:
 
 
 def ordered(results: StudyResults) -> list[Candidate]:
-    """Return the finalists with results, from the worst mean SumR to the best."""
-    return sorted(results.reports, key=lambda entry: mean_sum_r(results, entry))
+    """Return the finalists with results, from the best mean SumR to the worst."""
+    return sorted(results.reports, key=lambda entry: -mean_sum_r(results, entry))
+
+
+def sum_r_of_seeds(reports: Sequence[Report]) -> list[float]:
+    """Return the SumR of each seed, on test videos."""
+    return [report.figures["SumR"] for report in reports]
 
 
 def mean_sum_r(results: StudyResults, candidate: Candidate) -> float:
     """Return the mean SumR over seeds, on test videos."""
-    return float(np.mean([report.figures["SumR"] for report in results.reports[candidate]]))
-
-
-def _figure(values: list[float]) -> str:
-    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{deviation}"
-
-
-def _p_value(first: Sequence[Report], second: Sequence[Report]) -> float:
-    return compare(first, second, ("SumR",))[0].fisher_p
-
-
-def _p(first: Sequence[Report], second: Sequence[Report]) -> str:
-    return format_p(_p_value(first, second))
-
-
-def _p_of_seeds(first: Sequence[Report], second: Sequence[Report]) -> str:
-    """Return p of Welch's t-test over the SumR of seeds; empty for one seed."""
-    from scipy.stats import ttest_ind
-
-    sides = [[report.figures["SumR"] for report in side] for side in (first, second)]
-    return format_p(float(ttest_ind(*sides, equal_var=False).pvalue)) if min(map(len, sides)) > 1 else ""
+    return float(np.mean(sum_r_of_seeds(results.reports[candidate])))
 
 
 def _findings(results: StudyResults) -> Iterator[str]:
@@ -158,13 +158,17 @@ def _findings(results: StudyResults) -> Iterator[str]:
             reached = ", ".join(f"{entry.candidate.name.attachments[-1]} {entry.sum_r:.1f}" for entry in last)
             end += f" ({reached})" if last else ""
             end = f"more than {len(steps)} were not tried" if len(steps) == results.plan.max_attachments else end
-            untried = " or ".join(f"{rate:g}" for rate in results.untried_rates[base])
-            rate = f"rate {results.rates[base]:g}" + (f", not tried with {untried}" if untried else "")
             end = "what could come next is not all trained yet" if growth.waiting else end
-            yield f"- `{base}` ({rate}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
+            yield f"- `{base}` ({_point(results, base)}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
         elif results.plan.attachments:
             reached = f"reached {sum_r[base]:.1f} on validation videos" if base in sum_r else "is not trained yet"
             yield f"- `{base}` {reached}, and did not grow."
+
+
+def _point(results: StudyResults, base: Candidate) -> str:
+    """Return the best rate and settings of a method, and those that are not tried yet."""
+    untried = " or ".join(map(str, results.untried[base]))
+    return f"{results.points[base]}" + (f", not tried with {untried}" if untried else "")
 
 
 def _refusals(results: StudyResults) -> Iterator[str]:

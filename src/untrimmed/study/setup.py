@@ -9,13 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.config import build, parse_overrides
+from untrimmed.config import build, parse_overrides, require_sections
 from untrimmed.data.annotations import videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
@@ -28,7 +29,7 @@ from untrimmed.evaluation.report import Report
 from untrimmed.files import write_whole
 from untrimmed.models.naming import ModelName
 from untrimmed.precision import Precision
-from untrimmed.presets import OWN_DATA_PRESET, has_preset, load_preset
+from untrimmed.presets import OWN_DATA_PRESET, choose_preset, has_preset, preset_method
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.run import Run
 from untrimmed.running.untrained import untrained_rows
@@ -42,6 +43,8 @@ FACTS = "data.json"  # what is printed about the data
 UNTRAINED = "untrained.json"  # the rows that need no training
 COSTS = "costs.json"  # costs of finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
+RATE = "train.learning_rate"
+_VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may have
 WARMUP_EPOCH = "warmup_epoch"  # setting of losses that start late; scaled with the length of training
 
 
@@ -61,11 +64,12 @@ class Candidate:
 
         Raises: ConfigError for characters that a folder name should not have.
         """
-        if not re.fullmatch(r"[\w.+-]+(,[\w.]+=[\w.+-]+)*", text):
+        if not re.fullmatch(rf"[\w.+-]+(,[\w.]+={_VALUE})*", text):
             raise ConfigError(
-                f"{text!r}: expected METHOD or METHOD,KEY=VALUE,... of letters, digits, . _ + -; rewrite it"
+                f"{text!r}: expected METHOD or METHOD,KEY=VALUE,... of letters, digits, . _ + - :; rewrite it"
             )
         name, *settings = text.split(",")
+        require_sections(setting.partition("=")[0] for setting in settings)
         return cls(ModelName.of(name), tuple(settings))
 
     def __str__(self) -> str:
@@ -90,9 +94,43 @@ class DataFacts:
     simulation: Mapping[str, Any] | None
 
 
+@dataclass(frozen=True)
+class Point:
+    """A point of the search for settings: the learning rate, and a value `KEY=VALUE` for each key of the grid."""
+
+    rate: float
+    settings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join((f"rate {self.rate:g}", *self.settings))
+
+
+def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
+    """Return every combination of the rates and the values of a grid, whose entries are `KEY=VALUE,VALUE,...`.
+
+    >>> [str(point) for point in points_of([0.001], ["model.dropout=0.1,0.2"])]
+    ['rate 0.001, model.dropout=0.1', 'rate 0.001, model.dropout=0.2']
+
+    Raises: ConfigError for an entry of another form, a key that occurs twice, or the key of the rates.
+    """
+    axes: dict[str, list[str]] = {}
+    for entry in grid:
+        key, _, values = entry.partition("=")
+        if not re.fullmatch(rf"[\w.]+={_VALUE}(,{_VALUE})*", entry):
+            raise ConfigError(f"--grid {entry}: expected KEY=VALUE,VALUE,..., e.g. model.dropout=0.1,0.2; rewrite it")
+        require_sections([key])
+        if key in axes or key == RATE:
+            raise ConfigError(f"--grid {entry}: {key} has values already{'; use --rates' if key == RATE else ''}")
+        axes[key] = [f"{key}={value}" for value in dict.fromkeys(values.split(","))]
+    return tuple(Point(rate, settings) for rate in rates for settings in product(*axes.values()))
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudySetup:
-    """A data set and the model and batch sizes of all candidates; runs are stored in `out`/`data`."""
+    """A data set and the model and batch sizes of all candidates; runs are stored in `out`/`data`.
+
+    `presets` are YAML files. A candidate starts from the file for its method with the most of its attachments.
+    """
 
     data: str
     root: Path
@@ -102,6 +140,7 @@ class StudySetup:
     batch: int = 16
     precision: Precision = "float32"
     device: str = "auto"
+    presets: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("dim", "frames", "batch"):
@@ -206,13 +245,36 @@ class StudySetup:
         """Whether the features are simulated; then the hidden meaning gives the upper limit of results."""
         return is_simulated(self.data, self.root)
 
-    def trial(self, candidate: Candidate, *, rate: float, steps: int, seed: int) -> Trial:
+    @cached_property
+    def _files(self) -> dict[ModelName, Path]:
+        """The files of `presets`, by the method that each is for."""
+        return {preset_method(path): path for path in self.presets}
+
+    def preset_for(self, name: ModelName) -> str:
+        """Return the preset of a method, as `choose_preset` takes it: a file, or the same data set for all methods."""
+        fitting = [
+            stated
+            for stated in self._files
+            if stated.method == name.method and {*stated.attachments} <= {*name.attachments}
+        ]
+        if not fitting:
+            return self.facts.benchmark
+        return str(self._files[max(fitting, key=lambda stated: len(stated.attachments))])
+
+    def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
         """Return a training of a candidate with enough epochs for the steps.
 
-        All settings except sizes and rate are the published ones. Losses that start late start after the same share of
-        epochs.
+        All settings except sizes and those of the point are its preset's. Losses that start late start after the same
+        share of epochs.
+
+        Raises: ConfigError if both the candidate and the point set a key.
         """
-        published = load_preset(candidate.name, self.facts.benchmark)  # for all candidates that of the same data set
+        keys = [setting.partition("=")[0] for setting in (*candidate.settings, *point.settings)]
+        if repeated := [key for key in keys if keys.count(key) > 1]:
+            raise ConfigError(f"{candidate}: {repeated[0]} is set twice, by the method and by --grid; remove one")
+        chosen = f"@{','.join(point.settings)}" if point.settings else ""
+        preset = self.preset_for(candidate.name)
+        published = choose_preset(candidate.name, self.data, preset)
         epochs = math.ceil(steps / math.ceil(self.facts.videos["train"] / self.batch))
         share = epochs / published.train.epochs
         late = {
@@ -224,22 +286,22 @@ class StudySetup:
             "model.dim": self.dim,
             "model.max_frames": self.frames,
             "train.batch_size": self.batch,
-            "train.learning_rate": rate,
+            RATE: point.rate,
             "train.epochs": epochs,
             "train.patience": epochs,
             "train.warmup_share": WARMUP_SHARE,
             "train.hard_negatives_from_epoch": round(published.train.hard_negatives_from_epoch * share),
             "train.seed": seed,
             **late,
-            **parse_overrides(candidate.settings),
+            **parse_overrides((*candidate.settings, *point.settings)),
         }
         return Trial(
             method=str(candidate.name),
             data=self.data,
             root=self.root,
-            folder=self.folder / f"{candidate}-{rate:g}-{steps}-{seed}",
+            folder=self.folder / f"{candidate}{chosen}-{point.rate:g}-{steps}-{seed}",
             overrides=overrides,
-            preset=self.facts.benchmark,
+            preset=preset,
             data_widths=True,
             precision=self.precision,
             device=self.device,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from untrimmed.errors import ConfigError
 from untrimmed.study.costs import read_costs
-from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, StudySetup
+from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, Point, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults
 
 _NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")  # of `StudySetup.trial`
@@ -91,7 +91,7 @@ def stored_results(folder: Path) -> StudyResults:
             steps=steps,
             seeds=max(map(len, finals.values())),
         ),
-        rates={candidate: runs[0].rate for candidate, runs in finals.items()},
+        points={candidate: Point(runs[0].rate, runs[0].settings) for candidate, runs in finals.items()},
         growths=(),
         finalists=tuple(finals),
         untrained=setup.untrained(),

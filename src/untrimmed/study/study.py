@@ -15,10 +15,11 @@ from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import Report
 from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import attachment_class, model_class
+from untrimmed.plugins import PluginModule, import_again, imported
 from untrimmed.running.training_free import require_learner
 from untrimmed.study.costs import CandidateCosts, stored_costs
 from untrimmed.study.greedy import CandidateResult, Growth, grow
-from untrimmed.study.setup import COSTS, Candidate, StudySetup, reached, require_teacher
+from untrimmed.study.setup import COSTS, Candidate, Point, StudySetup, points_of, reached, require_teacher
 from untrimmed.training.trials import Trial
 
 Tell = Callable[[str], None]
@@ -29,15 +30,16 @@ SEARCH_SEED = 0
 class StudyPlan:
     """The trainings on each data set.
 
-    Each method, alone or with attachments, uses the rate of `rates` with the best SumR after `search_steps`. The best
-    `grow` methods are extended by `attachments`, up to `max_attachments` each. The best `finalists` of all candidates,
-    and the methods that they grew from, train `steps` steps with each of `seeds` seeds. Without attachments all methods
-    are finalists.
+    Each method, alone or with attachments, uses the rate of `rates` and the values of `grid` (each entry is
+    `KEY=VALUE,VALUE,...`) with the best SumR after `search_steps`. The best `grow` methods are extended by
+    `attachments`, up to `max_attachments` each. The best `finalists` of all candidates, and the methods that they grew
+    from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
     attachments: tuple[str, ...] = ()
     rates: tuple[float, ...] = (1e-3, 3e-4, 1e-4)
+    grid: tuple[str, ...] = ()
     search_steps: int = 750
     steps: int = 3000
     seeds: int = 5
@@ -51,9 +53,15 @@ class StudyPlan:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
         if not self.methods or not self.rates:
             raise ConfigError("a study needs at least one method and one learning rate; name them")
+        points_of(self.rates, self.grid)
         for what, names in (("method", self.methods), ("attachment", self.attachments)):
             if repeated := [name for name in names if names.count(name) > 1]:
                 raise ConfigError(f"{what} '{repeated[0]}' is named twice; name it once")
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The rates and settings that the search tries for each method."""
+        return points_of(self.rates, self.grid)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +70,7 @@ class StudyResults:
 
     setup: StudySetup
     plan: StudyPlan
-    rates: Mapping[Candidate, float]  # by method
+    points: Mapping[Candidate, Point]  # the best rate and settings, by method
     growths: tuple[Growth, ...]
     finalists: tuple[Candidate, ...]
     untrained: Mapping[str, Mapping[str, float]]
@@ -70,17 +78,17 @@ class StudyResults:
     reports: Mapping[Candidate, tuple[Report, ...]] = field(default_factory=dict)
 
     @property
-    def untried_rates(self) -> Mapping[Candidate, tuple[float, ...]]:
-        """The rates of each method that are not trained yet."""
+    def untried(self) -> Mapping[Candidate, tuple[Point, ...]]:
+        """The rates and settings of each method that are not trained yet."""
         return {
             method: tuple(
-                rate for rate in self.plan.rates if not _knows(trial_of(self.setup, self.plan, method, rate), "val")
+                point for point in self.plan.points if not _knows(trial_of(self.setup, self.plan, method, point), "val")
             )
-            for method in self.rates
+            for method in self.points
         }
 
     def base_of(self, candidate: Candidate) -> Candidate:
-        """Return the method that a candidate grew from, with whose rate it was best."""
+        """Return the method that a candidate grew from, with whose rate and settings it was best."""
         return next((result.base for result in self.ranking if result.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
@@ -133,11 +141,13 @@ def workers(jobs: int) -> ProcessPoolExecutor:
     """Return a pool of processes that share the processor cores and end with this process, however it ends."""
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may never wake up
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads,))
+    return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads, imported()))
 
 
-def _begin_work(threads: int) -> None:
+def _begin_work(threads: int, plugins: Sequence[PluginModule]) -> None:
     torch.set_num_threads(threads)
+    for plugin in plugins:
+        import_again(plugin)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -161,13 +171,13 @@ def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
     """
     outlook(setup, plan)
     setup.require_own()
-    rates = {method: _best_rate(setup, plan, method, trainer) for method in plan.methods}
+    points = {method: _best_point(setup, plan, method, trainer) for method in plan.methods}
 
     def reach(base: Candidate, candidates: Sequence[Candidate]) -> list[float | None]:
-        return trainer.reached([trial_of(setup, plan, candidate, rates[base]) for candidate in candidates])
+        return trainer.reached([trial_of(setup, plan, candidate, points[base]) for candidate in candidates])
 
     def refusal(base: Candidate, candidate: Candidate) -> str:
-        return trial_of(setup, plan, candidate, rates[base]).refusal()
+        return trial_of(setup, plan, candidate, points[base]).refusal()
 
     sum_r = {method: reach(method, [method])[0] or 0.0 for method in plan.methods}
     growths = []
@@ -177,7 +187,7 @@ def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
             grow(method, attachments, partial(refusal, method), partial(reach, method), plan.max_attachments)
         )
     results = StudyResults(
-        setup=setup, plan=plan, rates=rates, growths=tuple(growths), finalists=(), untrained=setup.untrained()
+        setup=setup, plan=plan, points=points, growths=tuple(growths), finalists=(), untrained=setup.untrained()
     )
     results = replace(results, finalists=_finalists(results))
     yield results
@@ -195,18 +205,20 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
     for method in plan.methods:
         require_learner(method.name.method)
         model_class(method.name)
-        trial = trial_of(setup, plan, method, plan.rates[0])
-        if reason := trial.refusal():
-            raise ConfigError(reason)
+        for point in plan.points:
+            trial = trial_of(setup, plan, method, point)
+            if reason := trial.refusal():
+                raise ConfigError(reason)
         require_teacher(trial)
     setup.require_same()
-    searched = [trial_of(setup, plan, method, rate) for method in plan.methods for rate in plan.rates]
+    searched = [trial_of(setup, plan, method, point) for method in plan.methods for point in plan.points]
     finished = sum(_knows(trial, "val") for trial in searched)
     trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
     purpose = " for the rates" if len(plan.rates) > 1 else ""  # a single rate needs no search
+    purpose = " for rates and settings" if plan.grid else purpose
     lines = [f"{setup.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
-        added = {name: trial_of(setup, plan, method.carrying(name), plan.rates[0]) for name in plan.attachments}
+        added = {name: trial_of(setup, plan, method.carrying(name), plan.points[0]) for name in plan.attachments}
         reasons = {name: trial.refusal() for name, trial in added.items()}
         fitting = [name for name, reason in reasons.items() if not reason]
         lines.append(f"{method}, if it is among the best {plan.grow}: + {', + '.join(fitting) or 'nothing'}; and so on")
@@ -215,22 +227,25 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
     return [*lines, f"finalists: {count}, {plan.steps} steps each with {plan.seeds} seeds"]
 
 
-def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, rate: float) -> Trial:
+def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, point: Point) -> Trial:
     """Return a trial of the search."""
-    return setup.trial(candidate, rate=rate, steps=plan.search_steps, seed=SEARCH_SEED)
+    return setup.trial(candidate, point=point, steps=plan.search_steps, seed=SEARCH_SEED)
 
 
 def _knows(trial: Trial, figure: str) -> bool:
+    """Return whether a figure is stored or can be measured; raises ConfigError for a run with other settings."""
+    trial.require_same()
     return figure in trial.figures or trial.is_finished
 
 
-def _best_rate(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> float:
-    """Return the rate with the best SumR in the search, or the only one."""
-    if len(plan.rates) == 1:
-        return plan.rates[0]
-    results = trainer.reached([trial_of(setup, plan, method, rate) for rate in plan.rates])
-    sum_r = {rate: value for rate, value in zip(plan.rates, results, strict=True) if value is not None}
-    return max(sum_r, key=lambda rate: sum_r[rate], default=plan.rates[0])
+def _best_point(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> Point:
+    """Return the rate and settings with the best SumR in the search, or the only ones."""
+    points = plan.points
+    if len(points) == 1:
+        return points[0]
+    results = trainer.reached([trial_of(setup, plan, method, point) for point in points])
+    sum_r = {point: value for point, value in zip(points, results, strict=True) if value is not None}
+    return max(sum_r, key=lambda point: sum_r[point], default=points[0])
 
 
 def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
@@ -250,8 +265,8 @@ def _finals(results: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
     plan = results.plan
 
     def trial(candidate: Candidate, seed: int) -> Trial:
-        rate = results.rates[results.base_of(candidate)]
-        return setup.trial(candidate, rate=rate, steps=plan.steps, seed=seed)
+        point = results.points[results.base_of(candidate)]
+        return setup.trial(candidate, point=point, steps=plan.steps, seed=seed)
 
     costs = stored_costs(setup.folder / COSTS, {str(candidate): trial(candidate, 0) for candidate in results.finalists})
     results = replace(results, costs={candidate: costs[str(candidate)] for candidate in results.finalists})

@@ -13,13 +13,15 @@ from typing import Any
 
 from filelock import FileLock
 
+from untrimmed.config import flat, to_plain
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.errors import ConfigError
 from untrimmed.files import write_whole
+from untrimmed.models.registry import plain_settings
 from untrimmed.precision import Precision
 from untrimmed.presets import Preset, choose_preset
-from untrimmed.running.run import Run, is_run, open_run
+from untrimmed.running.run import Run, is_run, open_run, read_config
 from untrimmed.training.callbacks import Callback
 from untrimmed.training.train import train
 
@@ -74,6 +76,26 @@ class Trial:
         except ConfigError as error:
             return str(error)
         return ""
+
+    def require_same(self) -> None:
+        """Refuse a run in the folder with other weights or settings, e.g. after a preset has changed.
+
+        Raises: ConfigError naming the first difference. Settings that only newer versions have are not compared.
+        """
+        if not is_run(self.folder):
+            return
+        preset = self.fitted_settings
+        sizes = preset.sizes()
+        model = plain_settings(sizes)
+        sections = {"losses": model.pop("losses"), "model": model, "weights": preset.weights_in(sizes)}
+        expected = flat(sections | {"train": to_plain(preset.train)})
+        stored = flat(to_plain(read_config(self.folder)))
+        for key in expected:
+            if key in stored and stored[key] != expected[key]:
+                raise ConfigError(
+                    f"{self.folder}: contains a run with {key} = {stored[key]}, expected {expected[key]}; delete the "
+                    f"folder and {self.note.name} to train again, or choose another --out"
+                )
 
     @property
     def is_finished(self) -> bool:
