@@ -1,11 +1,16 @@
 """The files of the example in CONTRIBUTING run, with the package from the source tree and from a wheel."""
 
+import csv
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -83,17 +88,39 @@ def run_program(command, folder=None, **environment):
     return process.stdout
 
 
+@dataclass(frozen=True)
+class Python:
+    """Runs Python code in new processes with the package from one folder."""
+
+    package: Path
+
+    def command(self, code, arguments):
+        check = f"import untrimmed\nassert untrimmed.__file__.startswith({str(self.package)!r})\n"
+        return [sys.executable, "-c", check + code, *map(str, arguments)]
+
+    @property
+    def path(self):
+        return os.pathsep.join([str(self.package), str(ROOT)])
+
+    def __call__(self, code, *arguments, folder):
+        return run_program(self.command(code, arguments), folder, PYTHONPATH=self.path)
+
+    @contextmanager
+    def serving(self, code, *arguments, folder):
+        """The address of a service in another process."""
+        command = self.command(code, ["serve", "--port", 0, *arguments])
+        environment = os.environ | {"PYTHONPATH": self.path}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
+            try:
+                yield process.stdout.readline().strip()
+            finally:
+                process.kill()
+
+
 @pytest.fixture(scope="module", params=["source", pytest.param("wheel", marks=pytest.mark.slow)])
 def python(request):
-    """A function that runs Python code in a new process with the package from the source tree or from a wheel."""
-    package = request.getfixturevalue("wheel") if request.param == "wheel" else ROOT / "src"
-
-    def run(code, *arguments, folder):
-        check = f"import untrimmed\nassert untrimmed.__file__.startswith({str(package)!r})\n"
-        paths = os.pathsep.join([str(package), str(ROOT)])
-        return run_program([sys.executable, "-c", check + code, *arguments], folder, PYTHONPATH=paths)
-
-    return run
+    """Python with the package from the source tree or from a wheel."""
+    return Python(request.getfixturevalue("wheel") if request.param == "wheel" else ROOT / "src")
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +174,33 @@ def test_later_commands_import_the_files_again(example, python):
     assert (example[0] / "ratio.svg").is_file()
     untrimmed("index", "--library", "library", "--model", "runs/typed")
     assert "flag.mp4" in untrimmed("search", "--library", "library", "a dog jumps into a lake")
+    body = json.dumps({"text": "a dog jumps into a lake"}).encode()
+    with python.serving(TOY + "start()\n", "--library", "library", folder=example[0]) as address:
+        request = urllib.request.Request(f"{address}api/search", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as response:
+            answer = json.load(response)
+    assert "flag.mp4" in json.dumps(answer)
+
+
+def test_a_study_compares_the_method_and_the_loss_with_a_method_of_the_package(example, python):
+    folder = example[0]
+
+    def untrimmed(*words):
+        return python(TOY + "start()\n", *words, folder=folder)
+
+    files = ("--import", "best_frame.py", "--import", "spread.py")
+    sizes = ("--dim", "8", "--frames", "8", "--batch", "2", "--rates", "1e-3", "--search-steps", "2", "--steps", "2")
+    place = ("--data", "mine", "--root", "data", "--out", "study", "--page", "page.md")
+    methods = ("best_frame+spread,weights.spread=0.5", "ms_sl")
+    untrimmed("study", *methods, *files, *sizes, *place, "--seeds", "2", "--jobs", "2")
+    page = (folder / "page.md").read_text("utf-8")
+    assert "--import best_frame.py --import spread.py" in page
+    assert "2 of 2 seeds" in page
+    rows = [line.split("|")[1].strip(" *`") for line in page.splitlines() if line.startswith("| ")]
+    assert set(methods) <= set(rows)
+    runs = [path.relative_to(folder) for path in (folder / "study" / "mine").iterdir() if path.is_dir()]
+    table = list(csv.DictReader(io.StringIO(untrimmed("compare", *runs, "--format", "csv"))))
+    assert sorted((row["model"], row["seeds"]) for row in table) == [("best_frame+spread", "2"), ("ms_sl", "2")]
 
 
 def test_a_layout_from_outside_is_checked_and_trained_on(tmp_path, monkeypatch):

@@ -45,6 +45,7 @@ _COMMANDS = {  # name -> panel of the help, module
     "mcp": (EVERYDAY, "mcp"),
     "train": (RESEARCH, "train"),
     "evaluate": (RESEARCH, "evaluate"),
+    "compare": (RESEARCH, "compare"),
     "study": (RESEARCH, "study"),
     "reproduce": (RESEARCH, "reproduce"),
     "data": (RESEARCH, "data"),

@@ -1,0 +1,60 @@
+"""`untrimmed compare`: one table of any finished runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from untrimmed.cli.console import progress_console
+from untrimmed.cli.options import (
+    DeviceOption,
+    ImportOption,
+    MovedRootOption,
+    PrecisionOption,
+    SplitOption,
+    output_option,
+    parse_path,
+)
+from untrimmed.errors import ConfigError
+from untrimmed.precision import read_precision
+
+FORMATS = ("markdown", "latex", "csv")
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(parser=parse_path, metavar="RUN...", help="Folders of finished runs.")],
+    split: SplitOption = "test",
+    root: MovedRootOption = None,
+    output: Annotated[
+        str, output_option("--format", metavar="FORMAT", help="markdown, latex (booktabs) or csv.")
+    ] = "markdown",
+    device: DeviceOption = "auto",
+    precision: PrecisionOption = "float32",
+    imports: ImportOption = None,
+) -> None:
+    """Print one table of runs, the best first, with p over seeds and over queries.
+
+    Runs that differ only in their seed share a row: mean and standard deviation.
+    Each data set has its own table.
+    """
+    from untrimmed.evaluation.report import Report
+    from untrimmed.running.evaluate import evaluate
+    from untrimmed.running.run import Run, open_run
+    from untrimmed.study.joint_table import joint_csv, joint_latex, joint_markdown, joint_rows
+
+    if output not in FORMATS:
+        raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
+    opened = [open_run(folder) for folder in dict.fromkeys(runs)]
+    for run in opened:
+        if not run.is_finished:
+            raise ConfigError(f"{run.folder}: is not finished; continue its training, or leave it out")
+    number_format = read_precision(precision)
+
+    def report_of(run: Run) -> Report:
+        status.update(f"scoring {run.folder}")
+        return evaluate(run, split=split, root=root, device=device, precision=number_format, moments=False)
+
+    with progress_console.status("scoring") as status:
+        rows = joint_rows(opened, report_of)
+    text = {"markdown": joint_markdown, "latex": joint_latex, "csv": joint_csv}[output](rows)
+    typer.echo(text, nl=False)

@@ -1,0 +1,150 @@
+"""One table of any finished runs as Markdown, LaTeX or CSV, the best first. Seeds of the same settings share a row."""
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from untrimmed.config import flat, to_plain
+from untrimmed.errors import ConfigError
+from untrimmed.evaluation.report import Report, escape_latex
+from untrimmed.evaluation.significance import format_p, p_over_queries, p_over_seeds
+from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
+from untrimmed.running.run import Run
+
+COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
+TESTS = ("p to best, seeds", "p to best, queries")
+SEED = "train.seed"
+_SAME = (SEED, "data.root", "initial_weights")  # keys that may differ between the seeds of a row
+
+
+@dataclass(frozen=True)
+class JointRow:
+    """The runs of one method with equal settings, and the report of each seed."""
+
+    data: str
+    label: str
+    reports: tuple[Report, ...]
+
+    def values(self, column: str) -> list[float]:
+        """Return a figure of each seed."""
+        return [report.figures[column] for report in self.reports]
+
+    @property
+    def sum_r(self) -> float:
+        """The mean SumR over seeds."""
+        return float(np.mean(self.values("SumR")))
+
+
+def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
+    """Return the rows of all runs: data sets in the order of the runs, the best row of each first.
+
+    Methods that occur with several settings are labelled with those that differ.
+
+    Raises: ConfigError for two runs of the same settings and seed.
+    """
+    settings = [flat(to_plain(run.config)) for run in runs]
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for number, values in enumerate(settings):
+        key = tuple((name, repr(value)) for name, value in sorted(values.items()) if name not in _SAME)
+        seeds = [settings[other][SEED] for other in groups.setdefault(key, [])]
+        if values[SEED] in seeds:
+            other = runs[groups[key][seeds.index(values[SEED])]].folder
+            raise ConfigError(f"{runs[number].folder} and {other} have the same settings and seed; name one of them")
+        groups[key].append(number)
+    firsts = [numbers[0] for numbers in groups.values()]
+    rows = [
+        JointRow(
+            runs[numbers[0]].config.data.name,
+            _label(settings[numbers[0]], [settings[first] for first in firsts]),
+            tuple(report_of(runs[number]) for number in numbers),
+        )
+        for numbers in groups.values()
+    ]
+    data_sets = list(dict.fromkeys(row.data for row in rows))
+    return sorted(rows, key=lambda row: (data_sets.index(row.data), -row.sum_r))
+
+
+def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
+    """Return the method's name with the settings in which it differs from other rows of its name and data."""
+    same = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
+    keys = dict.fromkeys(key for entry in same for key in entry if key not in _SAME)
+    differing = [key for key in keys if len({repr(entry.get(key)) for entry in same}) > 1]
+    return ",".join([settings["method"], *(f"{key}={settings.get(key)}" for key in differing)])
+
+
+def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[[str], str]) -> list[list[str]]:
+    """Return the cells of the rows of one data set: label, seeds, figures and p values; those of the best are bold."""
+    best = rows[0]
+    lines = []
+    for row in rows:
+        cells = [text(row.label), str(len(row.reports))]
+        cells += [mean_and_deviation(row.values(column)) for column in COLUMNS]
+        over_seeds = None if row is best else p_over_seeds(row.values("SumR"), best.values("SumR"))
+        tests = ["" if over_seeds is None else format_p(over_seeds)]
+        tests += ["" if row is best else format_p(p_over_queries(row.reports, best.reports))]
+        lines.append([*(map(bold, cells) if row is best else cells), *tests])
+    return lines
+
+
+def _by_data(rows: Sequence[JointRow]) -> dict[str, list[JointRow]]:
+    return {data: [row for row in rows if row.data == data] for data in dict.fromkeys(row.data for row in rows)}
+
+
+def joint_markdown(rows: Sequence[JointRow]) -> str:
+    """Return a Markdown table for each data set."""
+    header = ("", "seeds", *COLUMNS, *TESTS)
+    tables = []
+    for data, part in _by_data(rows).items():
+        lines = tuple(tuple(line) for line in _cells(part, in_bold, lambda label: f"`{label}`"))
+        tables.append(markdown(Grid(data, header, lines, num_labels=1)))
+    return "\n".join(tables)
+
+
+def joint_latex(rows: Sequence[JointRow]) -> str:
+    """Return a LaTeX table for each data set; it needs the package booktabs."""
+    texts = []
+    for data, part in _by_data(rows).items():
+        header = ["", "seeds", *COLUMNS, *TESTS]
+        cells = _cells(part, lambda cell: rf"\textbf{{{cell}}}", escape_latex)
+        lines = [" & ".join(line).replace("±", r"$\pm$").replace("< ", "$<$ ") + r" \\" for line in cells]
+        texts.append(
+            "\n".join(
+                [
+                    f"% {data}",
+                    rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
+                    r"\toprule",
+                    " & ".join(header) + r" \\",
+                    r"\midrule",
+                    *lines,
+                    r"\bottomrule",
+                    r"\end{tabular}",
+                ]
+            )
+        )
+    return "\n".join(texts) + "\n"
+
+
+def joint_csv(rows: Sequence[JointRow]) -> str:
+    """Return a CSV table of all data sets with means and deviations over seeds in full precision."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    deviations = [f"{column} deviation" for column in COLUMNS]
+    writer.writerow(["data", "model", "seeds", *COLUMNS, *deviations, *TESTS])
+    for data, part in _by_data(rows).items():
+        best = part[0]
+        for row in part:
+            means = [float(np.mean(row.values(column))) for column in COLUMNS]
+            spread = ["" if len(row.reports) < 2 else float(np.std(row.values(c), ddof=1)) for c in COLUMNS]
+            tests = ["", ""]
+            if row is not best:
+                over_seeds = p_over_seeds(row.values("SumR"), best.values("SumR"))
+                tests = [
+                    "" if over_seeds is None else repr(over_seeds),
+                    repr(p_over_queries(row.reports, best.reports)),
+                ]
+            writer.writerow([data, row.label, len(row.reports), *means, *spread, *tests])
+    return text.getvalue()
