@@ -54,6 +54,29 @@ def test_csv_has_a_row_per_moment_and_no_formulas(export, moments):
     assert answer.headers["content-disposition"] == 'attachment; filename="moments.csv"'
 
 
+@pytest.mark.parametrize(
+    ("note", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        (" =1+1", "' =1+1"),
+        ("\n=1+1", "\n'=1+1"),
+        ("\u3000\u00a0@SUM(1)", "'\u3000\u00a0@SUM(1)"),
+        ("\u200b\ufeff=1+1", "'\u200b\ufeff=1+1"),
+        ("\uff1d1+1", "'\uff1d1+1"),
+        ('"=1+1"', '\'"=1+1"'),
+        ("a;=1+1", "a;'=1+1"),
+        ("a; -1;b\t+1", "a;' -1;b\t'+1"),
+        ("a = b; c", "a = b; c"),
+        ("10 - 20, x@y", "10 - 20, x@y"),
+        ("", ""),
+        (" ;", " ;"),
+    ],
+)
+def test_csv_cells_that_spreadsheets_would_evaluate_begin_with_an_apostrophe(export, moments, note, cell):
+    answer = export("csv", {**moments[0], "note": note})
+    assert list(csv.reader(io.StringIO(answer.text, newline="")))[1][3] == cell
+
+
 def test_json_has_the_requested_moments(export, moments):
     exported = export("json", *moments).json()["moments"]
     assert [{name: row[name] for name in moments[0]} for row in exported] == moments

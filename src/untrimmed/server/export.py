@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 import tempfile
 import threading
+import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -115,13 +117,26 @@ def _csv(moments: _Moments) -> str:
     rows = csv.writer(out)
     rows.writerow(["video", "start_s", "end_s", "note"])
     for mark, record in moments:
-        # Spreadsheets would evaluate a text that begins like a formula.
-        texts = [
-            "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-            for text in (record.path, mark.note)
-        ]
-        rows.writerow([texts[0], f"{mark.start_s:.3f}", f"{mark.end_s:.3f}", texts[1]])
+        rows.writerow([_as_text(record.path), f"{mark.start_s:.3f}", f"{mark.end_s:.3f}", _as_text(mark.note)])
     return out.getvalue()
+
+
+def _as_text(cell: str) -> str:
+    """A cell that spreadsheets show and do not evaluate: an apostrophe precedes everything that begins like a formula.
+
+    Spreadsheets of some countries also split cells at semicolons, and then at line breaks.
+
+    >>> _as_text("=1+1"), _as_text(" ＝1+1"), _as_text("a;=1+1"), _as_text("a = b")
+    ("'=1+1", "' ＝1+1", "a;'=1+1", 'a = b')
+    """
+    parts = re.split(r"(?<=[;\t\r\n])", cell)
+    return "".join(f"'{part}" if _begins_like_formula(part) else part for part in parts)
+
+
+def _begins_like_formula(text: str) -> bool:
+    """Whether the first visible character, after quotation marks, begins a formula in plain or full-width form."""
+    visible = (letter for letter in text if letter != '"' and unicodedata.category(letter)[0] not in "CMZ")
+    return unicodedata.normalize("NFKC", next(visible, "."))[0] in "=+-−@"
 
 
 def _json(moments: _Moments) -> str:
