@@ -97,6 +97,13 @@ def test_subtitles_of_a_single_video_are_the_notes(export, moments):
     assert "00:00:00,000 --> 00:00:01,500\nflag\n" in text
 
 
+def test_subtitles_have_the_sign_between_times_only_once(export, moments):
+    note = "left --> right\n00:00:01,000 --> 00:00:02,000 --->"
+    blocks = export("srt", {**moments[1], "note": note}, moments[2]).text.split("\n\n")
+    assert [block.count("-->") for block in blocks] == [1, 1]
+    assert "\nleft → right 00:00:01,000 → 00:00:02,000 -→" in blocks[1]
+
+
 @pytest.mark.parametrize("format", ["csv", "json", "srt", "chapters", "edl", "otio"])
 def test_names_that_are_not_utf8_are_escaped(format, tmp_path):
     mark = Mark(video_id="0" * 16, start_s=0.0, end_s=700.0, note="")

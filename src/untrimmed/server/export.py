@@ -154,9 +154,12 @@ def _json(moments: _Moments) -> str:
 
 
 def _srt(moments: _Moments) -> str:
-    """One subtitle per moment, at its time in its video, sorted by video."""
+    """One subtitle per moment, at its time in its video, sorted by video.
+
+    Players would read a title with `-->` as times, so an arrow replaces it.
+    """
     blocks = [
-        f"{number}\n{_clock(mark.start_s, ',')} --> {_clock(mark.end_s, ',')}\n{title}\n"
+        f"{number}\n{_clock(mark.start_s, ',')} --> {_clock(mark.end_s, ',')}\n{title.replace('-->', '→')}\n"
         for number, (mark, title) in enumerate(_with_titles(moments), start=1)
     ]
     return "\n".join(blocks)
