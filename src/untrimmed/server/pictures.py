@@ -42,18 +42,18 @@ class Pictures:
         content: str,
         time_s: float,
         short_side: int | None,
-        last_for_s: float,
+        duration_s: float,
         identity: list[int] | None = None,
     ) -> bytes:
-        """The frame of a file at a time (to 0.01 s) as JPEG. `content` is the hash of the file.
+        """The frame of a file at a time (to 0.01 s) as JPEG; the last frame after its end.
 
-        `last_for_s` is the duration of the video.
-
-        With an `identity` (`messages.identity_of`), a file with another identity is refused.
+        `content` is the hash of the file, `duration_s` its duration. With an `identity` (`messages.identity_of`), a
+        file with another identity is refused.
 
         Raises:
-            VideoError: The file cannot be decoded, or the time is after its end.
+            VideoError: The file cannot be decoded.
         """
+        time_s = min(time_s, duration_s)
         key = content, round(time_s, 2), short_side
         with self._lock:
             if key in self._cache:
@@ -62,9 +62,7 @@ class Pictures:
         from PIL import Image
 
         with self._reader() as reader:
-            frame = reader.frame_at(
-                path, time_s, last_for_s=last_for_s, short_side=short_side, identity=identity, pictures_s=last_for_s
-            )
+            frame = reader.frame_at(path, time_s, short_side=short_side, identity=identity, pictures_s=duration_s)
         buffer = io.BytesIO()
         Image.fromarray(frame).save(buffer, "JPEG", quality=_QUALITY)
         return self._store(key, buffer.getvalue())
