@@ -74,6 +74,22 @@ def test_every_answer_has_security_headers(client, route):
     assert "access-control-allow-origin" not in headers
 
 
+@pytest.mark.parametrize(
+    ("method", "route", "allowed"),
+    [
+        ("GET", "/api/search", "POST"),
+        ("HEAD", "/api/export", "POST"),
+        ("POST", "/api/videos", "GET"),
+        ("PUT", "/healthz", "GET"),
+        ("DELETE", "/api/jobs/0123456789abcdef/stop", "POST"),
+    ],
+)
+def test_other_methods_of_a_route_are_refused_with_those_that_it_has(client, method, route, allowed):
+    answer = client.request(method, route)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
 TOKEN = "correct-horse-battery"
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
+from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from untrimmed.search.library import Library
 from untrimmed.search.store.bucket import name_of
@@ -25,6 +27,15 @@ from untrimmed.version import __version__
 PAGE = Path(__file__).with_name("page")
 
 router = APIRouter(tags=["service"])
+
+
+class _Page(Mount):
+    """The page's files, at paths without a route. A path whose route has other methods is refused with 405."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match less than routes, which also match partly if the method is wrong."""
+        match, child_scope = super().matches(scope)
+        return (Match.PARTIAL if match is Match.FULL else match), child_scope
 
 
 def create_app(
@@ -80,7 +91,7 @@ def create_app(
     _add_schema_of_problems(app)
     add_problems(app)
     if (PAGE / "index.html").exists():
-        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+        app.router.routes.append(_Page("/", StaticFiles(directory=PAGE, html=True), name="page"))
     app.add_middleware(Meter, metrics=metrics)
     app.add_middleware(Heads)
     app.add_middleware(Guard, access=access or Access())
