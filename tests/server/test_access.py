@@ -4,6 +4,7 @@ import re
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 
 import untrimmed
 from tests.refusals import refused
@@ -88,6 +89,12 @@ def test_other_methods_of_a_route_are_refused_with_those_that_it_has(client, met
     answer = client.request(method, route)
     assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
     assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_web_sockets_are_closed_before_they_are_accepted(client):
+    with pytest.raises(WebSocketDisconnect) as refusal, client.websocket_connect("/api/search"):
+        pass
+    assert refusal.value.code == 1008
 
 
 TOKEN = "correct-horse-battery"

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,10 +18,13 @@ import untrimmed
 
 @pytest.fixture
 def process(world, tmp_path):
-    """The process of `untrimmed serve` with the library of `world`, and its address."""
+    """The process of `untrimmed serve` with the library of `world`, and its address. Its log is in a file."""
     command = [sys.executable, "-m", "untrimmed", "serve", "--port", "0", "--library", str(world / "library")]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process,
+    ):
         try:
             yield process, process.stdout.readline().strip()
         finally:
@@ -30,6 +34,27 @@ def process(world, tmp_path):
 def ask(url):
     with contextlib.suppress(OSError):
         urllib.request.urlopen(url, timeout=100).close()
+
+
+WEB_SOCKET = "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+REQUESTS = [  # first line, headers, expected status
+    ("GET /healthz HTTP/1.1", f"Connection: Upgrade\r\nUpgrade: websocket\r\n{WEB_SOCKET}", 200),
+    ("GET /no/such/route HTTP/1.1", f"Connection: Upgrade\r\nUpgrade: websocket\r\n{WEB_SOCKET}", 404),
+    ("GET /healthz HTTP/1.1", "Connection: Upgrade\r\nUpgrade: h2c", 200),
+    ("nonsense", "", 400),
+]
+
+
+def test_requests_of_other_protocols_are_answered_and_are_not_logged(process, tmp_path):
+    running, address = process
+    port = int(address.rpartition(":")[2].strip("/"))
+    for first, headers, status in REQUESTS:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(f"{first}\r\nHost: localhost\r\n{headers}\r\n\r\n".encode())
+            assert connection.recv(64).split()[1] == str(status).encode(), first
+    running.send_signal(signal.SIGINT)
+    running.wait(30)
+    assert [line for line in (tmp_path / "log").read_text().splitlines() if not line.startswith("serving ")] == []
 
 
 @pytest.mark.parametrize("max_s", [30.0, pytest.param(1.0, marks=pytest.mark.slow)])

@@ -55,7 +55,8 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
     """Serve an application on a socket until Ctrl-C, which also cancels long work of the service."""
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",  # warnings are about malformed requests, with which a client could fill the log
+        ws="none",  # a request for a web socket is answered like any other
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,
