@@ -63,6 +63,24 @@ def test_an_example_may_be_a_hit_a_place_an_id_or_a_picture(indexed, videos, tmp
     assert away["hits"][0]["score"] < search(indexed, "white")["hits"][0]["score"]
 
 
+def test_similar_takes_a_hit_of_the_last_search(indexed, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    sea = search(indexed, "blue")["hits"][0]
+    for number in ("1", "1.1"):
+        search(indexed, "blue")
+        code, out, err = indexed("similar", number, "-k", "1", "--json")
+        assert code == 0, err
+        assert (
+            json.loads(out)["hits"]
+            == search(indexed, "--like", f"{sea['video_id']}@{sea['start_s']}-{sea['end_s']}", "-k", "1")["hits"]
+        )
+    code, _, err = indexed("similar", "9")
+    assert (code, "9" in err) == (2, True)
+    Image.fromarray(np.full((40, 40, 3), 255, np.uint8)).save(tmp_path / "9", "PNG")
+    code, out, _ = indexed("similar", "9", "-k", "1", "--json")
+    assert json.loads(out)["hits"][0]["video"].endswith("flag.mp4")
+
+
 def test_filters_exclude_videos(indexed, videos):
     names = {os.path.basename(hit["video"]) for hit in search(indexed, "red", "--max-duration", "0:05")["hits"]}
     assert names == {"sea [1].mp4"}

@@ -155,6 +155,11 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * _BYTES[match[2]])
 
 
+def is_hit_number(text: str) -> bool:
+    """Whether a text has the form of a hit's number: 3, or 3.2 for its second moment."""
+    return re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) is not None
+
+
 def parse_place(text: str, library: Path) -> Place:
     """A hit of the last search by its number, or a frame or a moment of an indexed video.
 
@@ -166,7 +171,7 @@ def parse_place(text: str, library: Path) -> Place:
 
     video, at, span = text.rpartition("@")
     if not at:
-        if not re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        if not is_hit_number(text):
             raise ConfigError(f"{text!r} is not a place; write 3, 3.2, FILE@TIME or FILE@START-END")
         (hit,) = recall(library, text)
         return Place(hit.video, hit.start_s, hit.end_s)

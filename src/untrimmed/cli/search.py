@@ -30,11 +30,11 @@ from untrimmed.cli.options import (
     parse_path,
     runtime_option,
 )
-from untrimmed.cli.query_options import query_options, read_part, read_query
+from untrimmed.cli.query_options import is_hit_number, parse_place, query_options, read_part, read_query
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import Precision, read_precision
-from untrimmed.search.query.query import Cutoff, Filters, Query
+from untrimmed.search.query.query import Cutoff, Filters, Place, Query
 from untrimmed.search.store.records import library_folder
 
 if TYPE_CHECKING:
@@ -127,7 +127,9 @@ def _search(
 
 @query_options("limit", "moments", "min_score", "within")
 def similar(
-    example: Annotated[str, typer.Argument(metavar="FILE@TIME|IMAGE", help="A picture, or a time in a video.")],
+    example: Annotated[
+        str, typer.Argument(metavar="IMAGE|FILE@TIME|HIT", help="A picture, a time in a video, or a hit.")
+    ],
     library: LibraryOption = None,
     json_output: JsonOption = False,
     save_frames: FramesOption = None,
@@ -136,14 +138,22 @@ def similar(
     imports: ImportOption = None,
     **query_values: Any,
 ) -> None:
-    """Find moments that look like a picture or a frame.
+    """Find moments that look like a picture, a frame or a hit.
 
-    Examples: untrimmed similar beach.jpg, untrimmed similar clip.mp4@1:02
+    Examples: untrimmed similar beach.jpg, untrimmed similar clip.mp4@1:02,
+    untrimmed similar 3 (the third hit of the last search; 3.2 is its second
+    moment)
     """
     from untrimmed.video.reader import frame_at, is_video_path, read_image
 
+    folder = library_folder(library)
     path, at, time = example.rpartition("@")
-    if at and not os.path.lexists(example):
+    exists = os.path.lexists(example)
+    image = None
+    like: tuple[Place, ...] = ()
+    if is_hit_number(example) and not exists:
+        like = (parse_place(example, folder),)
+    elif at and not exists:
         image = frame_at(Path(path), parse_time(time), last_for_s=_ROUNDED_S)
     elif not os.path.isfile(example):
         raise FeatureError(f"{example}: no such file; name a picture, or a video and a time: clip.mp4@12.5")
@@ -151,8 +161,7 @@ def similar(
         raise ConfigError(f"{example}: is a video without a time; add one: {example}@12.5")
     else:
         image = read_image(Path(example))
-    folder = library_folder(library)
-    query = Query(image=image, filters=read_part(Filters, query_values, folder))
+    query = Query(image=image, like=like, filters=read_part(Filters, query_values, folder))
     cutoff = read_part(Cutoff, query_values, folder)
     hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), None, 1)
     _show(folder, {"like": example}, hits, json_output, save_frames, update_cache)
