@@ -118,8 +118,12 @@ def test_skip_unknown_skips_and_lists_unknown_videos(library):
     quality = evaluate_library(library, [strange, *QUERIES], skip_unknown=True)
     assert quality.figures == evaluate_library(library, QUERIES).figures
     assert quality.skipped == (strange,)
-    with refused(UnknownNameError, "'e.mp4'"):
-        evaluate_library(library, [strange], skip_unknown=True)  # no query remains
+    for skip_unknown in (False, True):  # no query would remain
+        with refused(UnknownNameError, "'e.mp4'") as refusal:
+            evaluate_library(library, [strange], skip_unknown=skip_unknown)
+        assert "--skip-unknown" not in str(refusal.value)
+    with refused(UnknownNameError, "'e.mp4'", "skip-unknown"):
+        evaluate_library(library, [strange, *QUERIES])
 
 
 def test_a_moment_after_the_end_is_refused_and_one_across_it_is_cut(library):

@@ -97,7 +97,7 @@ def evaluate_library(
     known = [(_inside(query, videos[0].duration_s), videos[0].path) for query, videos in matches if len(videos) == 1]
     unknown = [(query, len(videos)) for query, videos in matches if len(videos) != 1]
     if unknown and not (skip_unknown and known):
-        raise UnknownNameError(_unknown_videos_message(unknown, library))
+        raise UnknownNameError(_unknown_videos_message(unknown, library, can_skip=bool(known)))
     outcomes = []
     for number, (query, path) in enumerate(known, start=1):
         if number % _BATCH_SIZE == 1:
@@ -139,17 +139,21 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
     return replace(query, moments=tuple(cut))
 
 
-def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], library: Library) -> str:
-    """Return a message that names each unknown video once, with its first line and its number of sentences."""
+def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], library: Library, *, can_skip: bool) -> str:
+    """Return a message that names each unknown video once, with its first line and its number of sentences.
+
+    It suggests to skip them only if others remain.
+    """
     counts = Counter(query.video for query, _ in unknown)
     first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}
     videos = (
         f"{video!r} ({', '.join(filter(None, (*first[video], _count(count, 'sentence'))))})"
         for video, count in counts.items()
     )
+    index = "index them, or name each by its path (see: untrimmed ls)"
     return (
         f"{library.folder}: {_count(len(counts), 'labelled video')} not in this library: {named(videos, _NUM_NAMED)}; "
-        "index them, name each by its path (see: untrimmed ls), or continue without them: --skip-unknown"
+        + (f"{index}, or continue without them: --skip-unknown" if can_skip else f"{index}; no others remain")
     )
 
 
