@@ -120,6 +120,17 @@ def test_confidences_are_printed_and_low_ones_hidden(indexed, monkeypatch):
     assert (code, out, len(err.splitlines())) == (1, "", 1)
 
 
+@pytest.mark.parametrize(("confidence", "is_doubtful"), [(0.494, True), (0.496, False), (0.5, False)])
+def test_only_a_confidence_that_is_printed_below_half_is_doubtful(indexed, monkeypatch, confidence, is_doubtful):
+    class Fixed:
+        def of(self, score):
+            return confidence
+
+    monkeypatch.setattr(asking_module, "_confidence", lambda *_: Fixed())
+    code, out, err = indexed("search", "blue")
+    assert (code, f"{confidence:.0%}" in out, bool(err)) == (0, True, is_doubtful)
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

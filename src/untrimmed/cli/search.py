@@ -197,7 +197,7 @@ def _show(
         for video in hit.folded:
             result_console.print(f"{'':13}near-duplicate: {shown(video)}")
     best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
-    if best < _LIKELY and not json_output:
+    if round(best, 2) < _LIKELY and not json_output:
         progress_console.print(f"there may be no match: the best hit has {best:.0%} confidence")
     update_cache()  # after the answer is printed; the next process then need not read the whole table again
     if not hits:
