@@ -242,10 +242,11 @@ def test_an_unreadable_file_fails_alone_and_can_be_removed(run, videos, monkeypa
     assert run("rm", videos / "flag.mp4")[0] == 0
 
 
-def test_a_folder_without_videos_is_not_an_error(run, tmp_path):
+def test_a_folder_without_videos_is_not_an_error_and_creates_no_library(run, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, _ = run("index", tmp_path / "empty")
     assert (code, numbers(out, 1)) == (0, [0])
+    assert [entry.name for entry in tmp_path.iterdir() if entry.name != "videos"] == ["empty"]
 
 
 def test_interrupting_is_exit_code_130(run, videos, monkeypatch):

@@ -36,6 +36,7 @@ from untrimmed.search.store.records import (
     VideoRecord,
     absolute,
     library_folder,
+    newest_commit,
     read_settings,
     remove_damaged_copy,
 )
@@ -121,7 +122,8 @@ class Library:
         """Bring the library up to date with files and folders.
 
         Unchanged files are skipped, moved files are recognised by content, and changed files are encoded again. Each
-        video is a commit of its own, so an interrupted run loses no finished video.
+        video is a commit of its own, so an interrupted run loses no finished video. Without a file to index, no library
+        is created.
 
         Args:
             encoder: A short name, hub id or folder. Default: the library's; for a new library SigLIP 2 if its weights
@@ -142,6 +144,7 @@ class Library:
             IndexMismatchError: The library was made by another encoder.
             IndexBusyError: Another process is writing to the library.
         """
+        from untrimmed.search.indexing.pipeline import IndexReport
         from untrimmed.search.indexing.run import index_files  # slow; searches do not need it
         from untrimmed.search.indexing.video_files import find_videos
         from untrimmed.search.store.merge import LibraryPart
@@ -153,6 +156,8 @@ class Library:
         videos = find_videos(roots, with_pictures=pictures_fps is not None)
         files = videos.files
         folder = self.folder
+        if not files and part is None and read_settings(folder) is None and newest_commit(folder) is None:
+            return IndexReport(linked=videos.linked)
         if part is not None:
             if (address := address_of(folder)) is not None:
                 raise ConfigError(f"{address}: parts must be folders; index them beside each other, then merge them")
