@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from untrimmed.server.agents import create_agents_app, create_server
+from untrimmed.server.agents import _Lines, create_agents_app, create_server
 
 TOKEN = "correct-horse-battery"
 # The command `untrimmed` with the toy encoder.
@@ -260,6 +261,37 @@ def test_over_stdio_a_client_starts_the_command_and_talks_with_it(world, tmp_pat
     assert answer.structured_content["hits"][0]["video"].endswith("ß.mp4")
     assert shown.content[0].mime_type == "image/jpeg"
     assert written.structured_content["file"].startswith(str(tmp_path / "clips"))
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (r"red \ud800", "red \ufffd"),
+        (r"\uDC00red\uD83D", "\ufffdred\ufffd"),
+        (r"\ud83d\ude00", "\N{GRINNING FACE}"),
+        (r"\\ud800 \u0041", "\\ud800 A"),
+    ],
+)
+def test_over_stdio_a_request_with_half_of_a_surrogate_pair_is_read(sent, read):
+    lines = _Lines(io.BytesIO(f'{{"text": "{sent}"}}\n'.encode()), encoding="utf-8")
+    assert json.loads(lines.readline()) == {"text": read}
+
+
+def test_over_stdio_a_request_with_half_of_a_surrogate_pair_is_answered(world):
+    command = [sys.executable, "-c", COMMAND, "mcp", "--library", str(world / "library")]
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    requests = [
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": first}),
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json.dumps({"jsonrpc": "2.0", "id": "\ud800", "method": "ping"}),
+    ]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdin.write("\n".join([*requests, ""]))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+    assert [answer["id"] for answer in answers] == [1, "\ufffd"]
 
 
 @contextmanager

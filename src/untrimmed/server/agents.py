@@ -3,6 +3,9 @@
 The tools make the same calls as the routes of the service and take the same opaque ids.
 """
 
+import io
+import re
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -11,8 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
+import anyio
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
@@ -47,6 +52,10 @@ you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
+_SURROGATES = re.compile(  # escapes in JSON: those to keep, among them whole pairs, are group 1; the others are halves
+    r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
+    r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
 _MAX_POINTS = 500  # of a curve; agents read every point
 
 
@@ -188,11 +197,30 @@ def create_agents_app(service: Service, access: Access, *, clips: Path | None = 
     return Guard(app, access)
 
 
+class _Lines(io.TextIOWrapper):
+    """Lines of JSON in which a replacement character replaces each half of a surrogate pair.
+
+    Such halves are valid in JSON, and clients that cut texts send them, but the SDK would never answer the request.
+    """
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as in the base class
+        """The next line."""
+        return _SURROGATES.sub(lambda match: match[1] or "\\ufffd", super().readline(size))
+
+
+async def _run_over_stdio(server: MCPServer[Any]) -> None:
+    """Run a server like `server.run("stdio")`, but read stdin by `_Lines`."""
+    lines = anyio.wrap_file(_Lines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+    async with stdio_server(stdin=lines) as (requests, answers):
+        lowlevel = server._lowlevel_server
+        await lowlevel.run(requests, answers, lowlevel.create_initialization_options())
+
+
 def serve_stdio(library: Library, *, clips: Path | None = None) -> None:
     """Serve the parent process over stdin and stdout until it closes them."""
     with closing(Service(library)) as service:
         service.warm_up()
-        create_server(service, clips=clips).run("stdio")
+        anyio.run(_run_over_stdio, create_server(service, clips=clips))
 
 
 def serve_http(
