@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from untrimmed.cli import cut as cut_module
 from untrimmed.cli import last_search
 from untrimmed.cli.last_search import NumberedMoment, recall, remember
 from untrimmed.errors import ConfigError, UnknownNameError
@@ -24,6 +25,15 @@ def test_hits_of_the_last_search_have_numbers(tmp_path):
     assert recall(tmp_path, "1.2") == [NumberedMoment("1.2", Path("a.mp4"), 9.0, 12.5)]
     assert recall(tmp_path, "1-2") == [first, second]
     assert recall(tmp_path, "2, 1.2,1-1") == [second, NumberedMoment("1.2", Path("a.mp4"), 9.0, 12.5), first]
+
+
+def test_clips_of_videos_with_equal_names_say_which_folder(tmp_path):
+    hits = [
+        NumberedMoment(rank, Path(path), 0.0, 1.0)
+        for rank, path in [("1", "/a/x.mp4"), ("2", "/b/x.mkv"), ("3", "/b/y.mp4")]
+    ]
+    names = [file.name for file in cut_module._files(hits, tmp_path)]
+    assert names == ["01_a_x_0.0-1.0s.mp4", "02_b_x_0.0-1.0s.mp4", "03_y_0.0-1.0s.mp4"]
 
 
 @pytest.mark.parametrize(

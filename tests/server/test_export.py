@@ -150,6 +150,21 @@ def test_clips_come_in_one_archive_under_harmless_names(export, moments):
         assert all(archive.read(name)[4:8] == b"ftyp" for name in names)
 
 
+def test_clips_of_videos_with_equal_names_say_which_folder(client, monkeypatch, tmp_path):
+    def write(file, start_s, end_s, out, ends):
+        out.write_bytes(b"clip")
+        return out
+
+    monkeypatch.setattr(export_module, "write_clip", write)
+    monkeypatch.setattr(export_module, "media_file", lambda record: record)
+    paths = ["/day 1/cam/a.mp4", "/day 2/cam/a.mp4", "/day 2/cam/b.mp4"]
+    mark = Mark(video_id="0" * 16, start_s=0.0, end_s=1.0, note="")
+    request = ExportRequest(format="clips", moments=[mark] * 3)
+    exported = export_module.export(request, [record_of(path) for path in paths], threading.Event())
+    with zipfile.ZipFile(exported.path) as archive:
+        assert archive.namelist() == ["01_day 1_a_0.0-1.0s.mp4", "02_day 2_a_0.0-1.0s.mp4", "03_b_0.0-1.0s.mp4"]
+
+
 def test_clips_of_videos_with_the_longest_names_keep_span_and_suffix(client, tmp_path):
     name = "\N{GOTHIC LETTER AHSA}" * 62 + "abc.mp4"
     assert len(name.encode()) == 255

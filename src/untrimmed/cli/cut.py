@@ -12,7 +12,7 @@ from untrimmed.cli.console import SOME_FAILED, clock, parse_time, print_marked, 
 from untrimmed.cli.last_search import NumberedMoment, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
-from untrimmed.search.store.records import library_folder
+from untrimmed.search.store.records import folders_of_equal_names, library_folder
 from untrimmed.video.process import Limits
 
 _LINE_INTERVAL_S = 10.0  # between progress lines, which replace the bar if there is no terminal
@@ -79,17 +79,22 @@ def _parse_span(text: str) -> NumberedMoment:
 
 
 def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
-    """A file for each hit, named after its rank, video and times: 02_beach_61.5-66.0s.mp4."""
+    """A file for each hit, named after its rank, video and times: 02_beach_61.5-66.0s.mp4.
+
+    If videos have the same name, that of a folder distinguishes them: 02_holiday_beach_61.5-66.0s.mp4.
+    """
     from untrimmed.video.reader import is_video_path
 
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{shown(folder)}: is a file, expected a folder for several clips; choose another -o")
     if not folder.exists() and is_video_path(folder):
         raise ConfigError(f"{shown(folder)}: is a file name, expected a folder for several clips; remove the suffix")
+    folders = folders_of_equal_names(hit.video for hit in hits)
     files = []
     for hit in hits:
         rank, dot, moment = hit.number.partition(".")
-        name = f"{int(rank):02d}{dot}{moment}_{hit.video.stem[:50]}_{hit.start_s:.1f}-{hit.end_s:.1f}s.mp4"
+        label = f"{folders[hit.video][:20]}_" if hit.video in folders else ""
+        name = f"{int(rank):02d}{dot}{moment}_{label}{hit.video.stem[:50]}_{hit.start_s:.1f}-{hit.end_s:.1f}s.mp4"
         files.append(folder / name)
     return files
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.errors import VideoError
-from untrimmed.search.store.records import VideoRecord
+from untrimmed.search.store.records import VideoRecord, folders_of_equal_names
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import ExportRequest, Mark, file_name
@@ -25,6 +25,7 @@ from untrimmed.video.reader import cut
 MAX_CLIP_S = 600.0
 _MAX_CLIPS_S = 3600.0  # total of one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
+_FOLDER_CHARACTERS = 20  # in the name of a clip
 _EDL_RATE = 25  # frames per second of the timecodes
 _Moments = Sequence[tuple[Mark, VideoRecord]]
 
@@ -81,9 +82,10 @@ def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float =
         )
 
 
-def clip_name(record: VideoRecord, start_s: float, end_s: float) -> str:
-    """The file name of a clip, from its video and span."""
-    return f"{file_name(record.path)}_{start_s:.1f}-{end_s:.1f}s.mp4"
+def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "") -> str:
+    """The file name of a clip, from its video and span, and the folder if others have the same name."""
+    name = f"{folder[:_FOLDER_CHARACTERS]}_{Path(record.path).name}" if folder else record.path
+    return f"{file_name(name)}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
 
 def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
@@ -103,9 +105,11 @@ def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: t
 
 
 def _write_clips(moments: _Moments, out: Path, ends: threading.Event) -> Path:
+    folders = folders_of_equal_names(record.path for _, record in moments)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for number, (mark, record) in enumerate(moments, start=1):
-            name = f"{number:02d}_{clip_name(record, mark.start_s, mark.end_s)}"
+            folder = folders.get(Path(record.path), "")
+            name = f"{number:02d}_{clip_name(record, mark.start_s, mark.end_s, folder)}"
             clip = write_clip(media_file(record), mark.start_s, mark.end_s, out.with_name("clip.mp4"), ends)
             archive.write(clip, name)
             clip.unlink()

@@ -169,6 +169,26 @@ class Records(Sequence[VideoRecord]):
         return self._records[bisect_left(self._paths, first) : bisect_left(self._paths, stop)]
 
 
+def folders_of_equal_names(paths: Iterable[str | Path]) -> dict[Path, str]:
+    """Return the folder that distinguishes each path from others with the same name; only for such paths.
+
+    >>> folders_of_equal_names(["/a/1/x.mp4", "/b/1/x.mp4", "/b/1/y.mp4"])
+    {PosixPath('/a/1/x.mp4'): 'a', PosixPath('/b/1/x.mp4'): 'b'}
+    """
+    by_name: dict[str, set[Path]] = {}
+    for path in map(Path, paths):
+        by_name.setdefault(path.stem, set()).add(path)
+    folders = {}
+    for path in sorted(path for equal in by_name.values() if len(equal) > 1 for path in equal):
+        others = [other.parent.parts[::-1] for other in by_name[path.stem] if other != path]
+        parts = path.parent.parts[::-1]
+        levels = (
+            part for level, part in enumerate(parts) if any(other[level : level + 1] != (part,) for other in others)
+        )
+        folders[path] = next(levels, path.parent.name)
+    return folders
+
+
 def content_stamp(record: VideoRecord) -> str:
     """Return a hash that changes whenever the vectors of the video change."""
     return hashlib.blake2b(repr(_get_content(record)).encode(), digest_size=8).hexdigest()
