@@ -35,7 +35,8 @@ def compare(
     """Print one table of runs, the best first, with p over seeds and over queries.
 
     Runs that differ only in their seed share a row: mean and standard deviation.
-    Each data set has its own table.
+    Each data set has its own table. Files are ignored, so that a pattern such as
+    study/tvr/*-3000-* names the runs of a study.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate
@@ -44,7 +45,10 @@ def compare(
 
     if output not in FORMATS:
         raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
-    opened = [open_run(folder) for folder in dict.fromkeys(runs)]
+    folders = [folder for folder in dict.fromkeys(runs) if not folder.is_file()]
+    if not folders:
+        raise ConfigError(f"{runs[0]}: is a file; name the folders of finished runs")
+    opened = [open_run(folder) for folder in folders]
     for run in opened:
         if not run.is_finished:
             raise ConfigError(f"{run.folder}: is not finished; continue its training, or leave it out")
