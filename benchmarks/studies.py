@@ -11,7 +11,7 @@ from pathlib import Path
 
 from untrimmed.files import write_whole
 from untrimmed.reproduction.render import markdown
-from untrimmed.study.orders import across_worlds, notes
+from untrimmed.study.orders import across_worlds, chosen, notes
 from untrimmed.study.page import table
 from untrimmed.study.stored import has_results, stored_results
 
@@ -42,7 +42,7 @@ def _text(studies: Path, names: list[str]) -> str:
         f"standard deviation on test videos. All models are {results.setup.dim} wide and read {results.setup.frames} "
         "frames."
     )
-    return "\n".join([f"{about}\n", markdown(table(results)), *notes(results)])
+    return "\n".join([f"{about}\n", markdown(table(results)), *chosen(results), *notes(results)])
 
 
 def main() -> None:

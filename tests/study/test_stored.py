@@ -7,6 +7,7 @@ import pytest
 
 from tests.refusals import refused
 from untrimmed.errors import ConfigError
+from untrimmed.study.orders import chosen
 from untrimmed.study.page import table
 from untrimmed.study.setup import Candidate, StudySetup
 from untrimmed.study.stored import has_results, stored_results, stored_runs
@@ -19,7 +20,8 @@ def finished(data_root, tmp_path_factory):
     out = tmp_path_factory.mktemp("studies")
     setup = StudySetup(data="tvr", root=data_root, out=out, dim=8, frames=20, batch=4)
     methods = (Candidate.of("ms_sl"), Candidate.of("gmmformer,model.dropout=0.3"))
-    plan = StudyPlan(methods=methods, rates=(1e-5, 3e-4), search_steps=4, steps=8, seeds=2)
+    grid = ("model.input_dropout+train.weight_decay=0.1,0.2",)
+    plan = StudyPlan(methods=methods, rates=(1e-5, 3e-4), grid=grid, search_steps=4, steps=8, seeds=2)
     *_, results = study(setup, plan, Trainer())
     for run in (out / "tvr").glob("*/"):
         shutil.rmtree(run)
@@ -39,11 +41,16 @@ def test_a_table_is_the_same_from_the_files_alone(finished):
     assert not (folder / "tvr").exists()
 
 
-def test_every_run_is_named_by_its_settings(finished):
-    runs = {(str(run.candidate), run.rate, run.steps, run.seed, bool(run.ranks)) for run in stored_runs(finished[1])}
-    searched = {(name, rate, 4, 0, False) for name in ("ms_sl", "gmmformer,model.dropout=0.3") for rate in (1e-5, 3e-4)}
-    assert searched <= runs
-    assert {run[2:] for run in runs - searched} == {(8, 0, True), (8, 1, True)}
+def test_every_run_has_its_candidate_and_the_settings_of_the_search(finished):
+    results, folder = finished
+    runs = {(run.candidate, run.point, run.steps, run.seed, bool(run.ranks)) for run in stored_runs(folder)}
+    searched = {(method, point, 4, 0, False) for method in results.plan.methods for point in results.plan.points}
+    assert len(searched) == 8
+    finals = {(method, results.points[method], 8, seed, True) for method in results.plan.methods for seed in (0, 1)}
+    assert runs == searched | finals
+    stored = stored_results(folder)
+    assert stored.points == results.points
+    assert list(chosen(stored)) == list(chosen(results))
 
 
 @pytest.mark.parametrize(

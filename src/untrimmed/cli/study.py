@@ -72,7 +72,7 @@ GridOption = Annotated[
     list[str] | None,
     typer.Option(
         "--grid",
-        metavar="KEY=V,V,...",
+        metavar="KEY[+KEY...]=V,...",
         help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable).",
         rich_help_panel=_TRAINING,
     ),
@@ -277,7 +277,7 @@ def _write(page: Path, results: list[StudyResults], command: str) -> None:
 
 def _print(results: StudyResults) -> None:
     from untrimmed.reproduction.render import markdown
-    from untrimmed.study.orders import notes
+    from untrimmed.study.orders import chosen, notes
     from untrimmed.study.page import table
 
-    result_console.print("\n".join([markdown(table(results), heading=""), *notes(results)]))
+    result_console.print("\n".join([markdown(table(results), heading=""), *chosen(results), *notes(results)]))

@@ -12,7 +12,7 @@ import numpy as np
 from untrimmed.data.simulation.world import BUILT_IN_SIDES, built_in_sides
 from untrimmed.evaluation.significance import format_p, p_over_seeds
 from untrimmed.presets import has_preset, load_preset
-from untrimmed.reproduction.render import Grid, markdown
+from untrimmed.reproduction.render import Grid, markdown, mean_and_deviation
 
 if TYPE_CHECKING:
     from untrimmed.study.study import StudyResults
@@ -63,8 +63,7 @@ class Agreement:
 
 
 def notes(results: StudyResults) -> Iterator[str]:
-    """Yield what belongs below the table of a data set: settings, the papers' order, what a simulated world favours."""
-    yield from chosen(results)
+    """Yield what belongs below the table of a data set: the papers' order, and what a simulated world favours."""
     yield from papers_order(sum_r_of(results), published_sum_r(results))
     simulation = results.setup.facts.simulation
     if simulation is not None and (sides := built_in_sides(simulation)):
@@ -79,7 +78,7 @@ def chosen(results: StudyResults) -> Iterator[str]:
         if (base := results.base_of(candidate)) in results.points
     }
     if len(set(settings.values())) > 1:
-        entries = (f"`{candidate}` {text}" for candidate, text in settings.items())
+        entries = sorted(f"`{candidate}` {text}" for candidate, text in settings.items())
         yield f"Chosen on validation videos: {'; '.join(entries)}.\n"
 
 
@@ -168,6 +167,5 @@ def _named(pairs: Sequence[tuple[str, str]]) -> str:
 def _cell(sum_r: SumR, averages: Mapping[str, float], name: str) -> str:
     if name not in sum_r:
         return ""
-    deviation = f" ± {np.std(sum_r[name], ddof=1):.1f}" if len(sum_r[name]) > 1 else ""
     place = 1 + sum(value > averages[name] for value in averages.values())
-    return f"{averages[name]:.1f}{deviation} ({place})"
+    return f"{mean_and_deviation(sum_r[name])} ({place})"

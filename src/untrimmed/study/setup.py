@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +108,30 @@ class Point:
 def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
     """Return every combination of the rates and the values of a grid, whose entries are `KEY=VALUE,VALUE,...`.
 
-    >>> [str(point) for point in points_of([0.001], ["model.dropout=0.1,0.2"])]
-    ['rate 0.001, model.dropout=0.1', 'rate 0.001, model.dropout=0.2']
+    Keys that are joined by `+` have the same value.
+
+    >>> [str(point) for point in points_of([0.001], ["model.dropout+model.input_dropout=0.1,0.2"])]
+    ['rate 0.001, model.dropout=0.1, model.input_dropout=0.1', 'rate 0.001, model.dropout=0.2, model.input_dropout=0.2']
 
     Raises: ConfigError for an entry of another form, a key that occurs twice, or the key of the rates.
     """
-    axes: dict[str, list[str]] = {}
+    axes: list[list[tuple[str, ...]]] = []
+    earlier: list[str] = [RATE]
     for entry in grid:
-        key, _, values = entry.partition("=")
-        if not re.fullmatch(rf"[\w.]+={_VALUE}(,{_VALUE})*", entry):
-            raise ConfigError(f"--grid {entry}: expected KEY=VALUE,VALUE,..., e.g. model.dropout=0.1,0.2; rewrite it")
-        require_sections([key])
-        if key in axes or key == RATE:
-            raise ConfigError(f"--grid {entry}: {key} has values already{'; use --rates' if key == RATE else ''}")
-        axes[key] = [f"{key}={value}" for value in dict.fromkeys(values.split(","))]
-    return tuple(Point(rate, settings) for rate in rates for settings in product(*axes.values()))
+        if not re.fullmatch(rf"[\w.]+(\+[\w.]+)*={_VALUE}(,{_VALUE})*", entry):
+            raise ConfigError(
+                f"--grid {entry}: expected KEY=VALUE,VALUE,... or KEY+KEY=VALUE,..., e.g. model.dropout=0.1,0.2; "
+                "rewrite it"
+            )
+        joined, _, values = entry.partition("=")
+        keys = joined.split("+")
+        require_sections(keys)
+        for key in keys:
+            if key in earlier:
+                raise ConfigError(f"--grid {entry}: {key} has values already{'; use --rates' if key == RATE else ''}")
+            earlier.append(key)
+        axes.append([tuple(f"{key}={value}" for key in keys) for value in dict.fromkeys(values.split(","))])
+    return tuple(Point(rate, tuple(chain(*settings))) for rate in rates for settings in product(*axes))
 
 
 @dataclass(frozen=True, kw_only=True)

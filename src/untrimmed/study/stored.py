@@ -19,8 +19,7 @@ class StoredRun:
     """The result file of one run. `ranks` are on test videos, empty for a run of the search only."""
 
     candidate: Candidate
-    settings: tuple[str, ...]  # chosen by the study
-    rate: float
+    point: Point
     steps: int
     seed: int
     sum_r: float | None  # on validation videos, if it was read there
@@ -42,8 +41,8 @@ def stored_runs(folder: Path) -> list[StoredRun]:
             candidate, chosen, rate, steps, seed = match.groups()
             ranks = tuple(figures.get("test", ()))
             sum_r = figures.get("val")
-            settings = tuple(chosen.split(",")) if chosen else ()
-            run = StoredRun(Candidate.of(candidate), settings, float(rate), int(steps), int(seed), sum_r, ranks, path)
+            point = Point(float(rate), tuple(chosen.split(",")) if chosen else ())
+            run = StoredRun(Candidate.of(candidate), point, int(steps), int(seed), sum_r, ranks, path)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(f"{path}: cannot be read as results of a run ({error!r}); remove it") from None
         runs.append(run)
@@ -69,12 +68,10 @@ def stored_results(folder: Path) -> StudyResults:
     if not tested:
         raise ConfigError(f"{folder}: no results on test videos; train with `untrimmed study --out {folder.parent}`")
     steps = max(run.steps for run in tested)
-    alike: dict[Candidate, dict[tuple[float, tuple[str, ...]], list[StoredRun]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    alike: dict[Candidate, dict[Point, list[StoredRun]]] = defaultdict(lambda: defaultdict(list))
     for run in tested:
         if run.steps == steps:
-            alike[run.candidate][run.rate, run.settings].append(run)
+            alike[run.candidate][run.point].append(run)
     finals = {
         candidate: max(of.values(), key=lambda runs: (len(runs), runs[0].sum_r or 0.0))
         for candidate, of in alike.items()
@@ -86,12 +83,12 @@ def stored_results(folder: Path) -> StudyResults:
         setup=setup,
         plan=StudyPlan(
             methods=tuple(finals),
-            rates=tuple(sorted({run.rate for runs in finals.values() for run in runs}, reverse=True)),
+            rates=tuple(sorted({run.point.rate for runs in finals.values() for run in runs}, reverse=True)),
             search_steps=steps,
             steps=steps,
             seeds=max(map(len, finals.values())),
         ),
-        points={candidate: Point(runs[0].rate, runs[0].settings) for candidate, runs in finals.items()},
+        points={candidate: runs[0].point for candidate, runs in finals.items()},
         growths=(),
         finalists=tuple(finals),
         untrained=setup.untrained(),
