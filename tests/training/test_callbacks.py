@@ -130,7 +130,6 @@ def test_the_state_of_a_callback_survives_an_interruption(ideas, run_with, monke
         (["tensorboard", 3], ConfigError, ("callback", "3")),
         ([lambda: None], ConfigError, ("callback",)),
     ],
-    ids=str,
 )
 def test_wrong_callbacks_are_refused_before_anything_is_written(callback, error, words, ideas, run_with, tmp_path):
     callback = callback.format(ideas=ideas) if isinstance(callback, str) else callback

@@ -488,7 +488,6 @@ def text_factor(update):
             ("train.optimizer_settings.dtype", "torch.float32"),
         ),
     ],
-    ids=str,
 )
 def test_wrong_choices_are_refused_before_anything_is_written(settings, error, words, run_with, tmp_path):
     with refused(error, *words):
