@@ -50,10 +50,12 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for number, values in enumerate(settings):
         key = tuple((name, repr(value)) for name, value in sorted(values.items()) if name not in _SAME)
-        seeds = [settings[other][SEED] for other in groups.setdefault(key, [])]
+        seeds = [settings[index][SEED] for index in groups.setdefault(key, [])]
         if values[SEED] in seeds:
-            other = runs[groups[key][seeds.index(values[SEED])]].folder
-            raise ConfigError(f"{runs[number].folder} and {other} have the same settings and seed; name one of them")
+            duplicate = runs[groups[key][seeds.index(values[SEED])]].folder
+            raise ConfigError(
+                f"{runs[number].folder} and {duplicate} have the same settings and seed; name one of them"
+            )
         groups[key].append(number)
     firsts = [numbers[0] for numbers in groups.values()]
     rows = [
@@ -70,9 +72,9 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
 
 def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
     """Return the method's name with the settings in which it differs from other rows of its name and data."""
-    same = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
-    keys = dict.fromkeys(key for entry in same for key in entry if key not in _SAME)
-    differing = [key for key in keys if len({repr(entry.get(key)) for entry in same}) > 1]
+    namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
+    keys = dict.fromkeys(key for entry in namesakes for key in entry if key not in _SAME)
+    differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]
     return ",".join([settings["method"], *(f"{key}={settings.get(key)}" for key in differing)])
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SumR = Mapping[str, Sequence[float]]  # SumR of each seed on test videos, by method
 FEWEST = 3  # methods whose orders are compared
-KNOWN = 0.05  # p below which a difference counts as known
+KNOWN = 0.05  # a smaller p counts as significant
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class Agreement:
         orders = [tuple(sorted(shared, key=lambda name: -values[name])) for values in (first, second)]
         result = kendalltau([first[name] for name in shared], [second[name] for name in shared])
         differences = tuple(
-            (ahead, other)
-            for ahead, other in combinations(orders[0], 2)
-            if first[ahead] > first[other] and second[ahead] < second[other]
+            (ahead, passed)
+            for ahead, passed in combinations(orders[0], 2)
+            if first[ahead] > first[passed] and second[ahead] < second[passed]
         )
         return cls(orders[0], orders[1], float(result.statistic), float(result.pvalue), differences)
 
@@ -104,14 +104,18 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     if agreement is None:
         return
     places = enumerate(zip(agreement.first, agreement.second, strict=True), start=1)
-    lines = tuple((str(place), f"`{here}`", f"`{there}`") for place, (here, there) in places)
+    lines = tuple((str(place), f"`{ours}`", f"`{theirs}`") for place, (ours, theirs) in places)
     yield markdown(Grid("", ("place", "here", "in the papers"), lines, num_labels=3))
     pairs = {pair: p_over_seeds(sum_r[pair[0]], sum_r[pair[1]]) for pair in agreement.differences}
-    known = [pair for pair, p in pairs.items() if p is not None and p < KNOWN]
-    unknown = [pair for pair in pairs if pair not in known]
+    significant = [pair for pair, p in pairs.items() if p is not None and p < KNOWN]
+    uncertain = [pair for pair in pairs if pair not in significant]
     text = f"Kendall's tau of the two orders is {agreement}."
-    text += f" In another order than in the papers (p over seeds below {KNOWN:g}): {_named(known)}." if known else ""
-    text += f" In another order, but without a known difference here: {_named(unknown)}." if unknown else ""
+    text += (
+        f" In another order than in the papers (p over seeds below {KNOWN:g}): {_named(significant)}."
+        if significant
+        else ""
+    )
+    text += f" In another order, but without a known difference here: {_named(uncertain)}." if uncertain else ""
     yield f"{text}\n"
 
 
@@ -158,10 +162,10 @@ def _means(sum_r: SumR) -> dict[str, float]:
 
 def _named(pairs: Sequence[tuple[str, str]]) -> str:
     """Return pairs in words, joined by their first method."""
-    behind: dict[str, list[str]] = {}
-    for ahead, other in pairs:
-        behind.setdefault(ahead, []).append(f"`{other}`")
-    return "; ".join(f"`{ahead}` is ahead of {', '.join(others)}" for ahead, others in behind.items())
+    trailing: dict[str, list[str]] = {}
+    for ahead, passed in pairs:
+        trailing.setdefault(ahead, []).append(f"`{passed}`")
+    return "; ".join(f"`{ahead}` is ahead of {', '.join(names)}" for ahead, names in trailing.items())
 
 
 def _cell(sum_r: SumR, averages: Mapping[str, float], name: str) -> str:

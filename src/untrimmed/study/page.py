@@ -31,12 +31,12 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
     """Yield a sentence for each data set: the best candidate, its lead with p, and its place on the other data sets."""
     ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
-    for result, (best, *others) in ranked:
+    for result, (best, *followers) in ranked:
         line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
         line += "on test videos" + "".join(
-            f", {_lead(result, best, other)}"
-            for other in dict.fromkeys([result.compared_with(best), *others[:1]])
-            if other != best
+            f", {_lead(result, best, rival)}"
+            for rival in dict.fromkeys([result.compared_with(best), *followers[:1]])
+            if rival != best
         )
         for elsewhere, order in ranked:
             if elsewhere is not result:
@@ -45,10 +45,10 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
         yield f"{line}.{_short_of_untrained(result, best)}"
 
 
-def _lead(results: StudyResults, best: Candidate, other: Candidate) -> str:
+def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
     """Return the lead of the best candidate over another, with p over seeds first and p over queries second."""
-    first, second = results.reports[best], results.reports[other]
-    lead = mean_sum_r(results, best) - mean_sum_r(results, other)
+    first, second = results.reports[best], results.reports[rival]
+    lead = mean_sum_r(results, best) - mean_sum_r(results, rival)
     over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
     over_queries = f"p over queries {format_p(p_over_queries(first, second))}"
     if over_seeds is None:
@@ -56,7 +56,7 @@ def _lead(results: StudyResults, best: Candidate, other: Candidate) -> str:
     else:
         doubt = "" if over_seeds < KNOWN else ": no difference is known"
         tests = f"p over seeds {format_p(over_seeds)}{doubt}; {over_queries}"
-    return f"{lead:.1f} more than `{other}` ({tests})"
+    return f"{lead:.1f} more than `{rival}` ({tests})"
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
@@ -107,7 +107,7 @@ def table(results: StudyResults) -> Grid:
         reports = results.reports[candidate]
         base = results.compared_with(candidate)
         costs = results.costs.get(candidate)
-        tests = [cell for other in (best, base) for cell in _tests(results, candidate, other)]
+        tests = [cell for rival in (best, base) for cell in _tests(results, candidate, rival)]
         cells = ("", "", "") if costs is None else _cost_cells(costs)
         figures = [mean_and_deviation([report.figures[column] for report in reports]) for column in COLUMNS]
         first = [f"`{candidate}`", *figures]
@@ -118,11 +118,11 @@ def table(results: StudyResults) -> Grid:
     return Grid("", HEADER, tuple(lines), num_labels=1)
 
 
-def _tests(results: StudyResults, candidate: Candidate, other: Candidate | None) -> tuple[str, str]:
+def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
     """Return p over seeds and over queries of the difference of two candidates; empty if they are the same."""
-    if other is None or other == candidate:
+    if rival is None or rival == candidate:
         return "", ""
-    first, second = results.reports[candidate], results.reports[other]
+    first, second = results.reports[candidate], results.reports[rival]
     over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
     return "" if over_seeds is None else format_p(over_seeds), format_p(p_over_queries(first, second))
 

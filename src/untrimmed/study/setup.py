@@ -197,11 +197,11 @@ class StudySetup:
             return build(DataFacts, json.loads(stored.read_text(encoding="utf-8")), where=str(stored))
         captions = {split: read_split(self.data, self.root, split) for split in SPLITS}
         benchmark = Layout.at(self.root, self.data).benchmark
-        known = benchmark is not None and has_preset("ms_sl", benchmark.name)
+        has_presets = benchmark is not None and has_preset("ms_sl", benchmark.name)
         return DataFacts(
             videos={split: len(videos_of(of)) for split, of in captions.items()},
             captions={split: len(of) for split, of in captions.items()},
-            benchmark=benchmark.name if benchmark is not None and known else OWN_DATA_PRESET,
+            benchmark=benchmark.name if benchmark is not None and has_presets else OWN_DATA_PRESET,
             simulation=open_world(self.data, self.root).settings.changes if self.simulated else None,
         )
 
