@@ -72,12 +72,12 @@ class PrototypeBuilder(nn.Module):
 
     def readings(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Iterator[Prototypes]:
         """Yield the prototypes and their attention after each iteration."""
-        key = self.key(self.input_norm(x))[:, None].contiguous()
+        key = self.key(self.input_norm(x))[:, None].to(x.dtype)  # autocast would mix formats in one product
         rows = x[:, None].contiguous()
         cache = KeyValueCache.of(key, rows, mask)
         vectors = self.prototypes.expand(len(x), -1, -1)
         for iteration in range(self.iterations):
-            query = self.query(self._query_input(vectors, iteration))[:, None] / math.sqrt(x.shape[-1])
+            query = self.query(self._query_input(vectors, iteration))[:, None].to(x.dtype) / math.sqrt(x.shape[-1])
             if self.gate is None:
                 mixtures, weights = cache.attend(query.contiguous())
             else:
