@@ -79,7 +79,7 @@ class PrototypeBuilder(nn.Module):
         for iteration in range(self.iterations):
             query = self.query(self._query_input(vectors, iteration))[:, None].to(x.dtype) / math.sqrt(x.shape[-1])
             if self.gate is None:
-                mixtures, weights = cache.attend(query.contiguous())
+                mixtures, weights = cache.attend(query)
             else:
                 weights = _competing(query @ key.transpose(-1, -2), mask)
                 mixtures = weights @ rows
