@@ -126,3 +126,14 @@ def test_key_frames_alone_are_refused_for_clips(typed, folder, kinds, tmp_path):
     code, _, err = typed("index", folder / "videos", *arguments)
     assert code == 2
     require_named(err.strip().splitlines()[-1], "--keyframes")
+
+
+def test_key_frames_of_a_library_without_videos_are_refused_for_clips(typed, folder, kinds, tmp_path):
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    library = ("--library", tmp_path / "library")
+    assert typed("index", tmp_path / "broken.mp4", *library, "--encoder", folder / "clip", "--keyframes")[0] == 3
+    encoder = "+".join(part for part in kinds if part != "--kind")
+    code, _, err = typed("index", folder / "videos", *library, "--encoder", encoder)
+    assert code == 2
+    require_named(err.strip().splitlines()[-1], "--no-keyframes")
+    assert typed("index", folder / "videos", *library, "--encoder", encoder, "--no-keyframes")[0] == 0

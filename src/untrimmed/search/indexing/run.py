@@ -36,7 +36,6 @@ def index_files(
         choose_encoder: Returns the encoder for a library with these settings.
         replace_empty: Ignore the settings of a library without videos.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
-
         pictures_fps: The rate of folders of pictures among the files.
 
     Raises:
@@ -91,18 +90,17 @@ def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, ke
 
     Raises: ConfigError for key frames only if the encoder needs the frames between them.
     """
-    if not isinstance(encoder, ClipEncoder):
-        previous = previous or Sampling()
-    elif keyframes_only:
-        raise ConfigError(f"{encoder.name}: encodes clips, which need all frames; leave out --keyframes")
-    else:
-        previous = previous or Sampling(encoder.fps)
+    default = Sampling(encoder.fps) if isinstance(encoder, ClipEncoder) else Sampling()
+    previous = previous or default
     if fps is not None and keyframes_only is None:
         keyframes_only = False
-    return Sampling(
+    sampling = Sampling(
         fps=previous.fps if fps is None else fps,
         keyframes_only=previous.keyframes_only if keyframes_only is None else keyframes_only,
     )
+    if isinstance(encoder, ClipEncoder) and sampling.keyframes_only:
+        raise ConfigError(f"{encoder.name}: encodes clips, which need all frames; use --no-keyframes, not --keyframes")
+    return sampling
 
 
 def model_by_name(model: str | os.PathLike[str] | None, settings: Settings | None) -> SearchModel:
