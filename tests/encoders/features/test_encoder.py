@@ -160,10 +160,16 @@ def test_other_weights_or_another_order_are_another_encoder(tvr, networks, tmp_p
     assert len(identities) == 3
 
 
-def test_a_search_needs_no_network_of_frames(tvr, networks, tmp_path):
+@pytest.mark.parametrize("kind", ["i3d", "clip"])
+def test_a_search_needs_no_network_of_frames(kind, networks, clip_folder, tmp_path):
     """Only its hash is computed: the file need not be valid until a frame is encoded."""
-    (tmp_path / "i3d.pt").write_bytes(b"broken")
-    name = name_of({**networks, "i3d": tmp_path / "i3d.pt"}, "i3d", "roberta")
+    if kind == "clip":
+        broken = shutil.copytree(clip_folder, tmp_path / "clip")
+        (broken / "model.safetensors").write_bytes(b"broken")
+    else:
+        broken = tmp_path / "i3d.pt"
+        broken.write_bytes(b"broken")
+    name = name_of({**networks, kind: broken}, kind, "roberta")
     assert load_encoder(name, device="cpu", images=False).encoder.word_dim == WORD_DIM
-    with refused(EncoderError, str(tmp_path / "i3d.pt")):
+    with refused(EncoderError, str(broken)):
         load_encoder(name, device="cpu")

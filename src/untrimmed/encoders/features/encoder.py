@@ -57,7 +57,6 @@ class FeatureEncoder(ClipEncoder):
         parts = dict.fromkeys([*spec.pictures, spec.words])
         self._weights: dict[Part, WeightFiles] = {part: find_weights(part, timeout_s=timeout_s) for part in parts}
         self._pictures = spec.pictures
-        self._clip: TransformersEncoder | None = next((self._load_clip(p) for p in parts if p.kind == CLIP), None)
         self._words = self._load_words(spec.words)
         named = [Part(part.kind, weights.name, part.sha256) for part, weights in self._weights.items()]
         self.name = str(FeatureSpec(tuple(named)))
@@ -104,7 +103,6 @@ class FeatureEncoder(ClipEncoder):
         networks: list[ClipNetwork] = []
         for part in self._pictures:
             if part.kind == CLIP:
-                assert self._clip is not None, "it is loaded first"
                 networks.append(ClipPictures(self._clip))
             else:
                 networks.append(load_network(part, self._weights[part], self._device, self._dtype))
@@ -114,13 +112,15 @@ class FeatureEncoder(ClipEncoder):
         exact = as_fraction(fps)
         return Windows(common_rate([network.rate(exact) for network in self._networks]), exact)
 
-    def _load_clip(self, part: Part) -> TransformersEncoder:
+    @cached_property
+    def _clip(self) -> TransformersEncoder:
+        """CLIP, which may encode frames, words or both."""
+        name = next(weights.name for part, weights in self._weights.items() if part.kind == CLIP)
         precision: Precision = self.number_format.name
-        return TransformersEncoder.load(self._weights[part].name, device=str(self._device), precision=precision)
+        return TransformersEncoder.load(name, device=str(self._device), precision=precision)
 
     def _load_words(self, part: Part) -> TransformersEncoder | WordEncoder:
         if part.kind == CLIP:
-            assert self._clip is not None, "it is loaded first"
             return self._clip
         weights = self._weights[part]
         return WordEncoder.load(weights.files[0].parent, name=weights.name, device=self._device, dtype=self._dtype)
