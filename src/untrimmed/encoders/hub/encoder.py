@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from untrimmed.devices import choose_device
 from untrimmed.encoders.hub.preprocessing import create_pipeline
-from untrimmed.encoders.hub.text import dual_text_recipe, quiet_transformers
+from untrimmed.encoders.hub.pretrained import load_pretrained
+from untrimmed.encoders.hub.text import dual_text_recipe, text_batches
 from untrimmed.encoders.hub.weights import locate, weights_digest
 from untrimmed.encoders.reading import known_words
 from untrimmed.errors import ConfigError, EncoderError, FeatureError, one_line
@@ -95,7 +96,7 @@ class TransformersEncoder:
         if name is None:
             name = str(folder) if Path(source).expanduser().is_dir() else str(source)
         digest = weights_digest(folder)
-        model, tokenizer, processor = _load_parts(folder, name)
+        model, tokenizer, processor = load_pretrained(folder, name, "AutoTokenizer", "AutoImageProcessor")
         return cls(
             model,
             tokenizer,
@@ -135,13 +136,8 @@ class TransformersEncoder:
         Raises:
             ConfigError: a text is empty.
         """
-        for number, text in enumerate(texts, start=1):
-            if not text.strip():
-                raise ConfigError(f"text {number} of {len(texts)} is empty; expected at least one word")
-        features: list[TextFeatures] = []
-        for start in range(0, len(texts), self._batch_size):
-            features += self._encode_text_batch(texts[start : start + self._batch_size])
-        return features
+        batches = text_batches(texts, self._batch_size)
+        return [features for batch in batches for features in self._encode_text_batch(batch)]
 
     @torch.inference_mode()
     def _encode_batch(self, frames: np.ndarray) -> np.ndarray:
@@ -200,26 +196,6 @@ class TransformersEncoder:
                 if torch.isclose(rows, sentence, rtol=1e-3, atol=1e-5).all(dim=-1).any():
                     return frames.shape[1], module.out_features, module
         return frames.shape[1], states.shape[-1], None
-
-
-def _load_parts(folder: Path, name: str) -> tuple[Any, Any, Any]:
-    """Model, tokenizer and image processor from a folder, without network access and without running its code."""
-    try:
-        with quiet_transformers():
-            from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
-
-            local = {"local_files_only": True, "trust_remote_code": False}
-            model, info = AutoModel.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **local)
-            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-            processor = AutoImageProcessor.from_pretrained(folder, **local)
-    except ImportError as error:
-        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and the named package") from error
-    except Exception as error:  # transformers raises many kinds of exceptions for invalid folders
-        raise EncoderError(f"{name}: transformers cannot load it ({one_line(error)})") from error
-    missing = sorted(str(key) for key in info["missing_keys"])
-    if missing:
-        raise EncoderError(f"{name}: {len(missing)} weights are missing, e.g. {missing[0]}; fetch the model again")
-    return model, tokenizer, processor
 
 
 def _not_dual(name: str, model: nn.Module, found: str) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from untrimmed.encoders.hub.pretrained import load_pretrained
 from untrimmed.encoders.hub.weights import weight_files
 from untrimmed.encoders.reading import reading_of
-from untrimmed.errors import ConfigError, EncoderError, one_line
+from untrimmed.errors import ConfigError, EncoderError
 from untrimmed.types import Reading, TextFeatures
 
 _LAYER = -2  # the second-to-last
@@ -92,6 +92,18 @@ def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
     )
 
 
+def text_batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
+    """The texts in batches of `size`, the last of which can be smaller.
+
+    Raises:
+        ConfigError: a text is empty.
+    """
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            raise ConfigError(f"text {number} of {len(texts)} is empty; expected at least one word")
+    return [texts[start : start + size] for start in range(0, len(texts), size)]
+
+
 class WordEncoder:
     """Word vectors of a text model: the hidden states of its second-to-last layer, without start and end tokens.
 
@@ -128,13 +140,7 @@ class WordEncoder:
         Raises:
             ConfigError: a text is empty.
         """
-        for number, text in enumerate(texts, start=1):
-            if not text.strip():
-                raise ConfigError(f"text {number} of {len(texts)} is empty; expected at least one word")
-        features: list[TextFeatures] = []
-        for start in range(0, len(texts), _BATCH):
-            features += self._encode_batch(texts[start : start + _BATCH])
-        return features
+        return [features for batch in text_batches(texts, _BATCH) for features in self._encode_batch(batch)]
 
     @torch.inference_mode()
     def _encode_batch(self, texts: Sequence[str]) -> list[TextFeatures]:
@@ -150,22 +156,8 @@ class WordEncoder:
 
 
 def _load_text_model(folder: Path, name: str) -> tuple[Any, Any]:
-    """Model and tokenizer from a folder, without network access and without running its code."""
-    try:
-        with quiet_transformers():
-            from transformers import AutoModel, AutoTokenizer
-
-            local = {"local_files_only": True, "trust_remote_code": False}
-            model, info = AutoModel.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **local)
-            tokenizer = AutoTokenizer.from_pretrained(folder, **local)
-    except ImportError as error:
-        raise EncoderError(f"{name}: {one_line(error)}; pip install 'untrimmed[hub]' and the named package") from error
-    except Exception as error:  # transformers raises many kinds of exceptions for invalid folders
-        raise EncoderError(f"{name}: transformers cannot load it ({one_line(error)})") from error
     # The pooler, which language models lack, is not used.
-    missing = sorted(str(key) for key in info["missing_keys"] if not str(key).startswith("pooler."))
-    if missing:
-        raise EncoderError(f"{name}: {len(missing)} weights are missing, e.g. {missing[0]}; fetch the model again")
+    model, tokenizer = load_pretrained(folder, name, "AutoTokenizer", unused=("pooler.",))
     if not hasattr(model.config, "hidden_size") or not hasattr(model.config, "max_position_embeddings"):
         raise EncoderError(f"{name}: is a {type(model).__name__}, expected a text model such as RoBERTa")
     return model, tokenizer
@@ -184,19 +176,3 @@ def _text_limit(text_config: Any, tokenizer: Any) -> int:
     if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
         positions -= int(text_config.pad_token_id) + 1  # RoBERTa starts positions after that of the padding
     return min(int(tokenizer.model_max_length), positions)
-
-
-@contextlib.contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Silence the messages and progress bars of transformers. Failures still raise exceptions."""
-    from transformers.utils import logging as transformers_logging
-
-    verbosity, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if bars:
-            transformers_logging.enable_progress_bar()
