@@ -40,7 +40,7 @@ from untrimmed.video.decode import (
 )
 from untrimmed.video.messages import write_message
 from untrimmed.video.pictures import Pictures, read_pictures
-from untrimmed.video.sampling import FrameSampler, Sample
+from untrimmed.video.sampling import FrameSampler
 from untrimmed.video.timeline import EPSILON_S, SampleGrid, SingleTime
 
 HEARTBEAT_S = 1.0
@@ -104,42 +104,41 @@ class Worker:
             is_announced = False
             for sample in samples:
                 if sample.times_s[-1] > self.limits["max_duration_s"]:
-                    extra.append(f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)")
+                    extra.append(self._too_long())
                     sampler.duration_s = sample.times_s[0]
                     break
                 if not is_announced:
                     self._send(describe(video, sample.frame))
                     is_announced = True
-                self._add(sample, scaler, video, request)
+                pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
+                self._add(sample.times_s, pixels, form, request["batch_size"])
             if is_announced:
-                self._flush()
-                self._send(
-                    {
-                        "kind": "end",
-                        "warnings": extra + sampler.warnings,
-                        "duration_s": sampler.duration_s,
-                        "decode_cpu_s": used_cpu_s() - self._cpu_at_start,
-                    }
-                )
+                self._finish(extra + sampler.warnings, sampler.duration_s)
         return sampler
 
-    def _add(self, sample: Sample, scaler: VideoReformatter, video: OpenVideo, request: dict[str, Any]) -> None:
-        self._add_pixels(sample.times_s, *to_rgb(scaler, sample.frame, video, request["short_side"]), request)
-
-    def _add_pixels(self, times_s: list[float], pixels: bytes, form: list[int], request: dict[str, Any]) -> None:
+    def _add(self, times_s: list[float], pixels: bytes, form: list[int], batch_size: int) -> None:
         for time_s in times_s:
             if self._batch and self._batch[-1][2] != form:
                 self._flush()  # the picture size changed within the file
             self._batch.append(([time_s], pixels, form))
-            if len(self._batch) == request["batch_size"]:
+            if len(self._batch) == batch_size:
                 self._flush()
+
+    def _too_long(self) -> str:
+        return f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)"
+
+    def _finish(self, warnings: list[str], duration_s: float) -> None:
+        """Send the last frames of a video, then `end`."""
+        self._flush()
+        decode_cpu_s = used_cpu_s() - self._cpu_at_start
+        self._send({"kind": "end", "warnings": warnings, "duration_s": duration_s, "decode_cpu_s": decode_cpu_s})
 
     def _read_pictures(self, request: dict[str, Any], pictures: Pictures) -> None:
         """Sample a folder of pictures. A damaged picture is replaced by the one before it."""
         grid = SampleGrid(request["fps"])
         scaler = VideoReformatter()
         damaged: list[str] = []
-        shown: tuple[bytes, list[int]] | None = None
+        last: tuple[bytes, list[int]] | None = None
         warnings: list[str] = []
         duration_s = pictures.duration_s
         for index, name in enumerate(pictures.names):
@@ -147,29 +146,27 @@ class Worker:
             if not (times_s := grid.take_before(end_s)):
                 continue
             if times_s[-1] > self.limits["max_duration_s"]:
-                warnings.append(f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)")
+                warnings.append(self._too_long())
                 duration_s = times_s[0]
                 break
             try:
                 with self._open_picture(pictures, name) as video:
                     frame = self._first_frame(video)
-                    if shown is None:
+                    if last is None:
                         self._send(describe(video, frame) | {"duration_s": duration_s, "frame_rate": pictures.fps})
-                    shown = to_rgb(scaler, frame, video, request["short_side"])
+                    last = to_rgb(scaler, frame, video, request["short_side"])
             except MediaProblemError as problem:
                 if problem.is_fatal:
                     raise
                 damaged.append(f"{name} {problem.problem}")
-            if shown is not None:
-                self._add_pixels(times_s, *shown, request)
+            if last is not None:
+                self._add(times_s, *last, request["batch_size"])
             self._on_progress(end_s)
-        if shown is None:
+        if last is None:
             raise MediaProblemError(f"has numbered pictures, but none can be decoded ({damaged[0]})", ADVICE_COPY)
         if damaged:
             warnings.append(f"damaged pictures left out: {len(damaged)} ({damaged[0]})")
-        self._flush()
-        decode_cpu_s = used_cpu_s() - self._cpu_at_start
-        self._send({"kind": "end", "warnings": warnings, "duration_s": duration_s, "decode_cpu_s": decode_cpu_s})
+        self._finish(warnings, duration_s)
 
     def _pictures(self, request: dict[str, Any]) -> Pictures:
         try:
