@@ -8,7 +8,7 @@ from tests.media import clock_frame, read_clock, write_clip
 from tests.refusals import refused
 from untrimmed.errors import ConfigError, VideoError
 from untrimmed.video.pictures import check_pictures_fps, read_pictures
-from untrimmed.video.reader import FrameReader, Sampling, VideoReader
+from untrimmed.video.reader import FrameReader, Limits, Sampling, VideoReader
 
 
 def write_pictures(folder, numbers, *, name="{:05d}.png"):
@@ -19,8 +19,8 @@ def write_pictures(folder, numbers, *, name="{:05d}.png"):
     return folder
 
 
-def read(path, fps, pictures_fps=None):
-    with VideoReader(sampling=Sampling(fps=fps)) as reader:
+def read(path, fps, pictures_fps=None, limits=Limits()):
+    with VideoReader(sampling=Sampling(fps=fps), limits=limits) as reader:
         stream = reader.read(path, pictures_fps=pictures_fps)
         batches = list(stream)
     frames = np.concatenate([batch.frames for batch in batches])
@@ -48,6 +48,16 @@ def test_pictures_are_ordered_by_number_and_stay_where_a_number_is_missing(tmp_p
     assert times_s.tolist() == [0, 0.5, 1, 1.5, 2]
     assert [read_clock(frame) for frame in frames] == [0, 1, 2, 2, 3]
     assert stream.duration_s == 2.5
+
+
+@pytest.mark.parametrize("numbers", [[0, 1, 10**12], [0, 1, 2, 3, 4, 5, 6], [0, 10**12]])
+def test_pictures_after_the_longest_duration_are_left_out(numbers, tmp_path):
+    folder = write_pictures(tmp_path, numbers)
+    stream, times_s, frames = read(folder, 1.0, 1.0, Limits(max_duration_s=3))
+    assert times_s.tolist() == [0, 1, 2]
+    assert [read_clock(frame) for frame in frames] == [min(number, len(numbers) - 2) for number in range(3)]
+    assert stream.duration_s == stream.info.duration_s == 3
+    assert len(stream.warnings) == 1
 
 
 @pytest.mark.parametrize(

@@ -139,16 +139,12 @@ class Worker:
         scaler = VideoReformatter()
         damaged: list[str] = []
         last: tuple[bytes, list[int]] | None = None
-        warnings: list[str] = []
-        duration_s = pictures.duration_s
+        duration_s = min(pictures.duration_s, self.limits["max_duration_s"])
+        warnings = [] if duration_s == pictures.duration_s else [self._too_long()]
         for index, name in enumerate(pictures.names):
-            end_s = pictures.end_s(index)
+            end_s = min(pictures.end_s(index), duration_s)
             if not (times_s := grid.take_before(end_s)):
                 continue
-            if times_s[-1] > self.limits["max_duration_s"]:
-                warnings.append(self._too_long())
-                duration_s = times_s[0]
-                break
             try:
                 with self._open_picture(pictures, name) as video:
                     frame = self._first_frame(video)
