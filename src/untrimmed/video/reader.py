@@ -154,7 +154,7 @@ class VideoReader(_Decoder):
         self.batch_size = batch_size
         self._current: VideoStream | None = None
 
-    def read(self, path: Path, *, pictures_fps: float | None = None) -> VideoStream:
+    def read(self, path: Path, pictures_fps: float | None = None) -> VideoStream:
         """Open a file and decode up to its first frame. This cancels an unfinished stream of the reader.
 
         With `pictures_fps`, the path may be a folder of numbered pictures (`untrimmed.video.pictures`) that were taken

@@ -35,7 +35,7 @@ from untrimmed.search.indexing.video_files import (
 )
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
-from untrimmed.video.reader import FrameBatch, VideoReader, VideoStream
+from untrimmed.video.reader import FrameBatch, VideoReader
 
 _QUEUED_BATCHES = 8
 
@@ -172,7 +172,7 @@ class Indexer:
         try:
             for file in files:
                 is_known = partial(self._will_be_known, file.record)
-                for step in decode(file, self._sampling, self._read, is_known, self._stop):
+                for step in decode(file, self._sampling, self._reader.read, is_known, self._stop):
                     if isinstance(step, EndOfFrames):
                         self._copies[step.file.digest] += 1
                     steps.put(step)
@@ -181,9 +181,6 @@ class Indexer:
             steps.put(None)
         except BaseException as error:
             steps.put(error)  # a bug: raised again in the calling thread
-
-    def _read(self, path: Path, pictures_fps: float | None) -> VideoStream:
-        return self._reader.read(path, pictures_fps=pictures_fps)
 
     def _will_be_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
         """Return whether the index will have this content when the calling thread gets to it; update `_copies`."""

@@ -286,7 +286,7 @@ class FileEncoder:
         raise AssertionError("decoding ends with a result")
 
     def _read(self, path: Path, pictures_fps: float | None) -> VideoStream:
-        return self._encoder_and_reader()[1].read(path, pictures_fps=pictures_fps)
+        return self._encoder_and_reader()[1].read(path, pictures_fps)
 
     def _encoder_and_reader(self) -> tuple[Encoder, VideoReader]:
         settings = self.settings
