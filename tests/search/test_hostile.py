@@ -15,18 +15,11 @@ import numpy as np
 import pytest
 
 import untrimmed
-from tests.search.conftest import use_encoder
-from tests.toy import ToyEncoder, write_clip
+from tests.toy import write_clip
 from untrimmed.errors import UntrimmedError
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(autouse=True)
-def encoder(monkeypatch):
-    encoder = ToyEncoder()
-    use_encoder(monkeypatch, encoder)
-    return encoder
+pytestmark = pytest.mark.usefixtures("encoder")
 
 
 @pytest.fixture

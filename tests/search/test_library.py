@@ -13,13 +13,6 @@ from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, 
 
 
 @pytest.fixture
-def encoder(monkeypatch):
-    encoder = ToyEncoder()
-    use_encoder(monkeypatch, encoder)
-    return encoder
-
-
-@pytest.fixture
 def videos(tmp_path):
     folder = tmp_path / "videos"
     (folder / "sub").mkdir(parents=True)

@@ -9,9 +9,8 @@ from PIL import Image
 
 import untrimmed
 from tests.refusals import refused
-from tests.search.conftest import use_encoder
 from tests.tiny_features import save_networks, save_roberta
-from tests.toy import COLOURS, ToyEncoder
+from tests.toy import COLOURS
 from untrimmed.errors import ConfigError
 from untrimmed.search.store.table import VideoIndex
 
@@ -25,13 +24,6 @@ def write_frames(folder, colours, *, each=6):
     for number, picture in enumerate(pixels, start=1):
         Image.fromarray(np.ascontiguousarray(picture)).save(folder / f"{number:05d}.png")
     return folder
-
-
-@pytest.fixture
-def encoder(monkeypatch):
-    encoder = ToyEncoder()
-    use_encoder(monkeypatch, encoder)
-    return encoder
 
 
 @pytest.fixture
