@@ -5,13 +5,14 @@ and scaling, and a rotated, mirrored or torn frame is detected.
 """
 
 import contextlib
+import itertools
 import os
 import random
 import shutil
 import socket
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +21,7 @@ import av
 import numpy as np
 from av.audio.frame import AudioFrame
 from av.video.frame import VideoFrame
+from PIL import Image
 
 NUM_BITS = 10
 COLUMNS = 5
@@ -47,6 +49,16 @@ def read_clock(frame: np.ndarray) -> int:
     flat = cells.ravel()
     assert (flat[:NUM_BITS] != flat[NUM_BITS:]).all(), "the picture is not a whole, upright clock"
     return int(sum(1 << bit for bit in range(NUM_BITS) if flat[bit]))
+
+
+def write_pictures(
+    folder: Path, pictures: Iterable[np.ndarray], numbers: Iterable[int] | None = None, *, name: str = "{:05d}.png"
+) -> Path:
+    """A new folder of numbered pictures; by default they are numbered from 1, like the frames of TVR."""
+    folder.mkdir(parents=True)
+    for number, picture in zip(itertools.count(1) if numbers is None else numbers, pictures, strict=False):
+        Image.fromarray(picture).save(folder / name.format(number))
+    return folder
 
 
 def constant_stamps(num_frames: int, fps: float = 25.0, start_s: float = 0.0) -> list[float]:

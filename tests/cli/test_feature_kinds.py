@@ -4,8 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from tests.media import write_pictures
 from tests.refusals import require_named
 from tests.tiny_features import I3D_DIM, RESNET_DIM, WORD_DIM, save_networks, save_roberta
 from tests.tiny_models import SHARED_DIM, save_clip
@@ -89,10 +89,8 @@ def test_clip_features_have_the_papers_rate_and_need_no_training_to_search(typed
 
 def test_a_folder_of_frames_is_a_video(typed, folder, tmp_path):
     for name in ("castle_s01", "castle_s02"):
-        (tmp_path / "frames" / name).mkdir(parents=True)
-        for number in range(1, 8):
-            picture = np.full((24, 32, 3), 30 * number, np.uint8)
-            Image.fromarray(picture).save(tmp_path / "frames" / name / f"{number:05d}.jpg")
+        pictures = [np.full((24, 32, 3), 30 * number, np.uint8) for number in range(1, 8)]
+        write_pictures(tmp_path / "frames" / name, pictures, name="{:05d}.jpg")
     captions = tmp_path / "captions.jsonl"
     captions.write_text('{"video": "castle_s01", "caption": "a red car", "split": "train"}\n')
     kind = ("--kind", f"clip={folder / 'clip'}", "--captions", captions)

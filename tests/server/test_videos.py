@@ -12,7 +12,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import untrimmed
-from tests.media import clock_frame, read_clock
+from tests.media import clock_frame, read_clock, write_pictures
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
 from untrimmed import Query
@@ -194,10 +194,7 @@ def answers(client, video_id):
 
 
 def test_single_frames_of_a_folder_of_pictures_are_served(toy, tmp_path):
-    folder = tmp_path / "frames"
-    folder.mkdir()
-    for number in range(1, 13):
-        Image.fromarray(clock_frame(number)).save(folder / f"{number:05d}.png")
+    folder = write_pictures(tmp_path / "frames", map(clock_frame, range(1, 13)))
     library = untrimmed.open(tmp_path / "library")
     library.index(folder, pictures_fps=3.0)
     (video,) = library.videos()

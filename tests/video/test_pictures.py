@@ -4,19 +4,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.media import clock_frame, read_clock, write_clip
+from tests.media import clock_frame, read_clock, write_clip, write_pictures
 from tests.refusals import refused
 from untrimmed.errors import ConfigError, VideoError
 from untrimmed.video.pictures import check_pictures_fps, read_pictures
 from untrimmed.video.reader import FrameReader, Limits, Sampling, VideoReader
 
 
-def write_pictures(folder, numbers, *, name="{:05d}.png"):
+def write_clocks(folder, numbers, **options):
     """A folder in which the picture with the i-th number shows the clock at i."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for index, number in enumerate(numbers):
-        Image.fromarray(clock_frame(index)).save(folder / name.format(number))
-    return folder
+    return write_pictures(folder, map(clock_frame, range(len(numbers))), numbers, **options)
 
 
 def read(path, fps, pictures_fps=None, limits=Limits()):
@@ -30,7 +27,7 @@ def read(path, fps, pictures_fps=None, limits=Limits()):
 @pytest.mark.parametrize("fps", [1.0, 3.0, 25.0])
 def test_a_folder_gives_the_frames_of_the_lossless_video_of_its_pictures(fps, tmp_path):
     stamps = [index / 3 for index in range(20)]
-    folder = write_pictures(tmp_path / "frames", range(1, 21))
+    folder = write_clocks(tmp_path / "frames", range(1, 21))
     video = write_clip(tmp_path / "video.mov", stamps, codec="png", pix_fmt="rgb24", rate=3, ticks=3)
     of_folder, folder_times_s, folder_frames = read(folder, fps, 3.0)
     of_video, video_times_s, video_frames = read(video, fps)
@@ -42,8 +39,8 @@ def test_a_folder_gives_the_frames_of_the_lossless_video_of_its_pictures(fps, tm
 
 
 def test_pictures_are_ordered_by_number_and_stay_where_a_number_is_missing(tmp_path):
-    folder = write_pictures(tmp_path, [8, 9, 10, 12], name="frame-{}.png")
-    (tmp_path / "notes.txt").write_text("not a picture")
+    folder = write_clocks(tmp_path / "frames", [8, 9, 10, 12], name="frame-{}.png")
+    (folder / "notes.txt").write_text("not a picture")
     stream, times_s, frames = read(folder, 2.0, 2.0)
     assert times_s.tolist() == [0, 0.5, 1, 1.5, 2]
     assert [read_clock(frame) for frame in frames] == [0, 1, 2, 2, 3]
@@ -52,7 +49,7 @@ def test_pictures_are_ordered_by_number_and_stay_where_a_number_is_missing(tmp_p
 
 @pytest.mark.parametrize("numbers", [[0, 1, 10**12], [0, 1, 2, 3, 4, 5, 6], [0, 10**12]])
 def test_pictures_after_the_longest_duration_are_left_out(numbers, tmp_path):
-    folder = write_pictures(tmp_path, numbers)
+    folder = write_clocks(tmp_path / "frames", numbers)
     stream, times_s, frames = read(folder, 1.0, 1.0, Limits(max_duration_s=3))
     assert times_s.tolist() == [0, 1, 2]
     assert [read_clock(frame) for frame in frames] == [min(number, len(numbers) - 2) for number in range(3)]
@@ -73,11 +70,11 @@ def test_other_pictures_are_no_video(names, tmp_path):
 
 def test_a_folder_is_no_video_without_a_rate(tmp_path):
     with refused(VideoError, str(tmp_path), "folder"):
-        read(write_pictures(tmp_path, range(3)), 1.0)
+        read(write_clocks(tmp_path / "frames", range(3)), 1.0)
 
 
 def test_a_damaged_picture_is_replaced_by_the_one_before_it(tmp_path):
-    folder = write_pictures(tmp_path, range(5))
+    folder = write_clocks(tmp_path / "frames", range(5))
     (folder / "00002.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
     stream, _, frames = read(folder, 1.0, 1.0)
     assert [read_clock(frame) for frame in frames] == [0, 1, 1, 3, 4]
@@ -92,13 +89,13 @@ def test_a_damaged_picture_is_replaced_by_the_one_before_it(tmp_path):
 def test_a_picture_that_is_no_regular_file_is_not_opened(tmp_path):
     import os
 
-    folder = write_pictures(tmp_path, range(3))
+    folder = write_clocks(tmp_path / "frames", range(3))
     os.mkfifo(folder / "00003.png")  # reading it would block
     assert len(read_pictures(folder, 1.0).names) == 3
 
 
 def test_a_single_frame_is_found_by_the_duration(tmp_path):
-    folder = write_pictures(tmp_path, range(1, 31))  # 10 s at 3 pictures per second
+    folder = write_clocks(tmp_path / "frames", range(1, 31))  # 10 s at 3 pictures per second
     with FrameReader() as reader:
         clocks = [read_clock(reader.frame_at(folder, t, pictures_s=10.0)) for t in (0, 1 / 3, 5.1, 9.99, 50)]
         with refused(VideoError, str(folder)):

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import untrimmed
+from tests.media import write_pictures
 from tests.refusals import refused
 from tests.tiny_features import save_networks, save_roberta
 from tests.toy import COLOURS
@@ -19,11 +20,8 @@ SIZE = (48, 64)
 
 def write_frames(folder, colours, *, each=6):
     """Pictures of one colour after another; at 3 per second, two seconds of each."""
-    folder.mkdir(parents=True)
-    pixels = [np.broadcast_to(np.array(COLOURS[c], np.uint8) * 255, (*SIZE, 3)) for c in colours for _ in range(each)]
-    for number, picture in enumerate(pixels, start=1):
-        Image.fromarray(np.ascontiguousarray(picture)).save(folder / f"{number:05d}.png")
-    return folder
+    pixels = [np.full((*SIZE, 3), COLOURS[colour], np.uint8) * 255 for colour in colours for _ in range(each)]
+    return write_pictures(folder, pixels)
 
 
 @pytest.fixture
