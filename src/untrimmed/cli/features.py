@@ -63,8 +63,6 @@ LibraryFolderOption = Annotated[
         show_default=False,
     ),
 ]
-
-
 KindOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -72,8 +70,7 @@ KindOption = Annotated[
         metavar="KIND",
         help="Features of the benchmarks instead of --encoder; repeat to join: resnet152, i3d, slowfast, clip and "
         "roberta (the words). KIND=WEIGHTS names a file, folder or hub id; #sha256=HASH after it refuses a "
-        "file with another hash. See: "
-        "untrimmed encoders",
+        "file with another hash. See: untrimmed encoders",
         show_default=False,
     ),
 ]
