@@ -58,11 +58,11 @@ class FeatureEncoder(ClipEncoder):
         self._weights: dict[Part, WeightFiles] = {part: find_weights(part, timeout_s=timeout_s) for part in parts}
         self._pictures = spec.pictures
         self._words = self._load_words(spec.words)
-        named = [Part(part.kind, weights.name, part.sha256) for part, weights in self._weights.items()]
-        self.name = str(FeatureSpec(tuple(named)))
+        absolute_parts = [Part(part.kind, weights.name, part.sha256) for part, weights in self._weights.items()]
+        self.name = str(FeatureSpec(tuple(absolute_parts)))
         content = "\n".join(f"{part.kind} {weights.sha256}" for part, weights in self._weights.items())
         digest = hashlib.sha256(content.encode()).hexdigest()[:16]
-        self.identity = f"{'+'.join(part.kind for part in named)}-{_VERSION}:{digest}"
+        self.identity = f"{'+'.join(part.kind for part in absolute_parts)}-{_VERSION}:{digest}"
         self.word_dim = self._words.word_dim
         self.fps = spec.fps
 

@@ -120,9 +120,9 @@ class SlowFast(nn.Module):
     def __init__(self, state: Mapping[str, Tensor], *, name: str):
         super().__init__()
         state = _with_common_names(state)
-        found = tuple(_num_blocks(state, stage) for stage in range(1, 5))
-        if found != BLOCKS:
-            raise EncoderError(f"{name}: has {found} residual blocks, SlowFast R50 has {BLOCKS}; name its weights")
+        blocks = tuple(_num_blocks(state, stage) for stage in range(1, 5))
+        if blocks != BLOCKS:
+            raise EncoderError(f"{name}: has {blocks} residual blocks, SlowFast R50 has {BLOCKS}; name its weights")
         try:
             stem = "blocks.0.multipathway_blocks."
             stages = [TwoPaths(Stem(state, f"{stem}0."), Stem(state, f"{stem}1."), _fusion(state, 0))]

@@ -119,17 +119,17 @@ def load_into(network: nn.Module, state: Mapping[str, Tensor], *, name: str, unu
         EncoderError: A weight is missing, left over, of another shape, or not finite.
     """
     advice = "name the weights of this kind of network"
-    own = network.state_dict()
-    counters = {key for key in own if key.endswith("num_batches_tracked")}
-    missing = sorted(own.keys() - counters - state.keys())
-    left_over = sorted(key for key in state.keys() - own.keys() if not any(re.match(form, key) for form in unused))
+    expected = network.state_dict()
+    counters = {key for key in expected if key.endswith("num_batches_tracked")}
+    missing = sorted(expected.keys() - counters - state.keys())
+    left_over = sorted(key for key in state.keys() - expected.keys() if not any(re.match(form, key) for form in unused))
     for problem, keys in (("lacks", missing), ("has unknown", left_over)):
         if keys:
             raise EncoderError(f"{name}: {problem} {len(keys)} weights, e.g. {keys[0]}; {advice}")
-    for key, tensor in own.items():
+    for key, tensor in expected.items():
         if key not in counters and state[key].shape != tensor.shape:
-            found, expected = list(state[key].shape), list(tensor.shape)
-            raise EncoderError(f"{name}: {key} has shape {found}, expected {expected}; {advice}")
-    network.load_state_dict({key: value for key, value in state.items() if key in own}, strict=False)
+            shapes = f"has shape {list(state[key].shape)}, expected {list(tensor.shape)}"
+            raise EncoderError(f"{name}: {key} {shapes}; {advice}")
+    network.load_state_dict({key: value for key, value in state.items() if key in expected}, strict=False)
     if broken := [key for key, value in network.state_dict().items() if not torch.isfinite(value).all()]:
         raise EncoderError(f"{name}: {broken[0]} has numbers that are not finite; fetch the file again")
