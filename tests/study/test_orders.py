@@ -1,7 +1,6 @@
 """Orders of methods beside the papers', and on several worlds."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -84,4 +83,3 @@ def test_worlds_are_joined_only_if_there_are_several_of_one_benchmark():
     vars(other.setup)["facts"] = replace(other.setup.facts, benchmark="charades")
     assert list(across_worlds([STANDARD, real, other])) == []
     assert list(across_worlds([])) == []
-    assert Path() == STANDARD.setup.root

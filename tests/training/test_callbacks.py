@@ -15,8 +15,6 @@ IDEAS = '''
 
 import json
 
-from torch.optim import lr_scheduler
-
 
 class Notes:
     """Writes one line for each stage into the run's folder."""
@@ -36,18 +34,6 @@ class Notes:
 
     def load_state_dict(self, state):
         self.count = state["count"]
-
-
-def half(update, total_steps):
-    return 1.0 if update < total_steps / 2 else 0.5
-
-
-def every_other(dataset, batch_size):
-    return [range(0, len(dataset.video_ids), 2), range(1, len(dataset.video_ids), 2)]
-
-
-def two_recalls(validation):
-    return validation.metrics["R@1"] + validation.metrics["R@10"]
 
 
 def stop_at_once(progress):
