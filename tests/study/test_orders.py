@@ -23,7 +23,7 @@ def test_tau_of_orders_worked_out_by_hand():
     assert Agreement.of({"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}) is None
 
 
-def test_pairs_in_another_order_than_the_papers_are_named_with_what_seeds_know():
+def test_pairs_in_another_order_than_the_papers_are_named_with_their_significance():
     table, sentence = papers_order(OURS, PAPERS)
     assert [line.split(" | ")[1:] for line in table.splitlines()[2:]] == [
         ["`ms_sl`", "`proto` |"],
@@ -31,9 +31,9 @@ def test_pairs_in_another_order_than_the_papers_are_named_with_what_seeds_know()
         ["`gmmformer`", "`gmmformer` |"],
         ["`proto`", "`ms_sl` |"],
     ]
-    known, unknown = sentence.strip().split(". In another order, but")
-    require_named(known, "-0.67", "`ms_sl` is ahead of `gmmformer`, `proto`", "`dl_dkd` is ahead of `proto`")
-    require_named(unknown, "`ms_sl` is ahead of `dl_dkd`")
+    significant, uncertain = sentence.strip().split(". In another order, but")
+    require_named(significant, "-0.67", "`ms_sl` is ahead of `gmmformer`, `proto`", "`dl_dkd` is ahead of `proto`")
+    require_named(uncertain, "`ms_sl` is ahead of `dl_dkd`")
     assert list(papers_order({"ms_sl": [1.0]}, PAPERS)) == []
 
 

@@ -10,9 +10,10 @@ from tests.refusals import require_named
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
+from untrimmed.presets.published import RECALL
 from untrimmed.study.costs import CandidateCosts
 from untrimmed.study.greedy import CandidateResult, Growth
-from untrimmed.study.page import COLUMNS, _findings, table, winners
+from untrimmed.study.page import _findings, table, winners
 from untrimmed.study.setup import Candidate, DataFacts, Point, StudySetup
 from untrimmed.study.study import StudyPlan, StudyResults
 
@@ -109,7 +110,7 @@ def test_a_method_that_was_not_extended_is_listed_with_its_sum():
 def seeds(*sum_r):
     """Reports of seeds with these SumR, which find the same videos."""
     return tuple(
-        Report("", 1, {"fused": dict.fromkeys(COLUMNS, value)}, np.ones(40, int), tuple(map(str, range(40))))
+        Report("", 1, {"fused": dict.fromkeys(RECALL, value)}, np.ones(40, int), tuple(map(str, range(40))))
         for value in sum_r
     )
 
@@ -119,7 +120,7 @@ def test_the_headline_leads_with_p_over_seeds():
     for best, doubt in ((far, False), (wide, True)):
         own = replace(found("tvr"), reports={GROWN: seeds(*best), PLAIN: seeds(*near)})
         (line,) = winners([own])
-        assert ("no difference is known" in line) == doubt
+        assert ("not significant" in line) == doubt
         assert line.index("over seeds") < line.index("over queries")
 
 
@@ -129,7 +130,7 @@ def test_the_best_row_comes_first_and_is_bold():
         found("tvr"),
         reports={PLAIN: seeds(1.0, 2.0), GROWN: seeds(8.0, 9.0), OTHER: seeds(5.0, 6.0)},
         costs=dict.fromkeys((PLAIN, GROWN, OTHER), costs),
-        untrained={"chance": dict.fromkeys(COLUMNS, 0.5)},
+        untrained={"chance": dict.fromkeys(RECALL, 0.5)},
     )
     rows = table(own).lines
     assert [row[0] for row in rows] == ["**`ms_sl+ral`**", "`dl_dkd`", "`ms_sl`", "chance"]

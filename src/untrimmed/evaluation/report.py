@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,13 +193,18 @@ def to_latex(report: Report) -> str:
 
 
 def _tabular(rows: Mapping[str, Mapping[str, float]], columns: Sequence[str]) -> list[str]:
-    header = " & ".join(["", *map(heading, columns)])
+    lines = ([escape_latex(name), *cells(figures, columns)] for name, figures in rows.items())
+    return latex_table(["", *map(heading, columns)], lines)
+
+
+def latex_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a LaTeX table of escaped cells, with labels in the first column; it needs booktabs."""
     return [
-        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
         r"\toprule",
-        rf"{header} \\",
+        rf"{' & '.join(header)} \\",
         r"\midrule",
-        *(rf"{' & '.join([escape_latex(name), *cells(figures, columns)])} \\" for name, figures in rows.items()),
+        *(rf"{' & '.join(line)} \\" for line in lines),
         r"\bottomrule",
         r"\end{tabular}",
     ]

@@ -11,6 +11,7 @@ from untrimmed.evaluation.report import Report, per_query
 
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP")
 PERMUTATIONS = 10_000
+SIGNIFICANT = 0.05  # a smaller p counts as significant
 SIGNS = 2**20  # drawn at a time, which bounds memory to megabytes for any number of queries
 
 
@@ -66,9 +67,18 @@ def compare(
     return comparisons
 
 
-def p_over_queries(first: Sequence[Report], second: Sequence[Report]) -> float:
-    """Return p of the paired randomization test over queries, of the seeds' mean SumR; raises like `compare`."""
-    return compare(first, second, ("SumR",))[0].fisher_p
+def sum_r_of_seeds(reports: Sequence[Report]) -> list[float]:
+    """Return the SumR of each seed."""
+    return [report.figures["SumR"] for report in reports]
+
+
+def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float | None, float]:
+    """Return p over seeds (`p_over_seeds`) and p over queries of the difference in SumR.
+
+    p over queries is that of the paired randomization test on the mean of the seeds. Raises: as `compare`.
+    """
+    over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
+    return over_seeds, compare(first, second, ("SumR",))[0].fisher_p
 
 
 def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -106,10 +116,12 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     return (count + 1) / (PERMUTATIONS + 1)
 
 
-def format_p(p: float) -> str:
-    """Format a p-value for tables, with two significant digits.
+def format_p(p: float | None) -> str:
+    """Format a p-value for tables, with two significant digits; empty for None.
 
-    >>> format_p(0.03456), format_p(1.0), format_p(1 / 10_001)
-    ('0.035', '1', '< 0.0001')
+    >>> format_p(0.03456), format_p(1.0), format_p(1 / 10_001), format_p(None)
+    ('0.035', '1', '< 0.0001', '')
     """
+    if p is None:
+        return ""
     return "< 0.0001" if p < 1e-4 else f"{p:.2g}"

@@ -10,14 +10,15 @@ import numpy as np
 
 from untrimmed.config import flat, to_plain
 from untrimmed.errors import ConfigError
-from untrimmed.evaluation.report import Report, escape_latex
-from untrimmed.evaluation.significance import format_p, p_over_queries, p_over_seeds
+from untrimmed.evaluation.report import Report, escape_latex, latex_table
+from untrimmed.evaluation.significance import format_p, p_of_sum_r
+from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
 from untrimmed.running.run import Run
 
-COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 TESTS = ("p to best, seeds", "p to best, queries")
 SEED = "train.seed"
+_HEADER = ("", "seeds", *RECALL, *TESTS)
 _SAME = (SEED, "data.root", "initial_weights")  # keys that may differ between the seeds of a row
 
 
@@ -84,12 +85,14 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
     lines = []
     for row in rows:
         cells = [text(row.label), str(len(row.reports))]
-        cells += [mean_and_deviation(row.values(column)) for column in COLUMNS]
-        over_seeds = None if row is best else p_over_seeds(row.values("SumR"), best.values("SumR"))
-        tests = ["" if over_seeds is None else format_p(over_seeds)]
-        tests += ["" if row is best else format_p(p_over_queries(row.reports, best.reports))]
-        lines.append([*(map(bold, cells) if row is best else cells), *tests])
+        cells += [mean_and_deviation(row.values(column)) for column in RECALL]
+        lines.append([*(map(bold, cells) if row is best else cells), *map(format_p, _p_to_best(row, best))])
     return lines
+
+
+def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
+    """Return p over seeds and over queries; None for the best row itself."""
+    return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 
 def _by_data(rows: Sequence[JointRow]) -> dict[str, list[JointRow]]:
@@ -98,11 +101,10 @@ def _by_data(rows: Sequence[JointRow]) -> dict[str, list[JointRow]]:
 
 def joint_markdown(rows: Sequence[JointRow]) -> str:
     """Return a Markdown table for each data set."""
-    header = ("", "seeds", *COLUMNS, *TESTS)
     tables = []
     for data, part in _by_data(rows).items():
         lines = tuple(tuple(line) for line in _cells(part, in_bold, lambda label: f"`{label}`"))
-        tables.append(markdown(Grid(data, header, lines, num_labels=1)))
+        tables.append(markdown(Grid(data, _HEADER, lines, num_labels=1)))
     return "\n".join(tables)
 
 
@@ -110,23 +112,9 @@ def joint_latex(rows: Sequence[JointRow]) -> str:
     """Return a LaTeX table for each data set; it needs the package booktabs."""
     texts = []
     for data, part in _by_data(rows).items():
-        header = ["", "seeds", *COLUMNS, *TESTS]
         cells = _cells(part, lambda cell: rf"\textbf{{{cell}}}", escape_latex)
-        lines = [" & ".join(line).replace("±", r"$\pm$").replace("< ", "$<$ ") + r" \\" for line in cells]
-        texts.append(
-            "\n".join(
-                [
-                    f"% {data}",
-                    rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
-                    r"\toprule",
-                    " & ".join(header) + r" \\",
-                    r"\midrule",
-                    *lines,
-                    r"\bottomrule",
-                    r"\end{tabular}",
-                ]
-            )
-        )
+        lines = [[cell.replace("±", r"$\pm$").replace("< ", "$<$ ") for cell in line] for line in cells]
+        texts += [f"% {data}", *latex_table(_HEADER, lines)]
     return "\n".join(texts) + "\n"
 
 
@@ -134,19 +122,12 @@ def joint_csv(rows: Sequence[JointRow]) -> str:
     """Return a CSV table of all data sets with means and deviations over seeds in full precision."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    deviations = [f"{column} deviation" for column in COLUMNS]
-    writer.writerow(["data", "model", "seeds", *COLUMNS, *deviations, *TESTS])
+    deviations = [f"{column} deviation" for column in RECALL]
+    writer.writerow(["data", "model", "seeds", *RECALL, *deviations, *TESTS])
     for data, part in _by_data(rows).items():
         best = part[0]
         for row in part:
-            means = [float(np.mean(row.values(column))) for column in COLUMNS]
-            spread = ["" if len(row.reports) < 2 else float(np.std(row.values(c), ddof=1)) for c in COLUMNS]
-            tests = ["", ""]
-            if row is not best:
-                over_seeds = p_over_seeds(row.values("SumR"), best.values("SumR"))
-                tests = [
-                    "" if over_seeds is None else repr(over_seeds),
-                    repr(p_over_queries(row.reports, best.reports)),
-                ]
-            writer.writerow([data, row.label, len(row.reports), *means, *spread, *tests])
+            means = [float(np.mean(row.values(column))) for column in RECALL]
+            spread = [None if len(row.reports) < 2 else float(np.std(row.values(c), ddof=1)) for c in RECALL]
+            writer.writerow([data, row.label, len(row.reports), *means, *spread, *_p_to_best(row, best)])
     return text.getvalue()

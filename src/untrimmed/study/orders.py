@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untrimmed.data.simulation.world import BUILT_IN_SIDES, built_in_sides
-from untrimmed.evaluation.significance import format_p, p_over_seeds
+from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_over_seeds, sum_r_of_seeds
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.reproduction.render import Grid, markdown, mean_and_deviation
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 SumR = Mapping[str, Sequence[float]]  # SumR of each seed on test videos, by method
 FEWEST = 3  # methods whose orders are compared
-KNOWN = 0.05  # a smaller p counts as significant
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def chosen(results: StudyResults) -> Iterator[str]:
 
 def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
     """Return the SumR of each seed on test videos, by candidate."""
-    return {str(name): [report.figures["SumR"] for report in reports] for name, reports in results.reports.items()}
+    return {str(name): sum_r_of_seeds(reports) for name, reports in results.reports.items()}
 
 
 def published_sum_r(results: StudyResults) -> dict[str, float]:
@@ -107,15 +106,13 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     lines = tuple((str(place), f"`{ours}`", f"`{theirs}`") for place, (ours, theirs) in places)
     yield markdown(Grid("", ("place", "here", "in the papers"), lines, num_labels=3))
     pairs = {pair: p_over_seeds(sum_r[pair[0]], sum_r[pair[1]]) for pair in agreement.differences}
-    significant = [pair for pair, p in pairs.items() if p is not None and p < KNOWN]
+    significant = [pair for pair, p in pairs.items() if p is not None and p < SIGNIFICANT]
     uncertain = [pair for pair in pairs if pair not in significant]
     text = f"Kendall's tau of the two orders is {agreement}."
-    text += (
-        f" In another order than in the papers (p over seeds below {KNOWN:g}): {_named(significant)}."
-        if significant
-        else ""
-    )
-    text += f" In another order, but without a known difference here: {_named(uncertain)}." if uncertain else ""
+    if significant:
+        text += f" In another order than in the papers (p over seeds below {SIGNIFICANT:g}): {_in_words(significant)}."
+    if uncertain:
+        text += f" In another order, but the difference is not significant here: {_in_words(uncertain)}."
     yield f"{text}\n"
 
 
@@ -160,7 +157,7 @@ def _means(sum_r: SumR) -> dict[str, float]:
     return {name: float(np.mean(values)) for name, values in sum_r.items()}
 
 
-def _named(pairs: Sequence[tuple[str, str]]) -> str:
+def _in_words(pairs: Sequence[tuple[str, str]]) -> str:
     """Return pairs in words, joined by their first method."""
     trailing: dict[str, list[str]] = {}
     for ahead, passed in pairs:

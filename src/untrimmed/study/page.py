@@ -4,19 +4,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from untrimmed.evaluation.report import Report
-from untrimmed.evaluation.significance import format_p, p_over_queries, p_over_seeds
+from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_of_sum_r, sum_r_of_seeds
+from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
 from untrimmed.study.costs import CandidateCosts
 from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
 
-COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR")
-KNOWN = 0.05  # p below which a difference counts as known
 ORACLE = "oracle"  # the row of a perfect method
 TESTS = ("p to best, seeds", "queries", "p to its method, seeds", "queries")
-HEADER = ("", *COLUMNS, *TESTS, "weights (M)", "step (ms)", "kB a video")
+HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
 
 def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
@@ -47,16 +45,13 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
 
 def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
     """Return the lead of the best candidate over another, with p over seeds first and p over queries second."""
-    first, second = results.reports[best], results.reports[rival]
     lead = mean_sum_r(results, best) - mean_sum_r(results, rival)
-    over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
-    over_queries = f"p over queries {format_p(p_over_queries(first, second))}"
+    over_seeds, over_queries = p_of_sum_r(results.reports[best], results.reports[rival])
     if over_seeds is None:
-        tests = f"one seed, so no p over seeds; {over_queries}"
+        test = "one seed, so no p over seeds"
     else:
-        doubt = "" if over_seeds < KNOWN else ": no difference is known"
-        tests = f"p over seeds {format_p(over_seeds)}{doubt}; {over_queries}"
-    return f"{lead:.1f} more than `{rival}` ({tests})"
+        test = f"p over seeds {format_p(over_seeds)}{'' if over_seeds < SIGNIFICANT else ': not significant'}"
+    return f"{lead:.1f} more than `{rival}` ({test}; p over queries {format_p(over_queries)})"
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
@@ -109,12 +104,12 @@ def table(results: StudyResults) -> Grid:
         costs = results.costs.get(candidate)
         tests = [cell for rival in (best, base) for cell in _tests(results, candidate, rival)]
         cells = ("", "", "") if costs is None else _cost_cells(costs)
-        figures = [mean_and_deviation([report.figures[column] for report in reports]) for column in COLUMNS]
+        figures = [mean_and_deviation([report.figures[column] for report in reports]) for column in RECALL]
         first = [f"`{candidate}`", *figures]
         lines.append((*(map(in_bold, first) if candidate == best else first), *tests, *cells))
-    empty = ("",) * (len(HEADER) - len(COLUMNS) - 1)
+    empty = ("",) * (len(HEADER) - len(RECALL) - 1)
     untrained = reversed(list(results.untrained.items()))
-    lines += [(name, *(f"{of[column]:.1f}" for column in COLUMNS), *empty) for name, of in untrained]
+    lines += [(name, *(f"{of[column]:.1f}" for column in RECALL), *empty) for name, of in untrained]
     return Grid("", HEADER, tuple(lines), num_labels=1)
 
 
@@ -122,9 +117,8 @@ def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None)
     """Return p over seeds and over queries of the difference of two candidates; empty if they are the same."""
     if rival is None or rival == candidate:
         return "", ""
-    first, second = results.reports[candidate], results.reports[rival]
-    over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
-    return "" if over_seeds is None else format_p(over_seeds), format_p(p_over_queries(first, second))
+    over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])
+    return format_p(over_seeds), format_p(over_queries)
 
 
 def _cost_cells(costs: CandidateCosts) -> tuple[str, str, str]:
@@ -134,11 +128,6 @@ def _cost_cells(costs: CandidateCosts) -> tuple[str, str, str]:
 def ordered(results: StudyResults) -> list[Candidate]:
     """Return the finalists with results, from the best mean SumR to the worst."""
     return sorted(results.reports, key=lambda entry: -mean_sum_r(results, entry))
-
-
-def sum_r_of_seeds(reports: Sequence[Report]) -> list[float]:
-    """Return the SumR of each seed, on test videos."""
-    return [report.figures["SumR"] for report in reports]
 
 
 def mean_sum_r(results: StudyResults, candidate: Candidate) -> float:
