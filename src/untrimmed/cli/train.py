@@ -101,8 +101,10 @@ def train(
 
 
 def _print_best(run: Run) -> None:
+    from untrimmed.presets.published import RECALL
+
     best = run.best
-    names = dict.fromkeys(("R@1", "R@5", "R@10", "R@100", "SumR", run.config.train.selects_by))
+    names = dict.fromkeys((*RECALL, run.config.train.selects_by))
     figures = "  ".join(f"{name} {best['val'][name]:.1f}" for name in names)
     epochs = f"best of {len(run.history)} epochs: epoch {best['epoch']}" if run.config.train.epochs else "untrained"
     result_console.print(f"{epochs}, validation {figures}")
