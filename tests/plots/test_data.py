@@ -419,6 +419,15 @@ def test_runs_that_differ_only_in_their_seed_are_one_line_with_a_band(trained):
     assert [group.label for group in group_by_seed([first, trained["v2_weight"]])] == ["v2", "v2_weight"]
 
 
+def test_runs_of_one_seed_or_of_other_features_are_not_seeds_of_one_model(trained):
+    first = trained["v2"]
+    with refused(ConfigError, "v2", "again", "seed"):
+        group_by_seed([first, dataclasses.replace(first, label="again")])
+    data = dataclasses.replace(first.config.data, video_features="other")
+    other = dataclasses.replace(first, label="other", config=dataclasses.replace(first.config, data=data))
+    assert [group.label for group in group_by_seed([first, other])] == ["v2", "other"]
+
+
 def test_an_untrained_model_is_at_epoch_0(trained, untrained):
     pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
     data = epochs_of([untrained])

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.config import to_plain
 from untrimmed.errors import ConfigError
 from untrimmed.plots.style import COLOURS
-from untrimmed.plots.sweep import comparable_settings
 from untrimmed.plots.trained_run import TrainedRun
+from untrimmed.running.run import seed_groups
 
 
 @dataclass(frozen=True)
@@ -35,23 +34,18 @@ def group_by_seed(runs: Sequence[TrainedRun]) -> list[SeedGroup]:
 
     A group of several runs has the name of the method, or the label of its first run if two groups have one method.
 
-    Raises: ConfigError for more groups than there are colours.
+    Raises: ConfigError for more groups than there are colours, and for two runs of the same settings and seed.
     """
-    groups: list[tuple[object, list[TrainedRun]]] = []
-    for run in runs:
-        key = (comparable_settings(to_plain(run.config)), run.config.data.name, run.config.data.root)
-        members = next((members for other, members in groups if other == key), None)
-        if members is None:
-            groups.append((key, [run]))
-        else:
-            members.append(run)
+    by_label = {run.label: run for run in runs}
+    names = seed_groups({label: run.config for label, run in by_label.items()})
+    groups = [[by_label[label] for label in group] for group in names]
     if len(groups) > len(COLOURS):
         raise ConfigError(
             f"found {len(groups)} settings, expected at most {len(COLOURS)}, because there are no more colours; give "
             "fewer runs (those that differ only in their seed count once)"
         )
-    methods = [members[0].model.name for _, members in groups]
-    return [SeedGroup(_label(members, methods), tuple(members)) for _, members in groups]
+    methods = [group[0].model.name for group in groups]
+    return [SeedGroup(_label(group, methods), tuple(group)) for group in groups]
 
 
 def _label(runs: Sequence[TrainedRun], methods: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ Files in the folder:
 """
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
 """The format of a run's files. Increase it when runs of the previous format can no longer be read."""
+_OF_SEEDS = ("train.seed", "data.root", "initial_weights")  # settings in which seeds of one model may differ
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +156,31 @@ def require_same(folder: Path, config: RunConfig) -> None:
                 f"{folder}: contains a run with {key} = {stored.get(key)}, expected {new.get(key)}; choose another "
                 f"--out, or {advice}"
             )
+
+
+def settings_without_seed(config: RunConfig) -> dict[str, Any]:
+    """Return the settings by dotted keys, without those that may differ between the seeds of one model."""
+    return {key: value for key, value in flat(to_plain(config)).items() if key not in _OF_SEEDS}
+
+
+def seed_groups(configs: Mapping[str, RunConfig]) -> list[list[str]]:
+    """Return the names of runs in groups that differ only in their seed, in the order of their first runs.
+
+    Raises: ConfigError for two runs of the same settings and seed.
+    """
+    groups: list[tuple[dict[str, Any], dict[int, str]]] = []
+    for name, config in configs.items():
+        settings = settings_without_seed(config)
+        seeds = next((seeds for other, seeds in groups if other == settings), None)
+        if seeds is None:
+            seeds = {}
+            groups.append((settings, seeds))
+        if config.train.seed in seeds:
+            raise ConfigError(
+                f"{name} and {seeds[config.train.seed]} have the same settings and seed; name one of them"
+            )
+        seeds[config.train.seed] = name
+    return [list(seeds.values()) for _, seeds in groups]
 
 
 def require_best_model(folder: Path) -> None:

@@ -8,18 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from untrimmed.config import flat, to_plain
-from untrimmed.errors import ConfigError
 from untrimmed.evaluation.report import Report, escape_latex, latex_table
 from untrimmed.evaluation.significance import format_p, p_of_sum_r
 from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
-from untrimmed.running.run import Run
+from untrimmed.running.run import Run, seed_groups, settings_without_seed
 
 TESTS = ("p to best, seeds", "p to best, queries")
-SEED = "train.seed"
 _HEADER = ("", "seeds", *RECALL, *TESTS)
-_SAME = (SEED, "data.root", "initial_weights")  # keys that may differ between the seeds of a row
 
 
 @dataclass(frozen=True)
@@ -47,25 +43,16 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
 
     Raises: ConfigError for two runs of the same settings and seed.
     """
-    settings = [flat(to_plain(run.config)) for run in runs]
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for number, values in enumerate(settings):
-        key = tuple((name, repr(value)) for name, value in sorted(values.items()) if name not in _SAME)
-        seeds = [settings[index][SEED] for index in groups.setdefault(key, [])]
-        if values[SEED] in seeds:
-            duplicate = runs[groups[key][seeds.index(values[SEED])]].folder
-            raise ConfigError(
-                f"{runs[number].folder} and {duplicate} have the same settings and seed; name one of them"
-            )
-        groups[key].append(number)
-    firsts = [numbers[0] for numbers in groups.values()]
+    by_folder = {str(run.folder): run for run in runs}
+    groups = seed_groups({folder: run.config for folder, run in by_folder.items()})
+    settings = [settings_without_seed(by_folder[group[0]].config) for group in groups]
     rows = [
         JointRow(
-            runs[numbers[0]].config.data.name,
-            _label(settings[numbers[0]], [settings[first] for first in firsts]),
-            tuple(report_of(runs[number]) for number in numbers),
+            by_folder[group[0]].config.data.name,
+            _label(values, settings),
+            tuple(report_of(by_folder[folder]) for folder in group),
         )
-        for numbers in groups.values()
+        for group, values in zip(groups, settings, strict=True)
     ]
     data_sets = list(dict.fromkeys(row.data for row in rows))
     return sorted(rows, key=lambda row: (data_sets.index(row.data), -row.sum_r))
@@ -74,7 +61,7 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
 def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
     """Return the method's name with the settings in which it differs from other rows of its name and data."""
     namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
-    keys = dict.fromkeys(key for entry in namesakes for key in entry if key not in _SAME)
+    keys = dict.fromkeys(key for entry in namesakes for key in entry)
     differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]
     return ",".join([settings["method"], *(f"{key}={settings.get(key)}" for key in differing)])
 
