@@ -211,6 +211,12 @@ def plain_settings(config: ModelConfig) -> dict[str, Any]:
     return plain | parts
 
 
+def plain_sections(config: ModelConfig) -> dict[str, dict[str, Any]]:
+    """Return the settings of a model as JSON-ready values, in the sections `losses` and `model` of a preset."""
+    model = plain_settings(config)
+    return {"losses": model.pop("losses"), "model": model}
+
+
 @checked(name="METHOD or METHOD+ATTACHMENT+...")
 def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
     """Create a model with initial weights. Overrides are fields of the method's `Config`, nested ones by dotted keys.

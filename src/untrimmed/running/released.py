@@ -14,7 +14,7 @@ from untrimmed.errors import CheckpointError, ConfigError, one_line, shown_value
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.checkpoint_file import Checkpoint, read_checkpoint
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import build_model, configure, model_class, plain_settings
+from untrimmed.models.registry import build_model, configure, model_class, plain_sections, plain_settings
 from untrimmed.models.released import UNUSED, import_released, require_released, without_prefix
 from untrimmed.models.released_settings import TranslatedSettings, translate_settings
 from untrimmed.presets import Preset, list_presets, load_preset
@@ -152,9 +152,7 @@ def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
 
 def _values(preset: Preset) -> dict[str, Any]:
     """Return all settings of a preset by dotted key, with defaults."""
-    model = plain_settings(preset.sizes())
-    losses = model.pop("losses")
-    return flat({"model": model, "losses": losses, "weights": preset.weights, "train": to_plain(preset.train)})
+    return flat(plain_sections(preset.sizes()) | {"weights": preset.weights, "train": to_plain(preset.train)})
 
 
 def _differences(

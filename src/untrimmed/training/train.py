@@ -20,7 +20,7 @@ from untrimmed.devices import choose_device
 from untrimmed.errors import ConfigError, FeatureError, nearest
 from untrimmed.models.base import ModelConfig, RetrievalModel
 from untrimmed.models.naming import ModelName
-from untrimmed.models.registry import build_model, model_class, plain_settings
+from untrimmed.models.registry import build_model, model_class, plain_sections
 from untrimmed.models.storage import model_classes, weights_digest
 from untrimmed.plugins import plugins_of, trust
 from untrimmed.precision import Format, Precision, choose_format
@@ -92,9 +92,7 @@ def train(
     initial = method if isinstance(method, RetrievalModel) else None
     name = ModelName.of(method.name if isinstance(method, RetrievalModel) else method)
     folder = Path(out) if out is not None else Path("runs") / f"{name}-{data_name}"
-    model_settings = {} if initial is None else plain_settings(initial.config)
-    if model_settings:
-        model_settings = {"losses": model_settings.pop("losses"), "model": model_settings}
+    model_settings = {} if initial is None else plain_sections(initial.config)
     seeded = {"train.seed": seed} if seed is not None else {}
     preset = None if preset is None else str(preset)
     model_class(name)  # a wrong method is reported before a missing preset
@@ -178,10 +176,8 @@ def _sized_for(
 
 def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precision: Format, compile: bool) -> RunConfig:
     """Return all settings of the run, including the model's defaults."""
-    model = plain_settings(sizes)
-    losses = model.pop("losses")
     plain = {field.name: getattr(preset, field.name) for field in fields(preset)}
-    changed = {"model": model, "losses": losses, "weights": preset.weights_in(sizes)}
+    changed = plain_sections(sizes) | {"weights": preset.weights_in(sizes)}
     return RunConfig(**(plain | changed), data=data, precision=precision, compile=compile)
 
 

@@ -18,7 +18,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.errors import ConfigError
 from untrimmed.files import write_whole
-from untrimmed.models.registry import plain_settings
+from untrimmed.models.registry import plain_sections
 from untrimmed.precision import Precision
 from untrimmed.presets import Preset, choose_preset
 from untrimmed.running.run import Run, is_run, open_run, read_config
@@ -86,9 +86,8 @@ class Trial:
             return
         preset = self.fitted_settings
         sizes = preset.sizes()
-        model = plain_settings(sizes)
-        sections = {"losses": model.pop("losses"), "model": model, "weights": preset.weights_in(sizes)}
-        expected = flat(sections | {"train": to_plain(preset.train)})
+        others = {"weights": preset.weights_in(sizes), "train": to_plain(preset.train)}
+        expected = flat(plain_sections(sizes) | others)
         stored = flat(to_plain(read_config(self.folder)))
         for key in expected:
             if key in stored and stored[key] != expected[key]:
