@@ -25,14 +25,7 @@ from untrimmed.scores.score import Score, Scores
 
 E = TypeVar("E", bound=Encoded)
 T = TypeVar("T")
-RESERVED_TERMS = (
-    "loss",
-    "epoch",
-    "updates",
-    "learning_rate",
-    "val",
-    "seconds",
-)  # other keys of a line of metrics.jsonl
+EPOCH_KEYS = ("epoch", "updates", "learning_rate", "val", "seconds")  # of a line of metrics.jsonl, beside losses
 _UNITS = {"Q": " queries", "V": " videos"}
 
 
@@ -268,7 +261,7 @@ def _require_scores(hook: str, scores: Any, shape: tuple[int, int]) -> None:
 
 
 def _require_term(hook: str, term: str, value: Any) -> None:
-    if term in RESERVED_TERMS:
+    if term in ("loss", *EPOCH_KEYS):
         raise ConfigError(
             f"{hook} returned a term named {term!r}, which is another key of metrics.jsonl; rename the term"
         )

@@ -21,6 +21,7 @@ from untrimmed.evaluation.recall import retrieval_metrics
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
 from untrimmed.models.base import RetrievalModel
+from untrimmed.models.hooks import EPOCH_KEYS
 from untrimmed.models.storage import not_finite, save_model
 from untrimmed.running.batches import prefetched
 from untrimmed.running.environment import record_environment
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 300.0  # an interruption loses at most this much work and one step
-_NOT_LOSSES = ("epoch", "updates", "learning_rate", "val", "seconds")  # keys of a history entry
 DRAWS = 0  # the random stream of losses
 DROPOUT = 1  # the dropout stream of process 0; process p has stream 1 + p
 
@@ -319,7 +319,7 @@ class TrainingLoop:
             epoch = min(last["epoch"], epoch)
             updates = last["updates"] - sum(entry["updates"] for entry in state.history[-2:-1])
             step = min(updates * self.config.train.accumulate, self.num_steps)
-            means = {name: value for name, value in last.items() if name not in _NOT_LOSSES}
+            means = {name: value for name, value in last.items() if name not in EPOCH_KEYS}
         progress = TrainingProgress(
             epoch=epoch,
             num_epochs=self.config.train.epochs,
