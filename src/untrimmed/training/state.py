@@ -83,7 +83,9 @@ class SavedParts:
         if states or not isinstance(self.optimizer, BertAdam):  # BertAdam's groups do not change, except the rate
             groups = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
             values = {
-                name: {key: value for key, value in self._optimizer_state(parameter).items() if not is_tensor(value)}
+                name: {
+                    key: value for key, value in self._optimizer_state(parameter).items() if not torch.is_tensor(value)
+                }
                 for name, parameter in self.model.named_parameters()
             }
             states["optimizer"] = {"groups": groups, "values": {k: value for k, value in values.items() if value}}
@@ -94,7 +96,7 @@ class SavedParts:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             state = self._optimizer_state(parameter)
-            tensors |= {f"{key}.{name}": value for key, value in state.items() if is_tensor(value)}
+            tensors |= {f"{key}.{name}": value for key, value in state.items() if torch.is_tensor(value)}
         if self.average is not None:
             tensors |= {f"average.{name}": tensor for name, tensor in self.average.state_dict().items()}
         if states := self.other_state():
@@ -133,11 +135,6 @@ class SavedParts:
             for group, values in zip(saved["param_groups"], others["groups"], strict=True):
                 group |= values
         self.optimizer.load_state_dict(saved)
-
-
-def is_tensor(value: object) -> bool:
-    """Whether a value of an optimizer's state is a tensor."""
-    return isinstance(value, Tensor)
 
 
 def require_saveable(parts: SavedParts) -> None:
