@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +11,13 @@ import typer
 
 from untrimmed.cli.console import progress_console, result_console
 from untrimmed.cli.options import (
-    DATA_PANEL,
-    OUTPUT_PANEL,
-    RUNTIME_PANEL,
     DeviceOption,
     ImportOption,
     PrecisionOption,
     RootOption,
+    data_option,
+    output_option,
+    runtime_option,
 )
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
@@ -25,113 +26,62 @@ if TYPE_CHECKING:
     from untrimmed.study.setup import StudySetup
     from untrimmed.study.study import StudyPlan, StudyResults
 
-
-_COMPARED = "What to compare"
-_TRAINING = "Training"
+_comparison_option = partial(typer.Option, rich_help_panel="What to compare")
+_training_option = partial(typer.Option, rich_help_panel="Training")
 MethodsArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="Methods to compare, also variants of one method."
     ),
 ]
-DataOption = Annotated[
-    list[str],
-    typer.Option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).", rich_help_panel=DATA_PANEL),
-]
-OutOption = Annotated[
-    Path,
-    typer.Option("--out", metavar="DIR", help="Folder for runs; finished runs are reused.", rich_help_panel=DATA_PANEL),
-]
+DataOption = Annotated[list[str], data_option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).")]
+OutOption = Annotated[Path, data_option("--out", metavar="DIR", help="Folder for runs; finished runs are reused.")]
 AttachOption = Annotated[
     str,
-    typer.Option(
-        metavar="NAME,...",
-        help="Attachments to try, one at a time.  \\[default: none]",
-        show_default=False,
-        rich_help_panel=_COMPARED,
+    _comparison_option(
+        metavar="NAME,...", help="Attachments to try, one at a time.  \\[default: none]", show_default=False
     ),
 ]
-GrowOption = Annotated[
-    int, typer.Option(metavar="N", help="Number of best methods to extend.", rich_help_panel=_COMPARED)
-]
+GrowOption = Annotated[int, _comparison_option(metavar="N", help="Number of best methods to extend.")]
 MostOption = Annotated[
     int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        help="Maximum number of attachments per method.  \\[default: any]",
-        show_default=False,
-        rich_help_panel=_COMPARED,
+    _comparison_option(
+        metavar="N", min=1, help="Maximum number of attachments per method.  \\[default: any]", show_default=False
     ),
 ]
-FinalistsOption = Annotated[
-    int, typer.Option(metavar="N", help="Number of combinations to test.", rich_help_panel=_COMPARED)
-]
-RatesOption = Annotated[str, typer.Option(metavar="X,...", help="Learning rates to try.", rich_help_panel=_TRAINING)]
+FinalistsOption = Annotated[int, _comparison_option(metavar="N", help="Number of combinations to test.")]
+RatesOption = Annotated[str, _training_option(metavar="X,...", help="Learning rates to try.")]
 GridOption = Annotated[
     list[str] | None,
-    typer.Option(
+    _training_option(
         "--grid",
         metavar="KEY[+KEY...]=V,...",
         help="Values to try with each rate, e.g. model.dropout=0.1,0.2 (repeatable).",
-        rich_help_panel=_TRAINING,
     ),
 ]
 PresetOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--preset",
-        metavar="FILE.yaml",
-        help="Settings of the method that the file names (repeatable).",
-        rich_help_panel=_TRAINING,
-    ),
+    _training_option("--preset", metavar="FILE.yaml", help="Settings of the method that the file names (repeatable)."),
 ]
 SearchStepsOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        help="Training steps used to choose learning rates and attachments.",
-        rich_help_panel=_TRAINING,
-    ),
+    int, _training_option(metavar="N", help="Training steps used to choose learning rates and attachments.")
 ]
-StepsOption = Annotated[int, typer.Option(metavar="N", help="Training steps per finalist.", rich_help_panel=_TRAINING)]
+StepsOption = Annotated[int, _training_option(metavar="N", help="Training steps per finalist.")]
 SeedsOption = Annotated[
     int,
-    typer.Option(
-        metavar="N",
-        help="Seeds per finalist. You can add seeds later; finished runs are reused.",
-        rich_help_panel=_TRAINING,
-    ),
+    _training_option(metavar="N", help="Seeds per finalist. You can add seeds later; finished runs are reused."),
 ]
-DimOption = Annotated[int, typer.Option(metavar="N", help="Width of all models.", rich_help_panel=_TRAINING)]
-FramesOption = Annotated[
-    int, typer.Option(metavar="N", help="Maximum number of frames per video.", rich_help_panel=_TRAINING)
-]
-BatchOption = Annotated[
-    int, typer.Option(metavar="N", help="Videos per step, with all captions.", rich_help_panel=_TRAINING)
-]
+DimOption = Annotated[int, _training_option(metavar="N", help="Width of all models.")]
+FramesOption = Annotated[int, _training_option(metavar="N", help="Maximum number of frames per video.")]
+BatchOption = Annotated[int, _training_option(metavar="N", help="Videos per step, with all captions.")]
 JobsOption = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Parallel trainings. 0: only write the page of existing runs.",
-        rich_help_panel=RUNTIME_PANEL,
-    ),
+    int, runtime_option(metavar="N", min=0, help="Parallel trainings. 0: only write the page of existing runs.")
 ]
 PageOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE.md",
-        help="Write the results here, and a picture to figures/.",
-        show_default=False,
-        rich_help_panel=OUTPUT_PANEL,
-    ),
+    output_option(metavar="FILE.md", help="Write the results here, and a picture to figures/.", show_default=False),
 ]
-DryRunOption = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Only list what would be trained.", rich_help_panel=OUTPUT_PANEL),
-]
+DryRunOption = Annotated[bool, output_option("--dry-run", help="Only list what would be trained.")]
 
 
 def study(
