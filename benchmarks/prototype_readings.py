@@ -16,7 +16,7 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from untrimmed.models.registry import build_model
 from untrimmed.moments.proposals import proposals
 from untrimmed.nn.prototypes import Prototypes
 from untrimmed.presets import load_preset
+from untrimmed.reproduction.render import mean_and_deviation
 from untrimmed.running.batches import video_batch
 from untrimmed.running.run import Run, is_model, is_run, open_run
 
@@ -89,16 +90,9 @@ class Rows:
     def lines(self, form: str, state: str) -> Iterator[str]:
         """Markdown."""
         for branch, seeds in self.by_branch.items():
-            cells = [spread(values, 3) for values in zip(*seeds, strict=True)]
-            sum_r = spread(self.sum_r, 1) if self.sum_r else ""
+            cells = [mean_and_deviation(values, 3) for values in zip(*seeds, strict=True)]
+            sum_r = mean_and_deviation(self.sum_r) if self.sum_r else ""
             yield "| " + " | ".join((form, state, branch, str(len(seeds)), *cells, sum_r)) + " |"
-
-
-def spread(values: Iterable[float], digits: int) -> str:
-    """Mean and standard deviation, if there are several."""
-    values = list(values)
-    deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{deviation}"
 
 
 def starts(args: argparse.Namespace, root: Path) -> Iterator[str]:

@@ -31,14 +31,14 @@ def in_bold(cell: str) -> str:
     return f"**{cell}**"
 
 
-def mean_and_deviation(values: Sequence[float]) -> str:
+def mean_and_deviation(values: Sequence[float], decimals: int = 1) -> str:
     """Return the mean and the standard deviation of a figure over seeds.
 
     >>> mean_and_deviation([1.0, 3.0]), mean_and_deviation([2.0])
     ('2.0 ± 1.4', '2.0')
     """
-    deviation = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.1f}{deviation}"
+    deviation = f" ± {np.std(values, ddof=1):.{decimals}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{decimals}f}{deviation}"
 
 
 def listing(paper: Paper) -> Grid:
