@@ -8,6 +8,7 @@ from tests.refusals import refused
 from tests.training.test_open_loop import Interruption, interrupt_at
 from untrimmed.errors import ConfigError, UnknownNameError
 from untrimmed.training import loop as loop_module
+from untrimmed.training.loggers import TensorBoard, WandB
 from untrimmed.training.train import train
 
 IDEAS = '''
@@ -153,6 +154,14 @@ def test_tensorboard_shows_each_update_and_each_epoch_once_also_after_an_interru
     assert shown["epoch"] == [(4, 1.0), (8, 2.0)]
 
 
+def test_one_callback_writes_several_runs_to_their_folders(run_with):
+    pytest.importorskip("tensorboard")
+    callback = TensorBoard()
+    runs = [run_with(callback, name) for name in ("first", "second")]
+    for run in runs:
+        assert [step for step, _ in scalars(run.folder / "tensorboard")["train/loss"]] == list(range(1, 9))
+
+
 @pytest.mark.check
 def test_weights_and_biases_logs_settings_updates_and_epochs_of_one_run(run_with, monkeypatch, tmp_path):
     pytest.importorskip("wandb")
@@ -169,3 +178,17 @@ def test_weights_and_biases_logs_settings_updates_and_epochs_of_one_run(run_with
         assert content.count(f"train/{name}".encode()) >= 8
     assert b"val/SumR" in content
     assert b"eval_video_batch" in content
+
+
+@pytest.mark.check
+def test_one_callback_logs_several_runs_with_ids_of_their_own(run_with, monkeypatch, tmp_path):
+    pytest.importorskip("wandb")
+    for name, value in {"WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONFIG_DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    callback = WandB()
+    runs = [run_with(callback, name) for name in ("first", "second")]
+    files = [list((run.folder / "wandb").glob("offline-run-*/run-*.wandb")) for run in runs]
+    assert list(map(len, files)) == [1, 1]
+    assert files[0][0].name != files[1][0].name
+    for (file,) in files:
+        assert file.read_bytes().count(b"train/loss") >= 8

@@ -56,6 +56,8 @@ class TensorBoard:
             self._writer.flush()
         if progress.stage == "finished":
             self._writer.close()
+            self._writer = None  # a later training writes to its own folder
+            self._last_update = 0
 
 
 class WandB:
@@ -72,7 +74,11 @@ class WandB:
             raise ConfigError(missing_package(error) or str(error)) from error
         self._wandb = wandb
         self._settings = settings
-        self._id = str(settings.get("id") or secrets.token_hex(4))
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Prepare a new run of Weights & Biases."""
+        self._id = str(self._settings.get("id") or secrets.token_hex(4))
         self._run: Any = None
         self._last_update = 0
 
@@ -86,7 +92,9 @@ class WandB:
             self._run = self._wandb.init(**settings)
         if progress.stage == "finished":
             self._run.finish()
-        elif progress.stage == "validated" or progress.updates > self._last_update:
+            self._prepare()
+            return
+        if progress.stage == "validated" or progress.updates > self._last_update:
             self._run.log(dict(_figures(progress)), step=progress.updates)
         self._last_update = progress.updates
 
