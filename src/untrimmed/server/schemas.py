@@ -219,7 +219,9 @@ class VideoList(BaseModel):
 class VideoDetail(Video):
     """An indexed video and the state of its file."""
 
-    can_be_read: bool = Field(description="Whether the file exists and is unchanged since it was indexed.")
+    can_be_read: bool = Field(
+        description="Whether the file exists and is unchanged since it was indexed; false for folders of pictures."
+    )
     problem: str | None = Field(description="Why the file cannot be read.")
     kind: str | None = Field(description="Media type of the file.")
 
