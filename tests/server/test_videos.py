@@ -211,6 +211,30 @@ def test_single_frames_of_a_folder_of_pictures_are_served(toy, tmp_path):
         assert client.get(f"{url}/frame?time_s=2").status_code == 404
 
 
+@pytest.mark.parametrize("what", ["picture", "folder"])
+def test_a_picture_swapped_between_check_and_read_is_not_served(what, toy, tmp_path, monkeypatch):
+    folder = write_pictures(tmp_path / "frames", map(clock_frame, range(1, 13)))
+    secret = write_pictures(tmp_path / "secret", map(clock_frame, range(21, 33)))
+    library = untrimmed.open(tmp_path / "library")
+    library.index(folder, pictures_fps=3.0)
+    (video,) = library.videos()
+    frame_source = service.frame_source
+
+    def swapping(record):
+        source = frame_source(record)
+        if what == "folder":
+            folder.rename(tmp_path / "moved")
+            folder.symlink_to(secret)
+        else:
+            (folder / "00005.png").unlink()
+            (folder / "00005.png").hardlink_to(secret / "00005.png")
+        return source
+
+    monkeypatch.setattr(service, "frame_source", swapping)
+    with TestClient(create_app(library), base_url="http://localhost:8765") as client:
+        assert client.get(f"/api/videos/{video.video_id}/frame?time_s=1.4").status_code == 422
+
+
 def test_a_link_out_of_the_folder_is_refused(copied_clip, tmp_path):
     file, client, video_id = copied_clip
     shutil.move(file, tmp_path / "elsewhere.mp4")

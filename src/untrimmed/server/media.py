@@ -51,10 +51,10 @@ def frame_source(record: VideoRecord) -> MediaFile:
     """The unchanged file of a record, or its unchanged folder of pictures; see `open_media` for errors."""
     path = Path(record.path)
     try:
-        is_folder = path.is_dir() and not path.is_symlink()
-        pictures = read_pictures(path, 1.0) if is_folder else None
+        status = path.lstat()  # before the pictures are checked, so that it is not that of a later folder
+        pictures = read_pictures(path, 1.0) if stat.S_ISDIR(status.st_mode) else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):
-            return MediaFile(path, path.stat(), "")
+            return MediaFile(path, status, "")
     except OSError:
         pass  # the next line gives the reason
     return media_file(record)

@@ -95,8 +95,22 @@ def open_regular_file(path: str, identity: list[int] | None = None) -> int:
         raise MediaProblemError("is empty (0 bytes)", ADVICE_COPY)
     if identity is not None and identity_of(status) != identity:
         os.close(descriptor)
-        raise MediaProblemError("has changed since it was indexed", "index it again")
+        raise _changed()
     return descriptor
+
+
+def check_folder(path: str, identity: list[int] | None) -> None:
+    """Raise a MediaProblemError if a folder cannot be found or, with an `identity`, has another one."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise _file_problem(error) from error
+    if identity is not None and identity_of(status) != identity:
+        raise _changed()
+
+
+def _changed() -> MediaProblemError:
+    return MediaProblemError("has changed since it was indexed", "index it again")
 
 
 def _kind_of_file(mode: int) -> str:

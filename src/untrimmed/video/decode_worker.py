@@ -28,6 +28,7 @@ from untrimmed.video.decode import (
     MediaProblemError,
     OpenVideo,
     Orientation,
+    check_folder,
     check_limits_in,
     decode_packet,
     last_line,
@@ -208,6 +209,8 @@ class Worker:
         pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
         name = pictures.names[pictures.index_at(request["time_s"])]
         with self._open_picture(pictures, name) as video:
+            # Only now: replacing the picture before it was opened has changed the folder.
+            check_folder(pictures.folder, request["identity"])
             self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
