@@ -7,6 +7,7 @@ apply to the arguments of functions with `checked` and of constructors of datacl
 import dataclasses
 import functools
 import inspect
+import json
 import math
 import os
 import re
@@ -283,6 +284,20 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not valid YAML ({one_line(error)}); fix the file") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path}: contains {shown_value(values)}, expected a mapping of sections")
+    return values
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping in a JSON file that this package wrote.
+
+    Raises: ConfigError if the file cannot be read, is not JSON, or does not contain a mapping.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read ({one_line(error)}); restore or remove the file") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: contains {shown_value(values)}, expected a mapping; restore or remove the file")
     return values
 
 

@@ -99,6 +99,23 @@ def test_a_finished_run_with_other_settings_is_refused(setup, small):
         changed.require_same()
 
 
+@pytest.mark.parametrize("text", ["", "{", "[1]"])
+def test_a_damaged_file_of_figures_is_named(of, text):
+    trial = of("ms_sl")
+    trial.note.parent.mkdir()
+    trial.note.write_text(text)
+    with refused(ConfigError, trial.note.name):
+        trial.measured("val", lambda run: 1.0)
+
+
+@pytest.mark.parametrize("text", ['{"dim": 8}', "{"])
+def test_a_damaged_file_of_sizes_is_named(setup, text):
+    setup.folder.mkdir()
+    (setup.folder / "sizes.json").write_text(text)
+    with refused(ConfigError, "sizes.json"):
+        setup.require_own()
+
+
 @pytest.mark.parametrize("text", ["proto,", "proto,iterations", "proto,model.x=../y", "proto,model.x=[1", "a/b"])
 def test_settings_that_do_not_fit_a_folder_name_are_refused(text):
     with refused(ConfigError, "METHOD", "METHOD,KEY=VALUE"):

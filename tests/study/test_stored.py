@@ -75,6 +75,14 @@ def test_a_folder_without_a_file_of_the_study_is_refused(folder, name):
         stored_results(folder)
 
 
+@pytest.mark.parametrize("name", ["sizes.json", "data.json", "untrained.json", "costs.json"])
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_damaged_file_of_the_study_is_named(folder, name, text):
+    (folder / name).write_text(text)
+    with refused(ConfigError, name):
+        stored_results(folder)
+
+
 def test_ranks_of_other_data_and_folders_without_results_are_refused(folder, tmp_path):
     path = next(run.path for run in stored_runs(folder) if run.ranks)
     path.write_text(json.dumps({"test": [1, 2]}))

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from untrimmed.batches import Encode, TrainingBatch, encode_here
-from untrimmed.config import build
+from untrimmed.config import build, read_json
 from untrimmed.files import write_whole
 from untrimmed.losses.draws import Draws
 from untrimmed.losses.total import total_loss
@@ -62,7 +62,7 @@ class CandidateCosts:
 
 def read_costs(path: Path) -> dict[str, CandidateCosts]:
     """Return the costs by candidate that `stored_costs` wrote; empty if there is no file."""
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    stored = read_json(path) if path.is_file() else {}
     return {name: build(CandidateCosts, costs, where=str(path)) for name, costs in stored.items()}
 
 

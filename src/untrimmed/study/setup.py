@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from untrimmed.config import build, parse_overrides, require_sections
+from untrimmed.config import build, parse_overrides, read_json, require_sections
 from untrimmed.data.annotations import videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
@@ -194,7 +194,7 @@ class StudySetup:
         """The facts about the data, as stored beside the runs or else from the data."""
         stored = self.folder / FACTS
         if stored.is_file():
-            return build(DataFacts, json.loads(stored.read_text(encoding="utf-8")), where=str(stored))
+            return build(DataFacts, read_json(stored), where=str(stored))
         captions = {split: read_split(self.data, self.root, split) for split in SPLITS}
         benchmark = Layout.at(self.root, self.data).benchmark
         has_presets = benchmark is not None and has_preset("ms_sl", benchmark.name)
@@ -218,11 +218,10 @@ class StudySetup:
 
         Raises: ConfigError naming the first difference.
         """
-        folder = self._noted.parent
+        folder = self.folder
         if not self._noted.is_file():
             return
-        stored = dict(json.loads(self._noted.read_text(encoding="utf-8")))
-        data = stored.pop("data")
+        stored, data = read_sizes(self._noted)
         sizes = self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
         runs = set(names) - BESIDE_RUNS  # folders and their files of figures
@@ -351,7 +350,19 @@ class StudySetup:
             rows = untrained_rows(*self.sets, open_world(self.data, self.root) if self.simulated else None)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps(rows, indent=1))
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        return read_json(path)
+
+
+def read_sizes(path: Path) -> tuple[dict[str, Any], str]:
+    """Return the sizes and the identity of the data that `StudySetup.require_own` wrote.
+
+    Raises: ConfigError for a damaged file.
+    """
+    sizes = read_json(path)
+    if "data" not in sizes:
+        raise ConfigError(f"{path}: has no identity of the data ('data'); restore or remove the file")
+    data = sizes.pop("data")
+    return sizes, data
 
 
 def reached(trial: Trial) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from untrimmed.errors import ConfigError
 from untrimmed.study.costs import read_costs
-from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, Point, StudySetup
+from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, Point, StudySetup, read_sizes
 from untrimmed.study.study import StudyPlan, StudyResults
 
 _NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")  # of `StudySetup.trial`
@@ -76,8 +76,7 @@ def stored_results(folder: Path) -> StudyResults:
         candidate: max(of.values(), key=lambda runs: (len(runs), runs[0].sum_r or 0.0))
         for candidate, of in alike.items()
     }
-    sizes = json.loads((folder / SIZES).read_text(encoding="utf-8"))
-    sizes.pop("data")
+    sizes, _ = read_sizes(folder / SIZES)
     setup = StudySetup(data=folder.name, root=Path(), out=folder.parent, **sizes)
     return StudyResults(
         setup=setup,

@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from untrimmed.config import flat, to_plain
+from untrimmed.config import flat, read_json, to_plain
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import open_frames, open_words
 from untrimmed.errors import ConfigError
@@ -126,8 +126,8 @@ class Trial:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The figures measured so far, by name."""
-        return dict(json.loads(self.note.read_text(encoding="utf-8"))) if self.note.is_file() else {}
+        """The figures measured so far, by name; raises ConfigError for a damaged file."""
+        return read_json(self.note) if self.note.is_file() else {}
 
     def measured(self, name: str, measure: Callable[[Run], Any]) -> Any:
         """Return a figure of the finished run as JSON stores it. It is measured only once."""
