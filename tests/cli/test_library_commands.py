@@ -455,6 +455,25 @@ def test_evaluate_scores_a_library_on_labelled_sentences(run, videos, tmp_path):
     assert "line 1" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--against", "RUN2"],
+        ["--no-moments"],
+        ["--split", "val"],
+        ["--data", "tvr"],
+        ["--root", "."],
+        ["--video-features", "x"],
+    ],
+)
+def test_evaluate_refuses_options_of_a_run_for_a_library(run, tmp_path, words):
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "library.json").touch()
+    code, _, err = run("evaluate", tmp_path / "library", "--queries", "q.jsonl", *words)
+    assert code == 2
+    assert words[0] in err
+
+
 def test_evaluate_skips_unknown_videos_on_request(run, videos, tmp_path):
     run("index", videos)
     queries = tmp_path / "queries.jsonl"

@@ -156,9 +156,13 @@ def evaluate(
     else:
         for_run = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
         for_run |= {"--per-query": per_query, "--trec": trec, "--qrels": qrels, "--scores": scores}
+        is_library = settings_file(target).exists()
+        if is_library:  # otherwise a wrong path is the mistake
+            for_run |= {"--against": against, "--no-moments": not moments, "--split": split != "test"}
+            for_run |= {"--data": data, "--root": root, "--video-features": video_features}
         _require_unset(for_run, target, "is not a run", "run")
         if queries is None:
-            raise ConfigError(f"{target}: {_explain_missing_queries(target, settings_file(target).exists())}")
+            raise ConfigError(f"{target}: {_explain_missing_queries(target, is_library)}")
         _evaluate_library(target, queries, read_precision(precision or "auto"), output, details, skip_unknown)
 
 
