@@ -154,6 +154,19 @@ def test_tensorboard_shows_each_update_and_each_epoch_once_also_after_an_interru
     assert shown["epoch"] == [(4, 1.0), (8, 2.0)]
 
 
+def test_tensorboard_records_updates_of_several_batches_once_also_after_an_interruption(run_with, monkeypatch):
+    pytest.importorskip("tensorboard")
+    monkeypatch.setattr(loop_module, "SAVE_EVERY_S", 0.0)
+    with pytest.raises(Interruption):
+        run_with(["tensorboard", interrupt_at(6)], **{"train.accumulate": 2})
+    run = run_with("tensorboard", **{"train.accumulate": 2})
+    whole = run_with("tensorboard", "whole", **{"train.accumulate": 2})
+    shown, expected = (scalars(folder / "tensorboard") for folder in (run.folder, whole.folder))
+    assert [step for step, _ in expected["train/loss"]] == [1, 2, 3, 4]
+    assert [step for step, _ in expected["val/SumR"]] == [2, 4]
+    assert shown == expected
+
+
 def test_one_callback_writes_several_runs_to_their_folders(run_with):
     pytest.importorskip("tensorboard")
     callback = TensorBoard()
