@@ -154,7 +154,7 @@ def evaluate(
         else:
             evaluate_run(target, opening, output=output, against=against, moments=moments, truths=truths, files=files)
     else:
-        for_run = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
+        for_run: dict[str, object] = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
         for_run |= {"--per-query": per_query, "--trec": trec, "--qrels": qrels, "--scores": scores}
         is_library = settings_file(target).exists()
         if is_library:  # otherwise a wrong path is the mistake

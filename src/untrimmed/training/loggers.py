@@ -39,7 +39,6 @@ class TensorBoard:
         self._open = SummaryWriter
         self._folder = folder
         self._writer: Any = None
-        self._last_update = 0
 
     def __call__(self, progress: "TrainingProgress") -> None:
         """Write the figures of the stage."""
@@ -47,17 +46,16 @@ class TensorBoard:
             return
         if self._writer is None:
             folder = self._folder or progress.folder / "tensorboard"
-            self._writer = self._open(str(folder), purge_step=progress.updates)
-        if progress.stage == "validated" or progress.updates > self._last_update:
+            is_between_updates = progress.stage == "training" and not _has_updated(progress)
+            self._writer = self._open(str(folder), purge_step=progress.updates + is_between_updates)
+        if progress.stage == "validated" or _has_updated(progress):
             for name, value in _figures(progress):
                 self._writer.add_scalar(name, value, progress.updates)
-        self._last_update = progress.updates
         if progress.stage == "validated":
             self._writer.flush()
         if progress.stage == "finished":
             self._writer.close()
             self._writer = None  # a later training writes to its own folder
-            self._last_update = 0
 
 
 class WandB:
@@ -80,7 +78,6 @@ class WandB:
         """Prepare a new run of Weights & Biases."""
         self._id = str(self._settings.get("id") or secrets.token_hex(4))
         self._run: Any = None
-        self._last_update = 0
 
     def __call__(self, progress: "TrainingProgress") -> None:
         """Log the figures of the stage."""
@@ -94,9 +91,8 @@ class WandB:
             self._run.finish()
             self._prepare()
             return
-        if progress.stage == "validated" or progress.updates > self._last_update:
+        if progress.stage == "validated" or _has_updated(progress):
             self._run.log(dict(_figures(progress)), step=progress.updates)
-        self._last_update = progress.updates
 
     def state_dict(self) -> dict[str, Any]:
         """Return the id of the run."""
@@ -105,3 +101,9 @@ class WandB:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue the run with this id."""
         self._id = state["id"]
+
+
+def _has_updated(progress: "TrainingProgress") -> bool:
+    """Whether the last batch of training completed an update of the weights."""
+    is_update = progress.step % progress.config.train.accumulate == 0 or progress.step == progress.num_steps
+    return progress.stage == "training" and is_update
