@@ -1,5 +1,6 @@
-"""Golden cases of the released programs. Run one with `python -m untrimmed.parity CASE_FOLDER [--method M]`.
+"""Comparison with golden cases: arrays that were recorded from the authors' released programs.
 
-A case is a folder with `config.json` and arrays recorded from a released program. Each
-method has a file here that computes the same arrays; a new method only registers with `@parity_of("folder-name")`.
+A case is a folder with `config.json`, recorded inputs and recorded outputs. `python -m untrimmed.parity CASE_FOLDER
+[--method M]` computes the outputs from the inputs with this project's code and compares them with the recorded ones.
+Each method has one file here, whose class is registered with `@parity_of("folder-name")`.
 """

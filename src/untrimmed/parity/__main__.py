@@ -1,4 +1,7 @@
-"""`python -m untrimmed.parity CASE_FOLDER [--method M]`: a line per array; exit 1 past a tolerance, 2 on misuse."""
+"""`python -m untrimmed.parity CASE_FOLDER [--method M]` prints a line per array and returns an exit status.
+
+It is 1 if an array differs by more than its tolerance, and 2 after an error.
+"""
 
 import argparse
 import sys
@@ -8,7 +11,7 @@ from untrimmed.errors import EXTRAS, UntrimmedError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one case and print its comparisons; the exit status."""
+    """Run one case, print one line for each compared array, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m untrimmed.parity", description=__doc__)
     parser.add_argument("case", type=Path, help="a folder with config.json and expected.npz")
     parser.add_argument("--method", help="whose case it is; default: the case's settings, then the folder above")

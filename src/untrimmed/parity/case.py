@@ -1,4 +1,4 @@
-"""One golden case: its settings, its arrays, and which method and kind it is of."""
+"""A golden case: a folder with settings, recorded inputs and recorded outputs of one method's released program."""
 
 import json
 import zipfile
@@ -17,7 +17,7 @@ from untrimmed.errors import FeatureError
 
 Arrays = dict[str, np.ndarray]
 
-# The axes of a network case's inputs: videos, queries, frames, words; sizes of `_` are any.
+# The axes of the recorded inputs of a network: videos V, queries Q, frames T, words W. `_` is an axis of any size.
 AXES = {
     "frame_video_features": "V T _",
     "videos_mask": "V T",
@@ -34,7 +34,7 @@ AXES = {
 class Case:
     """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others).
 
-    `precision` is that of the network: single, or double to measure the effect of rounding.
+    `precision` is the precision in which the network is computed: single, or double to measure the effect of rounding.
     """
 
     folder: Path
@@ -44,23 +44,23 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of case (`forward-masked`, `loss`, `optim` ...), from its settings or its folder's name."""
+        """The kind of case, for example `forward-masked` or `loss`: from its settings, otherwise the folder's name."""
         return str(self.config.get("case", self.folder.name))
 
     @property
     def has_network(self) -> bool:
-        """Whether the case runs a model and contains its weights."""
+        """Whether the case contains the weights of a network and so runs a model."""
         return (self.folder / "weights.npz").is_file()
 
     @cached_property
     def batch(self) -> Arrays:
-        """The inputs; empty if the case has a data set on disk instead."""
+        """The recorded inputs. Empty for a case that reads a data set from files instead."""
         path = self.folder / "batch.npz"
         return read_arrays(path) if path.is_file() else {}
 
     @cached_property
     def weights(self) -> Arrays:
-        """Parameters by released name."""
+        """The network's parameters, under the names of the released program."""
         return read_arrays(self.folder / "weights.npz")
 
     @cached_property
@@ -75,7 +75,9 @@ class Case:
         return self.config[name]
 
     def require_constant(self, name: str, value: float) -> None:
-        """Check that a setting, if the case has it, equals a constant of the release and of this project.
+        """Check that a setting of the case equals a value that is fixed in the released program and in this project.
+
+        A case without the setting passes.
 
         Raises: FeatureError if the case was recorded with another value.
         """
@@ -86,9 +88,10 @@ class Case:
             )
 
     def training_batch(self) -> TrainingBatch:
-        """Return the inputs of a network case; without labels query i belongs to video i.
+        """Return the recorded inputs of a network. If the case has no labels, query i belongs to video i.
 
-        DL-DKD has no clips. It has a teacher, whose frame vectors are at the time points of the student's.
+        A case of DL-DKD has vectors of a teacher instead of clips. The teacher's frames are at the same times as the
+        frames of the model.
         """
         has_teacher = "teacher_video_features" in self.batch
         extra_names = ("teacher_text_feat",) if has_teacher else ("clip_video_features",)
@@ -118,7 +121,7 @@ class Case:
         )
 
     def _require_fitting(self) -> None:
-        """Raise a FeatureError that names the first input whose shape contradicts the previous ones."""
+        """Raise a FeatureError that names the first input whose shape or type does not fit the other inputs."""
         sizes: dict[str, int] = {}
         for name, axes in AXES.items():
             if name in self.batch:
@@ -144,7 +147,9 @@ class Case:
 
 
 def load_case(folder: Path, method: str | None = None) -> Case:
-    """Return the case in a folder. Its method is `method`, or that of its settings, or the name of the parent folder.
+    """Return the case in a folder.
+
+    The method is `method`, otherwise the one in its settings or the parent folder's name.
 
     Raises: FeatureError if the folder is not a case.
     """
@@ -161,7 +166,7 @@ def load_case(folder: Path, method: str | None = None) -> Case:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """All arrays of an npz file. Raises FeatureError when the file is missing or no npz; nothing in it is unpickled."""
+    """Return all arrays of an npz file, without unpickling objects. Raises FeatureError if it is missing or damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}

@@ -1,4 +1,4 @@
-"""Ours against theirs, array by array, each with the tolerance of its kind."""
+"""Compare our arrays with the recorded ones, each within the tolerance for its name."""
 
 import re
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from untrimmed.parity.case import Arrays
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """The largest difference in one array, and its limit. `failure` is the reason if there is no difference to report.
+    """The result of comparing one array with the recorded one: the largest difference and the tolerance.
 
-    `rounding` is the effect of single precision on our array, if it widened the tolerance.
+    `failure` is the reason why there is no difference, for example a different shape. `rounding` is the effect of
+    single precision on our array if it raised the tolerance, otherwise 0.
     """
 
     name: str
@@ -24,7 +25,7 @@ class ArrayComparison:
 
     @property
     def passed(self) -> bool:
-        """Whether the difference is within the tolerance; NaN is not."""
+        """Whether the difference is within the tolerance. A difference of NaN is a failure."""
         return not self.failure and self.difference <= self.tolerance
 
     def __str__(self) -> str:
@@ -36,10 +37,10 @@ class ArrayComparison:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The limit `absolute` + `relative` * the largest recorded magnitude of the array.
+    """The largest difference allowed for an array: `absolute` + `relative` * the largest recorded magnitude.
 
-    The limit is at least `roundings` roundings of that magnitude in the recorded format. The default is one, because
-    some multipliers are recorded in float64 in one case and in float32 in another.
+    It is never below `roundings` rounding errors of that magnitude in the recorded format. The default is 1, because
+    some multipliers were recorded in float64 in one case and in float32 in another.
     """
 
     absolute: float
@@ -47,7 +48,7 @@ class Tolerance:
     roundings: float = 1.0
 
     def of(self, expected: np.ndarray) -> float:
-        """Return the limit for one array."""
+        """Return the tolerance for one recorded array."""
         finite = np.abs(expected[np.isfinite(expected)])
         scale = float(finite.max(initial=0.0))
         return max(self.absolute + self.relative * scale, self.roundings * float(np.finfo(expected.dtype).eps) * scale)
@@ -57,15 +58,16 @@ Rules = Sequence[tuple[str, Tolerance]]
 
 RAW_SCORES = r"expected/.*_scores_raw"
 
-# The effect of single precision on our array, measured against float64, may occur this many times: a released program
-# rounds as much, in another order, and the larger of two such differences counts.
+# A tolerance may grow to this multiple of the effect of single precision on our array, which is measured against double
+# precision. The released program has a rounding error of similar size, because it adds in another order, and the larger
+# of the two errors counts.
 ROUNDINGS = 3.0
 
-# The first pattern that matches `file/array` decides. Scores and losses have the limits that the project promises;
-# encodings have the limit of raw scores relative to their size. Raw scores are sums over the width. In the golden data
-# they reach 20, where 2e-5 is eight roundings; larger scores may differ by eight roundings as well.
-# Windows were recorded in float32, whose rounding of the narrowest ones (width 0.1) alone is 5e-6; ours are computed
-# in float64.
+# The first pattern that matches `file/array` decides. Scores and losses have the tolerances that the project promises.
+# Raw scores are sums of products over the width of the vectors. In the golden data they reach 20, where 2e-5 equals
+# eight rounding errors; larger scores may also differ by eight rounding errors. The tolerance of encodings is relative
+# to their size. Windows were recorded in float32. For the narrowest ones (width 0.1) that rounding alone is 5e-6; our
+# windows are computed in float64.
 RULES: Rules = (
     (r"expected/((clip|frame|fused|train_frame)_scores|word_confidence)", Tolerance(1e-6)),
     (RAW_SCORES, Tolerance(2e-5, roundings=8)),
@@ -84,7 +86,7 @@ RULES: Rules = (
 
 
 def tolerance_of(name: str, rules: Rules) -> Tolerance:
-    """Return the first rule that matches the whole array name, otherwise the first that matches its beginning."""
+    """Return the first tolerance whose pattern matches the whole name, otherwise the first that matches the start."""
     exact = [limit for pattern, limit in rules if re.fullmatch(pattern, name)]
     return exact[0] if exact else next(limit for pattern, limit in rules if re.match(pattern, name))
 
@@ -98,9 +100,10 @@ def compare(
     rounding: float = 0.0,
     widest: float = 1.0,
 ) -> ArrayComparison:
-    """Compare one array. Integers and texts must be equal; their difference is the number of unequal entries.
+    """Compare our array with the recorded one.
 
-    The limit grows with our measured `rounding`, up to `widest` times the given tolerance.
+    Integers and texts must be equal; their difference is the number of unequal entries. The tolerance of other arrays
+    grows with `rounding`, the measured effect of single precision on our array, up to `widest` times its normal value.
     """
     if ours is None:
         return ArrayComparison(name, np.nan, 0.0, "not produced here")
@@ -112,7 +115,7 @@ def compare(
         return ArrayComparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
     stated = tolerance.of(theirs)
     limit = max(stated, min(ROUNDINGS * rounding, widest * stated))
-    is_equal = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # infinities have no difference
+    is_equal = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # subtracting equal infinities would give NaN
     difference = np.abs(ours[~is_equal].astype(np.float64) - theirs[~is_equal].astype(np.float64))
     largest = float(difference.max(initial=0.0))
     return ArrayComparison(name, largest, limit, rounding=rounding if limit > stated else 0.0)
@@ -127,7 +130,7 @@ def compare_all(
     rounding: dict[str, float] | None = None,
     widest: float = 1.0,
 ) -> list[ArrayComparison]:
-    """Every recorded array of one file; `rounding` by `file/array`."""
+    """Compare every recorded array of one file. `rounding` has the effect of single precision by `file/array`."""
     measured = rounding or {}
     return [
         compare(

@@ -1,4 +1,4 @@
-"""Cases without a network: preprocessing, batches, files, metrics, windows, the matching loss."""
+"""Cases that run no network: preprocessing, batches, feature files, metrics, windows, and the matching loss."""
 
 import tempfile
 from pathlib import Path
@@ -22,7 +22,10 @@ from untrimmed.running.batches import in_batches, query_batch, query_batches, tr
 
 
 def preprocessing(case: Case) -> Arrays:
-    """Segment bounds and means, frames cut to the maximum, unit length; with size suffixes when there are several."""
+    """Return clips and frames resampled from raw sequences, and vectors scaled to unit length.
+
+    If the case has several numbers of clips or frames, each array name ends with its number.
+    """
     case.require(("seq_lengths", "seq_frames", "l2_input"))
     lengths = case.batch["seq_lengths"]
     rows = case.batch["seq_frames"].astype(np.float64)
@@ -46,9 +49,9 @@ def preprocessing(case: Case) -> Arrays:
 
 
 def store_root(case: Case) -> Path:
-    """The folder that holds the toy data set of a case which keeps it in files.
+    """Return the folder with the toy data set of a case that stores it as files.
 
-    Raises: FeatureError when it is not there.
+    Raises: FeatureError if the folder does not exist.
     """
     root = case.folder / case.setting("store")
     if not (root / case.setting("collection")).is_dir():
@@ -57,7 +60,10 @@ def store_root(case: Case) -> Path:
 
 
 def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> RetrievalDataset:
-    """A split of the toy data set of a case, from its files or, where it holds arrays, from those (one split then)."""
+    """Return a split of the toy data set of a case.
+
+    If the case contains arrays instead of files, the data set has one split, and `split` is ignored.
+    """
     sizes = {
         "num_clips": case.config.get("map_size", 32),
         "max_frames": case.setting("max_ctx_l"),
@@ -66,7 +72,7 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
     if "store" in case.config:
         name = case.setting("collection")
         features = case.setting("visual_feature")
-        with tempfile.TemporaryDirectory() as cache:  # a mapping outlives its file name
+        with tempfile.TemporaryDirectory() as cache:  # the mapped files stay readable after the folder is deleted
             return load_dataset(
                 name, store_root(case), split, cache_dir=cache, video_features=features, teacher=teacher, **sizes
             )
@@ -77,13 +83,13 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
 
 
 def _by_id(arrays: Arrays, item: str, row: str) -> Arrays:
-    """Split an array of consecutive rows by id."""
+    """Split consecutive rows of an array into one array per id."""
     parts = np.split(arrays[f"{row}s"], np.cumsum(arrays[f"{row}_counts"])[:-1])
     return dict(zip(map(str, arrays[f"{item}_ids"]), parts, strict=True))
 
 
 def collate(case: Case) -> Arrays:
-    """One training batch and all evaluation batches of a toy data set."""
+    """Return one training batch and all evaluation batches of a toy data set."""
     arrays = training_arrays(case)
     dataset = toy_dataset(case, case.config.get("eval_split", "val"))
     captions = np.array(dataset.caption_ids)
@@ -106,7 +112,7 @@ def collate(case: Case) -> Arrays:
 def training_arrays(
     case: Case, *, teacher: TeacherRule | None = None, sort_by: Literal["frames", "captions"] = "frames"
 ) -> Arrays:
-    """The training batch of the items that a case drew; a teacher's vectors too where there is one (DL-DKD)."""
+    """Return the training batch of the items that a case drew. For DL-DKD it includes the teacher's vectors."""
     dataset = toy_dataset(case, case.config.get("train_split", "train"), teacher)
     drawn = case.config["train_item_order"] if "train_item_order" in case.config else case.batch["train_item_order"]
     rows = dataset.training_rows(np.array(drawn), sort_by=sort_by)
@@ -126,7 +132,7 @@ def training_arrays(
 
 
 def bigfile(case: Case) -> Arrays:
-    """Every way to read frame features from files."""
+    """Return frame features read from a BigFile in every way that it offers."""
     layout = Layout.at(store_root(case), case.setting("collection"))
     features = layout.frames(case.setting("visual_feature"))
     store = BigFile(features)
@@ -148,7 +154,7 @@ def bigfile(case: Case) -> Arrays:
 
 
 def metrics(case: Case) -> Arrays:
-    """Ranks and metrics with one or several right videos, and under three rules for ties."""
+    """Return ranks and metrics for one right video, for several right videos, and with each of three rules for ties."""
     case.require(("video_ids", "caption_ids", "scores_plain", "scores_ties", "multi_gt"))
     column = {str(video_id): i for i, video_id in enumerate(case.batch["video_ids"])}
     truth = np.array([column[str(caption_id).partition("#")[0]] for caption_id in case.batch["caption_ids"]])
@@ -171,7 +177,7 @@ def metrics(case: Case) -> Arrays:
 
 
 def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties = "index") -> np.ndarray:
-    """The metrics in the order in which the case lists them."""
+    """Return the metrics in the order in which the case lists them."""
     at = case.config.get("recall_at", [1, 5, 10, 100])
     if "metric_order" not in case.config:
         return np.array(list(recall(ranks(scores, truth, ties=ties), at).values()))
@@ -180,7 +186,7 @@ def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties 
 
 
 def gaussian_window(case: Case) -> Arrays:
-    """Windows by length and width, both read from the array names."""
+    """Return Gaussian windows. Each array name contains the length and the width of its window."""
     arrays = {}
     for name in case.expected:
         length, width = name.removeprefix("window_L").split("_w")
@@ -189,7 +195,7 @@ def gaussian_window(case: Case) -> Arrays:
 
 
 def matching(case: Case) -> dict[str, Any]:
-    """The optimal matching loss alone, with its gradients."""
+    """Return the optimal matching loss (GMMFormer v2), the matched pairs, and the gradients of the inputs."""
     case.require(("clips", "query_vectors", "text_labels"))
     query = torch.from_numpy(case.batch["query_vectors"]).requires_grad_()
     clips = torch.from_numpy(case.batch["clips"]).requires_grad_()

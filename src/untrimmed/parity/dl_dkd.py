@@ -1,4 +1,4 @@
-"""The golden cases of DL-DKD, of its conference version and, with the prefix `pp-`, of the later one."""
+"""The golden cases of DL-DKD. Cases of the later version, DL-DKD++, have the prefix `pp-` in their kind."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from untrimmed.parity.retrieval import SIZES, RetrievalParity, Tap, branch_losse
 from untrimmed.scores.max_sim import max_sim
 
 VERSIONS: dict[str, TeacherRule] = {"iccv": "conference", "pp": "later"}
-DECAY_WAYS: tuple[Decay, ...] = get_args(Decay)  # by their numbers in the release
+DECAY_WAYS: tuple[Decay, ...] = get_args(Decay)  # the released program selects a decay by its index in this tuple
 SCHEDULE_CONSTANTS = {
     "exponential_k": 0.95,
     "linear_k": -0.01,
@@ -39,13 +39,13 @@ DECAY_NAMES: dict[str, ShareDecay] = {
     "cosine": "cosine",
     "None": "constant",
 }
-# Frame scores are cosines of single frames; no case of the other methods records them.
+# DL-DKD also records the cosine of every single frame, which the common rules do not cover.
 SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
 
 
 @parity_of("dl-dkd")
 class DLDKDParity(RetrievalParity[DLDKD]):
-    """Its branches are called inheritance and exploration; a teacher takes part."""
+    """DL-DKD has two branches, inheritance and exploration, and learns from a teacher."""
 
     model_name = "dl_dkd"
     probe_sign = 1
@@ -57,12 +57,15 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     }
 
     def common(self, case: Case) -> Case:
-        """Without the prefix of the later version, and with clips, which its batches have and it never reads."""
+        """Return the case without the prefix `pp-`, and with a number of clips.
+
+        The released program builds clips in its batches but never reads them.
+        """
         kind = case.kind.removeprefix("pp-")
         return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Batches with a teacher, and schedules."""
+        """Return functions for batches with a teacher and for values that change with the epoch."""
         return {
             "schedules": lambda case: {name: _schedule(case, name) for name in case.expected},
             "collate": lambda case: training_arrays(
@@ -71,12 +74,15 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         }
 
     def rules(self, case: Case) -> Rules:
-        """Cosines and losses as for the other methods."""
+        """Return tolerances. Scores of frames and of the teacher get the same ones as other cosines and losses."""
         limit = 5e-6 if is_updated(case) else 1e-6
         return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(self.common(case))]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return branches and labels. The weight of distillation includes its decay; shares are as recorded."""
+        """Return the settings of the branches and labels.
+
+        Decays are off: the weight of distillation already includes its decay, and the shares are the recorded ones.
+        """
         soft = {"labels": "soft", "hard_share": case.config.get("alpha"), "label_share": case.config.get("belta")}
         return {
             "version": VERSIONS[case.setting("variant")],
@@ -90,7 +96,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         } | (soft if case.config.get("label_style") == "soft" else {})
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """In the order of the recorded terms."""
+        """Return the weights of the loss terms, in the order in which the case recorded the terms."""
         weights = {
             "inheritance_triplet": 1.0,
             "inheritance_nce": case.setting("nce_weight_inheritance"),
@@ -101,7 +107,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         return weights | {"exploration_triplet": 1.0, "exploration_nce": case.setting("nce_weight_exploration")}
 
     def taps(self, model: DLDKD) -> list[Tap]:
-        """Input layers, positions, attention before its output map, and encoders, of both branches."""
+        """Pair the input layers, positions, attentions (before their output map) and encoders of the branches."""
         is_later = model.config.version == "later"
         prefixes = (
             {"inheritance": "", "exploration": "exp_"} if is_later else {"inheritance": "B_", "exploration": "A_"}
@@ -126,7 +132,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         return taps
 
     def encodings(self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Frame and query vectors of each branch."""
+        """Return the query and frame vectors of each branch."""
         queries = DLDKDQueries.of(queries)
         videos = DLDKDVideos.of(videos)
         arrays = {"inheritance_query": queries.sentence, "inheritance_frames": videos.frames}
@@ -138,7 +144,10 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def scores(
         self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Branches and teacher: the best frame by cosine and by dot product, and the cosine of every frame."""
+        """Return the scores of each branch and of the teacher.
+
+        They are the best frame by cosine and by dot product, and the cosine of every frame.
+        """
         scores = model.score(queries, videos)
         dot = model.branch_sims(queries, videos, "dot")
         sentence = batch.queries.teacher
@@ -162,7 +171,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def loss_arrays(
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Both branches with the halves of their losses, and the divergence of each query."""
+        """Return the losses of each branch, their parts, and each query's divergence from the teacher."""
         batch = case.training_batch()
         c = model.config
         index = batch.video_index
@@ -196,7 +205,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
 
 def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
-    """The cosine of every query and frame, frames on the second axis, padding marked as released."""
+    """Return the cosine of every query and frame [Q, T, V], with the released value at padding."""
     rows = frames.flatten(0, 1)[:, None]
     real = mask.flatten()
     cosine = max_sim(query, rows).value.masked_fill(~real, MASKED_LOGIT)
@@ -204,7 +213,7 @@ def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
 
 
 def _schedule(case: Case, name: str) -> np.ndarray:
-    """A recorded course over the epochs, by its name."""
+    """Return a value that changes over the epochs, one number per epoch. The recorded name identifies it."""
     num_epochs = case.setting("n_epoch")
     for constant, value in SCHEDULE_CONSTANTS.items():
         case.require_constant(constant, value)

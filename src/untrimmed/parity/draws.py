@@ -1,4 +1,4 @@
-"""The random choices that cases recorded, in place of new ones."""
+"""Random numbers that cases recorded, replayed instead of new ones."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -12,7 +12,7 @@ from untrimmed.parity.case import Case
 
 
 class RecordedDraws(Draws):
-    """Replays the negatives that a case recorded; without recorded ones, draws as configured."""
+    """Replays the ranks of negatives that a case recorded. Ranks that it did not record are drawn at random."""
 
     recorded: dict[str, np.ndarray | None]
 
@@ -21,18 +21,22 @@ class RecordedDraws(Draws):
         object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
 
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
-        """The recorded ranks."""
+        """Return the recorded ranks of negatives for each row."""
         stored = self.recorded.get(f"candidate {term}")
         return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
 
     def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
-        """The recorded ranks."""
+        """Return the recorded ranks of negative queries for each video."""
         stored = self.recorded.get(f"foreign {term}")
         return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
 
 
 class NoisyDraws(RecordedDraws):
-    """Replays recorded noise too, by term: one array of three axes for every step of training, or one for each."""
+    """Also replays the recorded noise of each loss term.
+
+    An array with three axes is the noise of every training step. An array with four axes has the noise of each step in
+    turn.
+    """
 
     noise: dict[str, Iterator[Tensor]]
 
@@ -47,5 +51,5 @@ class NoisyDraws(RecordedDraws):
         object.__setattr__(self, "noise", per_step)
 
     def normal(self, term: str, *shape: int) -> Tensor:
-        """The recorded noise of this step."""
+        """Return the recorded noise of the next step."""
         return next(self.noise[term]).view(shape)

@@ -1,4 +1,4 @@
-"""The golden cases of DreamPRVR: of the network, and of the registers alone."""
+"""The golden cases of DreamPRVR: the whole network, and the generator of registers alone."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,8 +29,9 @@ from untrimmed.parity.retrieval import Tap
 NOISE = {"register_scale": "noise_alpha", "register_shift": "noise_beta"}
 BLOCKS = {"clip_encoder": "clip", "frame_encoder": "frame"}
 
-# The chain multiplies rounding by 204 in its first step back: of two implementations of the same equations the folder's
-# README reports 1.5e-5 and requires at most 5e-5, and a thousandth of the largest entry of each gradient.
+# The first denoising step multiplies rounding errors by 204. According to the README of the golden data, two
+# implementations of the same equations differ by 1.5e-5. It requires at most 5e-5, and for gradients a thousandth of
+# the largest entry.
 LIMITS: Rules = (
     (r"expected/(registers|register_trajectory|predicted_noise|mid\.)", Tolerance(5e-5)),
     (r"expected/schedule_", Tolerance(1e-12, 1e-12)),
@@ -42,22 +43,22 @@ LIMITS: Rules = (
 
 @parity_of("dreamprvr")
 class DreamPRVRParity(GMMFormerV2Parity):
-    """GMMFormer v2's network with other windows, the mean as token, and registers."""
+    """DreamPRVR is GMMFormer v2's network with other windows, registers, and the layers' mean as the token."""
 
     model_name = "dreamprvr"
     unused = frozenset({"expected/text_to_text_metrics"})
     terms = ("clip_nce", "frame_nce", "query_diversity", "query_similarity", "register_kl", "register_diffusion")
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """One has no batch of queries and videos."""
+        """Return the function for cases of the register generator alone."""
         return {"registers": self._registers}
 
     def rules(self, case: Case) -> Rules:
-        """Return the rules, those for results of the chain first."""
+        """Return tolerances, with those for the diffusion before the common ones."""
         return [*LIMITS, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """As many widths as blocks, the temperature of the consolidation, the registers and both attached losses."""
+        """Return the window widths, the temperature of the consolidation, the registers and the attached losses."""
         widths = (math.inf, *(2.0 ** (k - 2) for k in range(case.setting("attention_num") - 1)))
         margin, scale, focus = case.setting("neg_factor")
         losses = {
@@ -68,11 +69,11 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return values | {"registers": _register_settings(case)}
 
     def draws(self, case: Case) -> Draws:
-        """Negatives and noise of a case."""
+        """Return draws that replay the recorded negatives and noise."""
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Add the inputs of registers, the extra keys, and the token."""
+        """Pair also the inputs of the registers, the extra keys of the layers, and the token."""
         part = "attachments.registers"
         taps = [
             replace(tap, theirs=tap.theirs.replace("frame_encoder_1", "frame_encoder")) for tap in super().taps(model)
@@ -86,7 +87,10 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Add the registers, computed from their inputs because evaluation does not store them."""
+        """Return encodings and registers.
+
+        Evaluation does not store registers, so they are computed again from their inputs.
+        """
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
             return encoded
@@ -105,7 +109,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return both branches, the attached losses, and the parts of the diffusion term."""
+        """Return the losses of both branches, the attached losses, and intermediate values of the diffusion loss."""
         arrays = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
         queries = mean_queries(scores["query_vectors"], index, len(scores["video_mean"]))
@@ -124,7 +128,10 @@ class DreamPRVRParity(GMMFormerV2Parity):
         )
 
     def _registers(self, case: Case) -> dict[str, Any]:
-        """Return results of the generator after its layer over clips, its gradients, and schedules."""
+        """Return the registers and intermediate values, their gradients, and the noise schedules.
+
+        The input is a video's clips after the generator's first layer.
+        """
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
         names = model.released_names()
@@ -158,7 +165,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return arrays
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        """Of frames nothing is recorded by rows but the encoded ones, which are 0 at padding."""
+        """Compare intermediate results of the frame branch in full. Rows at padding, if any, are 0."""
         return None if name.startswith("expected/mid.frame") else super()._row_mask(case, name)
 
 
@@ -180,7 +187,7 @@ def _registers_of(model: TwoBranchModel) -> Registers:
 def _diffusion_arrays(
     part: Registers, queries: Tensor, mean: Tensor, condition: Tensor, draws: Draws
 ) -> dict[str, Tensor]:
-    """Captions and noise, by recorded name."""
+    """Return the noised captions, the predicted noise and its error, by recorded name."""
     captions = part.captions(queries, draws)
     noised = part.diffusion.noised(captions, mean)
     guessed = part.diffusion.predicted_noise(noised, condition)
@@ -195,7 +202,10 @@ def _diffusion_arrays(
 
 
 def schedule_arrays(num_steps: int) -> Arrays:
-    """The numbers of a schedule, by recorded name; of the variance's logarithm the first, which is 0's, is left out."""
+    """Return the numbers of a noise schedule, by recorded name.
+
+    The first variance is 0 and has no logarithm. As released, the second one replaces it there.
+    """
     schedule = Schedule.cosine(num_steps)
     alpha_bars = np.array(schedule.alpha_bars)
     of_clean, of_present, variance = np.array(schedule.posterior).T

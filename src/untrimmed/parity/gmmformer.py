@@ -1,4 +1,4 @@
-"""The golden cases of GMMFormer and GMMFormer v2, which differ in their second branch and attached losses."""
+"""The golden cases of GMMFormer and GMMFormer v2, and what the methods built on GMMFormer v2 share."""
 
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -17,23 +17,23 @@ from untrimmed.parity.retrieval import RetrievalParity, Tap, branch_losses
 
 @parity_of("gmmformer")
 class GMMFormerParity(RetrievalParity[TwoBranchModel]):
-    """Four layers a block, two blocks a branch."""
+    """GMMFormer has two blocks in each branch and four parallel layers in each block."""
 
     model_name = "gmmformer"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity_v1")
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The diverse loss."""
+        """Return the settings of the query diversity loss."""
         margin, scale = case.setting("neg_factor") if "neg_factor" in case.config else (0.15, 32.0)
         return {"losses": {"query_diversity_v1": {"margin": margin, "scale": scale}}}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """The triplet terms count fully."""
+        """Return the recorded weights of the loss terms. The triplet terms have weight 1."""
         weights = dict(zip(self.terms, case.setting("loss_factor"), strict=True))
         return {"clip_triplet": 1.0, "frame_triplet": 1.0} | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Towers, blocks, and the layers of first blocks."""
+        """Pair the towers, their blocks, and the layers of each first block."""
         taps = [
             *_common_taps(),
             Tap("clip_encoder", "clip_tower.blocks.0"),
@@ -48,7 +48,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Clips and one vector per video."""
+        """Return the query vectors, the clips, and one vector of each video's frames."""
         pooled = TwoBranchVideos.of(videos).video
         assert pooled is not None, "the golden cases are of GMMFormer with its own frame branch"
         return {"query_vectors": queries.sentence, "encoded_clips": clips_of(videos), "video_vectors": pooled}
@@ -56,7 +56,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
     def scores(
         self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Both branches by cosine and by dot product, and the fused score."""
+        """Return the scores of both branches by cosine and by dot product, and the fused score."""
         arrays = {"fused_scores": model.score(queries, videos).fused}
         for branch, score in model.branch_sims(queries, videos).items():
             arrays[f"{branch}_scores"] = score.value
@@ -67,7 +67,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Both branches alike, then the attached losses."""
+        """Return the losses of both branches and the query diversity loss."""
         index = case.training_batch().video_index
         arrays = {"query_diverse": terms[self.terms[2]]}
         for branch in ("clip", "frame"):
@@ -80,19 +80,22 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
 
 
 class ConsolidatedParity(GMMFormerParity):
-    """One block a branch, whose layers are joined by time point: what GMMFormer v2 and its successors share."""
+    """What GMMFormer v2 and the methods built on it share: one block in each branch.
+
+    Temporal consolidation combines the parallel layers of the block at every time point.
+    """
 
     blocks: ClassVar[tuple[tuple[str, str], ...]] = (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block"))
-    tokens: ClassVar[str] = "cross_tokens"  # name of the token after its reader in the released program
+    tokens: ClassVar[str] = "cross_tokens"  # in released names, the token that reads the layers
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The temperature of the consolidation and the diverse loss."""
+        """Return the temperature of the temporal consolidation and the settings of the query diversity loss."""
         margin, scale, focus = case.setting("neg_factor") if "neg_factor" in case.config else (0.15, 32.0, 1.0)
         diversity = {"margin": margin, "scale": scale, "focus": focus}
         return {"temperature": case.setting("sft_factor"), "losses": {"query_diversity": diversity}}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Return towers, blocks, and the inputs and weights of the consolidation."""
+        """Pair the towers, the blocks, and the inputs and weights of the temporal consolidation."""
         taps = _common_taps()
         for theirs, ours in self.blocks:
             taps += [
@@ -103,7 +106,7 @@ class ConsolidatedParity(GMMFormerParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Clips and frames; the release always pads the frames to the maximum."""
+        """Return query vectors, clips and frames. Frames are padded to the maximum, as in the released program."""
         frames = frames_of(videos)[0]
         padding = model.config.max_frames - frames.shape[1]
         return {
@@ -115,20 +118,20 @@ class ConsolidatedParity(GMMFormerParity):
 
 @parity_of("gmmformer-v2")
 class GMMFormerV2Parity(ConsolidatedParity):
-    """Eight layers, read with a learned token."""
+    """GMMFormer v2 has eight parallel layers in each block and combines them with a learned token."""
 
     model_name = "gmmformer_v2"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
     tokens = "tcm_tokens"
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Also the matching loss."""
+        """Return the common settings and the matching loss, which has none."""
         values = super().settings(case)
         values["losses"] |= {"optimal_matching": {}}
         return values
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Also the layers."""
+        """Pair also the parallel layers."""
         num_layers = len(model.config.gaussian_widths)
         layers = (_layer_taps(theirs, f"{ours}.layers", num_layers) for theirs, ours in self.blocks)
         return super().taps(model) + [tap for taps in layers for tap in taps]
@@ -136,7 +139,7 @@ class GMMFormerV2Parity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Also the matching loss and its pairs."""
+        """Return also the matching loss and the matched pairs."""
         arrays = super().loss_arrays(case, model, scores, terms, draws)
         index = case.training_batch().video_index
         pairs = matched_pairs(scores["query_vectors"], scores["encoded_clips"], index)

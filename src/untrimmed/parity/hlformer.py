@@ -21,28 +21,31 @@ from untrimmed.parity.lorentz import hyperbolic_maps, lorentz_attention
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 
-COLLINEAR = 0.01  # a smaller sine of an angle
+COLLINEAR = 0.01  # angles whose sine is smaller are compared by their cosine
 
 
 @parity_of("hlformer")
 class HLFormerParity(ConsolidatedParity):
-    """Layers of two kinds in one block a branch, read with their mean; the loss on the hierarchy."""
+    """HLFormer has two kinds of layers in each block, combines them with their mean as the token, and adds a loss.
+
+    The loss (`partial_order`) puts captions inside the cones of their videos in hyperbolic space.
+    """
 
     model_name = "hlformer"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "partial_order")
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Single formulas, and one block alone."""
+        """Return functions for cases of single hyperbolic formulas and of one Lorentz block."""
         return {"hyperbolic-maps": hyperbolic_maps, "lorentz-attention": lorentz_attention}
 
     def rules(self, case: Case) -> Rules:
-        """Single formulas have limits of their own, those of the golden data's README or narrower; so have angles.
+        """Return tolerances. Single formulas have their own: those of the golden data's README, or narrower ones.
 
-        In the curvature's gradient at 0.1, terms of 1e5 cancel to 15: single precision differs by 3e-4 of it. Near the
-        origin the cosine of an angle is a difference of numbers that agree in five digits: recorded angles are up to
-        5e-4 off what double precision gives, gradients 3e-3, and a processor with AVX2 adds up in another order than
-        one with AVX-512, so that they differ by 7e-5 and 4e-4. Gradients of Lorentz layers are off by 7e-6 by rounding
-        alone; the README's limit is 1.5e-5.
+        In the gradient of a curvature of 0.1, terms of 1e5 cancel to 15, so single precision has an error of 3e-4 of
+        the gradient. Near the origin the cosine of an angle is a difference of numbers that agree in five digits.
+        Recorded angles there differ from double precision by up to 5e-4, and recorded gradients by 3e-3. Processors
+        with AVX2 and with AVX-512 add in different orders, so their angles differ by 7e-5 and their gradients by 4e-4.
+        Rounding alone changes gradients of Lorentz layers by 7e-6; the README's limit is 1.5e-5.
         """
         if case.kind == "hyperbolic-maps":
             return (
@@ -60,14 +63,14 @@ class HLFormerParity(ConsolidatedParity):
         return [(r"grads/.*h_attns", Tolerance(5e-6, 1e-5)), *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """As many widths of either kind as blocks, the start of the curvature, and the width in Lorentz space."""
+        """Return the window widths of both kinds of layers, the initial curvature, and the width of Lorentz space."""
         widths = (math.inf, *(2.0**k for k in range(1, case.setting("attention_num") // 2)))
         values = super().settings(case) | {"gaussian_widths": widths, "lorentz_widths": widths}
         values["losses"] |= {"partial_order": {"curvature": case.setting("curv_init")}}
         return values | {"lorentz_dim": case.setting("lorentz_dim")}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Also the layers of both kinds, and the token."""
+        """Pair also the layers of both kinds, and the token."""
         taps = super().taps(model)
         for theirs, ours in self.blocks:
             for place, (kind, layers) in enumerate((("e_attns", "first"), ("h_attns", "second"))):
@@ -77,7 +80,7 @@ class HLFormerParity(ConsolidatedParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Also the points in hyperbolic space, and the logits of the poolings before them."""
+        """Return also the points in hyperbolic space, and the logits of the poolings that precede them."""
         loss = _loss(model)
         hierarchy = loss.hierarchy(queries, videos)
         assert loss.frame_pooling is not None
@@ -94,7 +97,7 @@ class HLFormerParity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Also the angle of each caption and the aperture of its video."""
+        """Return also the angle of each caption and the aperture of its video's cone."""
         index = case.training_batch().video_index
         curvature = scores["curvature"]
         video = scores["video_hyperbolic"][index]
@@ -107,8 +110,10 @@ class HLFormerParity(ConsolidatedParity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compare single formulas relative to magnitudes above 1, and angles near 0 and pi by their cosine, whose
-        rounding they magnify."""
+        """Compare values of single formulas above 1 by relative difference, and angles near 0 and pi by their cosine.
+
+        There, a small rounding error of the cosine is a large error of the angle.
+        """
         if case.kind != "hyperbolic-maps" or ours.shape != theirs.shape:
             return super().align(case, name, ours, theirs, exact)
         if name.endswith(".angle"):
@@ -118,7 +123,7 @@ class HLFormerParity(ConsolidatedParity):
         return np.asarray(ours / scale), np.asarray(theirs / scale)
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        """Rows at padding of frames count, in every layer: the mean reads them."""
+        """Compare intermediate results of frames at padding too, because the mean that serves as token reads them."""
         if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_")):
             return None
         return super()._row_mask(case, name)

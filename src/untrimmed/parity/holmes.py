@@ -1,4 +1,4 @@
-"""The golden cases of Holmes: of the network with one query branch or two, and of its losses alone."""
+"""The golden cases of Holmes: the network with one or two query branches, and its two evidential losses alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,8 @@ from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 from untrimmed.running.batches import video_batch
 
-# Evidence is compared as log(e + 1): recorded are e + 1 - 1 in float32, whose last digits are lost where e is small.
+# Evidence e is compared as log(e + 1). The released program computes e + 1 - 1 in float32, so small e lose their last
+# digits.
 LIMITS: Rules = (
     (r"expected/(\w+\.)?evidence_", Tolerance(4e-5)),
     (r"expected/((\w+\.)?plan|(\w+\.)?similarity|transport_)", Tolerance(5e-6)),
@@ -35,28 +36,31 @@ BRANCHES = ("frame", "clip")
 
 @parity_of("holmes")
 class HolmesParity(GMMFormerV2Parity):
-    """GMMFormer v2's network with other windows and token, and the two evidential losses."""
+    """Holmes is GMMFormer v2's network with other windows, another token, and two evidential losses."""
 
     terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
 
     def common(self, case: Case) -> Case:
-        """Without the prefix of two query branches."""
+        """Return the case without the prefix `dual-`, which its kind has with two query branches."""
         return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """The two losses alone."""
+        """Return functions for cases of one loss without a network."""
         return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:
-        """Those of evidence and of plans before the others."""
+        """Return tolerances, with those for evidence and transport plans before the common ones."""
         return [*LIMITS, *super().rules(case)]
 
     def name_of(self, case: Case) -> str:
-        """With the word branch of RAL where there are two query branches."""
+        """Return the model's name. With two query branches it includes RAL, whose frame branch scores by words."""
         return "holmes+ral" if case.setting("query_branch") == "dual" else "holmes"
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The temperature of the consolidation and the three attached losses; epoch 1 is the first after the switch."""
+        """Return the temperature of the temporal consolidation and the settings of the three attached losses.
+
+        Warm-up ends after epoch 0, so `epoch` decides whether it has ended.
+        """
         margin, scale, focus = case.setting("neg_factor")
         losses = {
             "query_diversity": {"margin": margin, "scale": scale, "focus": focus},
@@ -76,14 +80,14 @@ class HolmesParity(GMMFormerV2Parity):
         return ral | {"temperature": case.setting("sft_factor"), "losses": losses}
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Whether the switch has happened."""
+        """Return 1 if the warm-up of the losses had ended when the case recorded this step, otherwise 0."""
         switched = case.config.get("warmup_end_per_step")
         return int(case.setting("warmup_end") if switched is None else switched[step])
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Also the token, and the layers of a block in one array."""
+        """Pair also the token, and all layers of a block as one array."""
         taps = [tap for tap in super().taps(model) if ".attn" not in tap.theirs]
-        if "ral" in model.attachments:  # whose second tower goes through the query positions too
+        if "ral" in model.attachments:  # the second query tower calls the same positions, so they have two outputs
             taps = [tap for tap in taps if tap.theirs != "query_pos_embed"]
         for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
             taps.append(Tap(f"{theirs}.token", f"{ours}.layers", mean_of))
@@ -94,21 +98,21 @@ class HolmesParity(GMMFormerV2Parity):
         ]
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Also the words of a second query branch."""
+        """Return also the words, if there is a second query branch."""
         words = word_encodings(model, queries) if "ral" in model.attachments else {}
         return super().encodings(model, queries, videos) | words
 
     def scores(
         self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """The frame branch by sentences, or by words."""
+        """Return the scores. With a second query branch, the frame branch scores by words."""
         words = word_scores(model, queries, videos) if "ral" in model.attachments else {}
         return super().scores(model, queries, videos, batch) | words
 
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return the losses of both branches, and the parts of the evidential ones."""
+        """Return the losses of both branches, the attached losses, and intermediate values of the evidential losses."""
         arrays = GMMFormerParity.loss_arrays(self, case, model, scores, terms, draws)
         index = case.training_batch().video_index
         c = _config(model, Evidence)
@@ -124,7 +128,7 @@ class HolmesParity(GMMFormerV2Parity):
         return arrays | {"intra_video": terms["transport"]}
 
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """After the switch, which queries are ambiguous."""
+        """Return which queries are ambiguous at this step. Empty during the warm-up, when none are determined."""
         if not self.epoch(case, step):
             return {}
         scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))
@@ -136,7 +140,7 @@ class HolmesParity(GMMFormerV2Parity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evidence by the logarithm of e + 1; of plans the rows of queries alone."""
+        """Compare evidence e by log(e + 1), and transport plans without the padded rows."""
         array = name.rpartition(".")[2].removeprefix("expected/")
         if array.startswith("evidence_"):
             return np.log1p(ours.astype(np.float64)), np.log1p(theirs.astype(np.float64))
@@ -147,20 +151,20 @@ class HolmesParity(GMMFormerV2Parity):
         return super().align(case, name, ours, theirs, exact)
 
     def _evaluation(self, case: Case) -> Arrays:
-        """Also the clips that go in."""
+        """Return also the clips that evaluation reads."""
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
         batch = video_batch(dataset, np.arange(len(dataset.video_ids)))
         return super()._evaluation(case) | {"expected/clip_video_features": batch.clips.numpy()}
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        """Of frames all rows count, since all enter the token; encoded ones are 0 at padding."""
+        """Compare intermediate results of frames at padding too, because the token reads them."""
         if name.startswith("expected/mid.frame"):
             return None
         return case.batch["text_mask"] > 0 if name == "expected/frame_query_tokens" else super()._row_mask(case, name)
 
 
 def _config(model: TwoBranchModel, loss: type[Evidence] | type[Transport]) -> Any:
-    """The settings of a loss that the model carries."""
+    """Return the settings of a loss that is attached to the model."""
     return model.attachments[loss.name].config
 
 
@@ -174,7 +178,7 @@ def _divisions(cosines: Sequence[Tensor], index: Tensor, *, temperature: float, 
 def evidence_arrays(
     cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float, smoothing: float, is_switched: bool
 ) -> dict[str, Tensor]:
-    """Evidence, errors, groups and labels, by recorded name, of the cosines of frames and of clips."""
+    """Return evidence, errors, groups and labels by recorded name, computed from the cosines of frames and of clips."""
     pairs = zip(BRANCHES, cosines, strict=True)
     values = {branch: evidence.evidence(cosine, temperature=temperature) for branch, cosine in pairs}
     values["combined"] = evidence.combine(*values.values())
@@ -200,7 +204,10 @@ def evidence_arrays(
 def plan_arrays(
     query: Tensor, clips: Tensor, index: Tensor, share: float, *, regularisation: float, iterations: int
 ) -> dict[str, Tensor]:
-    """Similarities and plan by recorded name, and the release's value of the dustbin, which has no effect there."""
+    """Return similarities and the transport plan by recorded name, and the released value of the dustbin.
+
+    The released program computes this value but does not use it.
+    """
     shared = transport.similarities(query, clips, index)
     plan = transport.transport_plan(
         shared.similarity, shared.mask, regularisation=regularisation, iterations=iterations
@@ -245,7 +252,7 @@ def _transport(case: Case) -> dict[str, Tensor]:
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-    """The videos of a block's queries, and its arrays as leaves of a graph."""
+    """Return the index of each query's video, and arrays of one block of the case, which collect gradients."""
     stored = [f"{block}.{name}" for name in ("text_labels", *names)]
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)

@@ -1,4 +1,4 @@
-"""The golden cases of JSG: both variants, their proposals, features and event metrics."""
+"""The golden cases of JSG: both variants of the network, proposals, features, and event metrics."""
 
 import dataclasses
 import re
@@ -40,12 +40,12 @@ BRANCHES = ("glance", "attention", "gaze")
 CONV_BIAS = "global_conv1d.conv_layer.bias"
 CONV_WEIGHT = "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
-TIE = 1e-5  # cosine by which the golden data call a best proposal unique
+TIE = 1e-5  # the golden data treat a best proposal as unique if its cosine leads by more than this
 
 
 @parity_of("jsg")
 class JSGParity(RetrievalParity[JSG]):
-    """The kinds of network cases carry their variant in front; the other kinds are JSG's own."""
+    """JSG has cases of two variants, `event` and `video`. The kind of a network case begins with its variant."""
 
     model_name = "jsg"
     shared_settings = WITH_CLIPS | {"glance_weight": "clip_scale_w", "gaze_weight": "frame_scale_w"}
@@ -60,23 +60,24 @@ class JSGParity(RetrievalParity[JSG]):
     }
 
     def common(self, case: Case) -> Case:
-        """Without the variant in front."""
+        """Return the case without the variant in its kind."""
         kind = case.kind.removeprefix(f"{case.config.get('variant')}-")
         return dataclasses.replace(case, config=case.config | {"case": kind})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Proposals, features and metrics."""
+        """Return functions for cases of proposals, of features, and of event metrics."""
         return {"proposals": proposals, "feature-pipeline": feature_pipeline, "metrics": metrics}
 
     def rules(self, case: Case) -> Rules:
-        """Scores, gradients and losses as everywhere; spans in seconds; percentages are rounded to two decimals.
+        """Return tolerances. Spans are in seconds, and percentages are rounded to two decimals.
 
-        The true gradient of the convolution's bias is zero, because the following layer norm removes it. The recorded
-        gradient is the rounding of a sum over every position and dimension, hence 1e-3. BertAdam's first update of such
-        noise is 0.1 / sqrt(0.001) = 3.2 rates, in either direction, hence 6.4 times the sum of the rates.
+        The true gradient of the convolution's bias is zero, because the following layer norm removes the bias. The
+        recorded gradient is the rounding error of a sum over all positions and dimensions, so 1e-3 is allowed.
+        BertAdam's first update from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate, in either direction.
+        Results may therefore differ by 6.4 times the sum of the learning rates.
 
-        The convolution's four weights lose digits to the same layer norm: at values of 0.16 a plain program in float32
-        is 5e-6 off float64, ours 7e-6; hence 1e-4 of the largest.
+        The same layer norm costs the convolution's four weights digits. At gradients of 0.16, float32 differs from
+        float64 by 5e-6 in a direct implementation and by 7e-6 in ours, so 1e-4 of the largest entry is allowed.
         """
         rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
@@ -97,7 +98,7 @@ class JSGParity(RetrievalParity[JSG]):
         return [*noise, *limits, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The case's options by our names."""
+        """Return the case's options under our names."""
         case.require_constant("sigma", WIDTHS_PER_DEVIATION)
         names = {
             "variant": "variant",
@@ -122,7 +123,11 @@ class JSGParity(RetrievalParity[JSG]):
         }
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """The event variant leaves out the attention, the video variant InfoNCE of the gaze and all within a video."""
+        """Return the weights of the loss terms.
+
+        The event variant has no attention terms. The video variant has no InfoNCE of the gaze branch and no terms
+        within a video.
+        """
         c = case.config
         if case.setting("variant") == "video":
             return dict.fromkeys(("gaze_nce", "intra_left", "intra_right", "intra_whole"), 0.0) | {
@@ -146,7 +151,7 @@ class JSGParity(RetrievalParity[JSG]):
         }
 
     def encodings(self, model: JSG, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Coarse rows and frames."""
+        """Return query vectors, the rows of the glance branch (coarse), and the frames (fine)."""
         return {
             "query_vectors": queries.sentence,
             "encoded_coarse": clips_of(videos),
@@ -156,7 +161,7 @@ class JSGParity(RetrievalParity[JSG]):
     def scores(
         self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Return arrays of inference; a loss case has the gaze of training under the same names."""
+        """Return the scores. In training, the gaze branch has other values under the same names as in evaluation."""
         if model.training:
             return self._training_scores(model, queries, videos, batch)
         scores = model.score(queries, videos)
@@ -204,7 +209,7 @@ class JSGParity(RetrievalParity[JSG]):
     def loss_arrays(
         self, case: Case, model: JSG, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """The terms under the names of the golden data."""
+        """Return the loss terms under their recorded names."""
         contrastive = {f"{kind}_{b}": terms[f"{b}_{kind}"] for b in BRANCHES for kind in ("nce", "triplet")}
         return contrastive | {name: term for name, term in terms.items() if name.startswith("intra_")}
 
@@ -216,7 +221,7 @@ class JSGParity(RetrievalParity[JSG]):
 
     @torch.no_grad()
     def _events(self, case: Case) -> Arrays:
-        """Down-sampled input and ranked moments."""
+        """Return the down-sampled inputs, and the moments ranked over all videos, before and after suppression."""
         case.require(("durations",))
         model = self.model(case).eval()
         batch = case.training_batch()
@@ -254,7 +259,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best proposal is compared only if no other one ties with it or nearly does."""
+        """Compare the best proposal only where no other proposal has nearly the same cosine."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
@@ -268,7 +273,7 @@ class JSGParity(RetrievalParity[JSG]):
 
 
 def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
-    """By how much the best proposal of each query and video [Q, V] beats the second in cosine."""
+    """Return the best proposal's cosine minus the second best one's, for each query and video [Q, V]."""
     unit_query = F.normalize(query.double(), dim=-1)
     unit_proposals = F.normalize(proposals.double(), dim=-1)
     best = torch.einsum("qd,vpd->qvp", unit_query, unit_proposals).topk(2).values
@@ -276,7 +281,7 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
 
 
 def proposals(case: Case) -> dict[str, Tensor]:
-    """Return proposal lists and their weights; names of sliding lists contain the size."""
+    """Return lists of proposals and their weights. Names of lists of sliding proposals contain their sizes."""
     arrays: dict[str, Tensor] = {}
     scale = float(case.setting("sigma"))
     for setting in case.setting("settings"):
@@ -301,7 +306,7 @@ def proposals(case: Case) -> dict[str, Tensor]:
 
 
 def feature_pipeline(case: Case) -> Arrays:
-    """Segment means and unit length of a data set of one video, in float32 as this release does."""
+    """Return packed clips and frames of a data set with one video, in float32 like this released program."""
     arrays = {}
     for name in case.expected:
         kind, _, count = name.partition("_")
@@ -316,7 +321,7 @@ def feature_pipeline(case: Case) -> Arrays:
 
 
 def metrics(case: Case) -> Arrays:
-    """Suppression, event recall with and without it, and the metrics of videos."""
+    """Return the moments after suppression, event recall with and without suppression, and the metrics of videos."""
     ranked = RankedMoments(*(case.batch[f"prediction_{name}"] for name in ("video", "span", "score")))
     candidates = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
     limit = case.setting("max_after_nms")

@@ -1,4 +1,4 @@
-"""The golden cases of single hyperbolic formulas, and of one Lorentz block alone (HLFormer)."""
+"""The golden cases of single hyperbolic formulas and of one Lorentz block (HLFormer)."""
 
 import math
 
@@ -15,7 +15,7 @@ from untrimmed.parity.retrieval import replace_dropout
 
 
 def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
-    """Maps to and from the hyperboloid, heads, centroids, and the parts of the partial order loss, with gradients."""
+    """Return results and gradients of single formulas: maps to and from the hyperboloid, heads, centroids, cones."""
     inputs = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in inputs.items() if x.is_floating_point()}
     arrays = {
@@ -41,7 +41,7 @@ def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
 
 
 def _cones(inputs: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
-    """Return points, angles and apertures of pairs, and losses summed over some pairs."""
+    """Return points, angles and apertures of pairs, and the loss summed over selected pairs, with gradients."""
     text, video = (inputs[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)
     text_point = lifted(text, c)
@@ -63,26 +63,29 @@ def _cones(inputs: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
 
 
 def gradient_of(leaf: Tensor) -> Tensor:
-    """What has come back to an input."""
+    """Return the gradient of an input after the backward pass."""
     assert leaf.grad is not None
     return leaf.grad
 
 
 class Pattern(nn.Module):
-    """Stands where a dropout stood and multiplies every second number by a factor, to show where dropout sits."""
+    """Replaces a dropout layer and multiplies every second number by a factor.
+
+    The comparison then fails if our dropout is in another place than that of the released program.
+    """
 
     def __init__(self, factor: float):
         super().__init__()
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input, with the numbers at odd places of the last axis times the factor."""
+        """Return the input with the numbers at odd indices of the last axis multiplied by the factor."""
         odd = torch.arange(x.shape[-1], device=x.device) % 2 == 1
         return x * torch.where(odd, self.factor, 1.0).to(x.dtype)
 
 
 def lorentz_attention(case: Case) -> dict[str, Tensor]:
-    """One block for each width, step by step, with the gradients of all its parameters."""
+    """Return the intermediate results of one block for each window width, and the gradients of its parameters."""
     arrays: dict[str, Tensor] = {}
     tensors = {name: x.to(case.precision) for name, x in as_tensors(case.weights).items()}
     for width in case.setting("widths"):
@@ -108,7 +111,7 @@ def _block(case: Case, width: float) -> ParallelLayers:
 
 
 def _steps(case: Case, layers: ParallelLayers) -> dict[str, Tensor]:
-    """Return intermediate results and output of the block, and the gradient of the input."""
+    """Return the intermediate results and the output of the block, and the gradient of the input."""
     x = torch.from_numpy(case.batch["input"]).to(case.precision).requires_grad_()
     mask = torch.from_numpy(case.batch["mask"]) > 0
     attention = layers.attention

@@ -20,7 +20,7 @@ from untrimmed.scores.score import required_best
 
 @parity_of("ms-sl")
 class MSSLParity(RetrievalParity[MSSL]):
-    """Its frame branch trains on a square matrix and draws negatives in rows and columns."""
+    """MS-SL trains its frame branch on a square matrix and draws negatives in both its rows and its columns."""
 
     model_name = "ms_sl"
     probe_sign = 1
@@ -32,16 +32,16 @@ class MSSLParity(RetrievalParity[MSSL]):
     }
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Nothing beyond the shared sizes."""
+        """Return no settings, because the shared ones are enough."""
         return {}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """Named in the settings."""
+        """Return the weights of the loss terms, which the case has by name."""
         terms = ("nce_clip", "triplet_clip", "nce_frame", "triplet_frame")
         return {"_".join(reversed(term.split("_"))): case.setting("loss_weights")[term] for term in terms}
 
     def taps(self, model: MSSL) -> list[Tap]:
-        """Input layer, positions, attention before its output map, and encoder, of three towers."""
+        """Pair the input layers, positions, attentions (before their output map) and encoders of the three towers."""
         taps = [Tap("modular_vector_mapping", "query_tower.pooling.score")]
         for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):
             taps += [
@@ -53,7 +53,10 @@ class MSSLParity(RetrievalParity[MSSL]):
         return taps
 
     def encodings(self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """The first proposals, those of length 1, are the encoded clips themselves."""
+        """Return query vectors, clips, proposals and frames.
+
+        The first proposals have length 1 and are the encoded clips.
+        """
         videos = MSSLVideos.of(videos)
         clips = videos.clips
         return {
@@ -68,7 +71,7 @@ class MSSLParity(RetrievalParity[MSSL]):
     def scores(
         self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Both branches, the square training matrices and the guided frame vectors."""
+        """Return the scores of both branches, the square matrices of training, and frames pooled with the best clip."""
         scores = model.score(queries, videos)
         videos = MSSLVideos.of(videos)
         sentence = queries.sentence
@@ -92,7 +95,7 @@ class MSSLParity(RetrievalParity[MSSL]):
     def loss_arrays(
         self, case: Case, model: MSSL, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """The clip branch as in all methods; the frame branch by rows and columns of its square matrix."""
+        """Return the losses of the clip branch, and those of the frame branch by rows and by columns of its matrix."""
         index = case.training_batch().video_index
         margin = model.config.margin
         arrays = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)

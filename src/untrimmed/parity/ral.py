@@ -27,47 +27,47 @@ NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
 
 @parity_of("ral")
 class RALParity(GMMFormerV2Parity):
-    """GMMFormer v2 with the frame branch of RAL and the losses of its Gaussians."""
+    """GMMFormer v2 with RAL's frame branch and RAL's two losses on Gaussian distributions."""
 
     model_name = "gmmformer_v2+ral"
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Features, and metrics."""
+        """Return functions for cases of features and of metrics."""
         return {"feature-pipeline": _feature_pipeline, "retrieval-metrics": _retrieval_metrics}
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """The number of samples and the room for captions."""
+        """Return the number of samples per distribution and the maximum number of captions per video."""
         ral = {"num_proxies": case.setting("n_samples"), "support_captions": case.setting("support_set_multiplier")}
         return super().settings(case) | {"ral": ral}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """With the two constants of the release."""
+        """Return the weights of the loss terms, including those of RAL's two losses."""
         weights = {name: case.setting(f"{name}_weight") for name in ("proxy_matching", "distribution_alignment")}
         return super().loss_weights(case) | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """None: the cases hold no intermediate results."""
+        """Return no pairs, because these cases record no intermediate results."""
         return []
 
     def draws(self, case: Case) -> Draws:
-        """Negatives and noise of a case."""
+        """Return draws that replay the recorded negatives and noise."""
         case.require(NOISE.values())
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Also the words of the frame branch and their confidences."""
+        """Return also the words that the frame branch reads, and their confidences."""
         return super().encodings(model, queries, videos) | word_encodings(model, queries)
 
     def scores(
         self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """The clip branch of the method and the frame branch of RAL."""
+        """Return the scores of GMMFormer v2's clip branch and of RAL's frame branch."""
         return super().scores(model, queries, videos, batch) | word_scores(model, queries, videos)
 
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return both branches, the attached losses, and the parts of RAL's two losses."""
+        """Return the losses of both branches, the attached losses, and intermediate values of RAL's two losses."""
         batch = case.training_batch()
         ral = _ral(model)
         queries = model.encode_queries(batch.queries)
@@ -104,7 +104,7 @@ class RALParity(GMMFormerV2Parity):
 
 
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
-    """The words of the frame branch and their confidences, by recorded name."""
+    """Return the words that the frame branch reads and their confidences, by recorded name."""
     csa = _ral(model).csa
     record = _ral(model).record_of(queries)
     assert csa is not None
@@ -117,7 +117,7 @@ def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, 
 
 
 def word_scores(model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-    """The frame branch by words, by recorded name."""
+    """Return the scores of the frame branch by words, by recorded name."""
     scores: dict[str, Similarity] = {"frame_scores": "cosine", "frame_scores_raw": "dot"}
     return {name: _ral(model).word_score(model, queries, videos, by).value for name, by in scores.items()}
 
@@ -129,7 +129,10 @@ def _ral(model: TwoBranchModel) -> RAL:
 
 
 def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
-    """The padded buffers of the release, which our pooling does without: words of a video's captions, then zeros."""
+    """Return each video's caption words, padded with zeros to `room` captions, and the mask of the words.
+
+    The released program pools these padded arrays; our pooling needs no padding.
+    """
     words = queries.words
     mask = queries.word_mask
     tokens = words.new_zeros(num_videos, room, *words.shape[1:])

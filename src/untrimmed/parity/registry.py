@@ -1,4 +1,4 @@
-"""Which code runs the cases of a method."""
+"""The registry of parity code by method, and the comparison of one case."""
 
 import importlib
 import pkgutil
@@ -18,30 +18,39 @@ RECORDED_FILES = ("expected", "grads", "weights_final")
 
 
 class MethodParity(ABC):
-    """Produces the arrays of every kind of case of one method."""
+    """Computes the arrays of one method's cases. Each method has a subclass, registered with `parity_of`."""
 
-    unused: ClassVar[frozenset[str]] = frozenset()  # recorded `file/array` that the release computes and never reads
+    unused: ClassVar[frozenset[str]] = frozenset()  # recorded arrays that are not compared
 
     @abstractmethod
     def produce(self, case: Case) -> Arrays:
-        """Return our arrays by `file/array`, such as `expected/clip_scores`. Missing arrays count as failures."""
+        """Return our arrays by `file/array`, such as `expected/clip_scores`.
+
+        A recorded array that is missing here fails.
+        """
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances. A method that needs a looser one puts it first, with the reason."""
+        """Return the tolerances.
+
+        A subclass puts its own rules before the common ones and gives a reason for looser ones.
+        """
         return RULES
 
     def exact(self, case: Case) -> Arrays:
-        """Return our arrays in double precision, to measure rounding; empty if nothing is rounded."""
+        """Return our arrays in double precision, to measure the rounding of single precision.
+
+        Empty if nothing is rounded.
+        """
         return {}
 
     def widest(self, case: Case) -> float:
-        """Return the maximum factor by which rounding may widen a limit."""
+        """Return the factor by which measured rounding may raise a tolerance at most."""
         return 1.0
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parts of both arrays that must match: all by default, or without rows at padding."""
+        """Return the parts of both arrays to compare: everything by default; subclasses leave out rows at padding."""
         return ours, theirs
 
 
@@ -50,7 +59,7 @@ _METHODS: dict[str, type[MethodParity]] = {}
 
 
 def parity_of(method: str) -> Callable[[P], P]:
-    """Run the cases of a method (the name of their folder) with this class."""
+    """Register a class for the cases of a method. `method` is the name of the folder with the method's cases."""
 
     def add(cls: P) -> P:
         _METHODS[method] = cls
@@ -60,9 +69,9 @@ def parity_of(method: str) -> Callable[[P], P]:
 
 
 def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
-    """Compare every recorded array of a case with ours.
+    """Compare every recorded array of a case with the array that our code computes.
 
-    Raises: FeatureError if the folder is not a case, UnknownNameError if its method has no parity code.
+    Raises: FeatureError if the folder is not a case, UnknownNameError if no class is registered for its method.
     """
     for module in pkgutil.iter_modules(untrimmed.parity.__path__):
         if not module.name.startswith("__"):
@@ -79,7 +88,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
     except UntrimmedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # The content of cases has no schema, so the code that reads it finds errors.
+        # Cases have no schema, so wrong content only shows up as an error in the code that reads it.
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise FeatureError(
             f"{folder}: its settings or arrays do not fit a {case.kind} case of {name} ({reason})"
@@ -101,7 +110,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
 
 
 def _largest_difference(ours: np.ndarray, exact: np.ndarray) -> float:
-    """Return the largest finite difference; 0 for arrays of different shapes."""
+    """Return the largest finite difference, or 0 if the shapes differ."""
     if ours.shape != exact.shape:
         return 0.0
     difference = np.abs(ours - exact)

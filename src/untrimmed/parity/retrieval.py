@@ -1,4 +1,4 @@
-"""The network cases that all methods share: forward, losses, optimizer, dropout, evaluation."""
+"""Network cases that all methods share: forward pass, losses, optimizer, dropout, and evaluation."""
 
 import re
 from abc import abstractmethod
@@ -37,7 +37,7 @@ from untrimmed.running.opened import OpenedModel
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms, warmup_linear
 
 M = TypeVar("M", bound=RetrievalModel)
-NULL_GRADIENT = 1e-12  # in double precision; smaller ones move nothing either
+NULL_GRADIENT = 1e-12  # a gradient below this in double precision is rounding noise around zero
 SIZES = {
     "video_dim": "visual_dim",
     "query_dim": "text_dim",
@@ -53,7 +53,7 @@ WITH_CLIPS = SIZES | {"dim": "hidden_size", "num_clips": "map_size"}
 
 @dataclass(frozen=True)
 class Tap:
-    """A module of ours whose output a released module's output is compared with."""
+    """A released module (`theirs`) and one of ours to compare. `pick` selects a part of our output."""
 
     theirs: str
     ours: str
@@ -61,26 +61,29 @@ class Tap:
 
 
 class Scaling(nn.Module):
-    """Stands where a dropout stood and multiplies by a constant, to show where dropout sits."""
+    """Replaces a dropout layer and multiplies by a constant.
+
+    The comparison then fails if our dropout is in another place than that of the released program.
+    """
 
     def __init__(self, factor: float):
         super().__init__()
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """The input times the constant."""
+        """Return the input multiplied by the constant."""
         return x * self.factor
 
 
 class RetrievalParity(MethodParity, Generic[M]):
-    """Subclasses define the model, translate its settings, and map its arrays to the recorded names."""
+    """Runs the network cases of a trainable method. Subclasses translate the released settings and array names."""
 
     model_name: ClassVar[str]
-    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # settings of ours and theirs
+    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # our setting: its released name
         "clip_weight": "clip_scale_w",
         "frame_weight": "frame_scale_w",
     }
-    probe_sign: ClassVar[int] = -1  # dropout-probe multiplies by 1 - p, in MS-SL by 1 + p
+    probe_sign: ClassVar[int] = -1  # dropout probes multiply by 1 + probe_sign * p
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
         for branch in ("clip", "frame")
@@ -88,7 +91,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     }
 
     def produce(self, case: Case) -> Arrays:
-        """Return our arrays for the kind of case."""
+        """Return our arrays for a case of any kind."""
         case = self.common(case)
         networks = {
             "forward": self._network,
@@ -105,18 +108,19 @@ class RetrievalParity(MethodParity, Generic[M]):
         return dict(make(case)) if make in networks.values() else expected(make(case))
 
     def common(self, case: Case) -> Case:
-        """Return the case with the common name of its kind."""
+        """Return the case with the kind that all methods share, without a prefix of the method."""
         return case
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for kinds of case that only this method has, by kind."""
+        """Return functions for the kinds of case that only this method has, by kind."""
         return {}
 
     def rules(self, case: Case) -> Rules:
-        """Scores after eight optimizer steps may differ five times as much: rounding is divided by sqrt(v) each step.
+        """Return the tolerances. After eight optimizer steps, scores may differ five times as much as before.
 
-        Tensors whose true gradient is zero (the golden data name them) hold rounding noise, which the optimizer
-        divides by its own size: each update may move them by its rate, so they get the sum of the rates.
+        Each step divides rounding errors by sqrt(v). A tensor whose true gradient is zero (the golden data list them)
+        has a gradient of rounding noise, which the optimizer divides by its own size. Each update may then change the
+        tensor by the learning rate, so the tolerance is the sum of the learning rates.
         """
         rates = sum_of_rates(case)
         noise = [
@@ -131,66 +135,67 @@ class RetrievalParity(MethodParity, Generic[M]):
         return [*noise, *(after_updates if is_updated(case) else []), *RULES]
 
     def exact(self, case: Case) -> Arrays:
-        """Return our arrays in double precision if the case runs a network."""
+        """Return our arrays in double precision. Empty if the case runs no network."""
         return self.produce(replace(case, precision=torch.float64)) if case.has_network else {}
 
     def widest(self, case: Case) -> float:
         """Return 2, or 10 after optimizer updates.
 
-        BertAdam divides small gradients by 1e-6, so an element with a gradient near that moves by up to a
-        hundredth of the rate for every 1e-8 of rounding; eight updates of it reach scores and encodings.
+        BertAdam adds 1e-6 to the divisor of an update. An entry with a gradient near 1e-6 therefore changes by up to a
+        hundredth of the learning rate for a rounding error of 1e-8. After eight updates these changes affect scores and
+        encodings.
         """
         return 10.0 if is_updated(case) else 2.0
 
     @abstractmethod
     def settings(self, case: Case) -> dict[str, Any]:
-        """Settings of the model beyond the shared sizes."""
+        """Return the settings of our model that `shared_settings` does not have."""
 
     @abstractmethod
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """The weight of each term in the released total."""
+        """Return the weight of each loss term in the total of the released program."""
 
     def taps(self, model: M) -> list[Tap]:
-        """Return pairs of released modules and ours; empty if no intermediate result is recorded."""
+        """Return pairs of released modules and ours to compare. Empty if the cases record no intermediate results."""
         return []
 
     @abstractmethod
     def encodings(self, model: M, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Encodings by recorded name."""
+        """Return encodings by recorded name."""
 
     @abstractmethod
     def scores(
         self, model: M, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Score arrays by recorded name."""
+        """Return arrays of scores by recorded name."""
 
     @abstractmethod
     def loss_arrays(
         self, case: Case, model: M, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Loss terms, their halves and the chosen negatives, by recorded name."""
+        """Return loss terms, the parts they consist of, and the chosen negatives, by recorded name."""
 
     def model(self, case: Case) -> M:
-        """The model of a case with its weights, imported under the authors' names."""
+        """Return the model of a case with the recorded weights."""
         shared = {ours: case.setting(theirs) for ours, theirs in self.shared_settings.items()}
         model = create_model(self.name_of(case), **(shared | self.settings(case)))
         import_released(model, model.released_names(), as_tensors(case.weights))
         return cast(M, model.to(case.precision))
 
     def name_of(self, case: Case) -> str:
-        """The name of the model of a case."""
+        """Return the name of the case's model."""
         return self.model_name
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return the epoch of a step, for losses that depend on it."""
+        """Return the epoch that the case simulates at a step. Some losses depend on it."""
         return 0
 
     def watched(self, case: Case, model: M, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """Return other recorded values of each step of an optimizer case, by name."""
+        """Return further values that an optimizer case records at each step, by name."""
         return {}
 
     def draws(self, case: Case) -> Draws:
-        """The negatives of a case."""
+        """Return draws that replay the recorded negatives."""
         return RecordedDraws(case, self.recorded_ranks)
 
     def _network(self, case: Case) -> Arrays:
@@ -267,13 +272,14 @@ class RetrievalParity(MethodParity, Generic[M]):
             f"weights_final/{name}": t.numpy()
             for name, t in export_released(model.released_names(), model.state_dict()).items()
         }
-        # Tensors that a release keeps but never reads stay as they were; ours has none to show.
+        # The released program has tensors that it never reads, so training leaves them unchanged. Our model does not
+        # have them.
         unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
         final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
         return expected(results) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
-        """A toy data set through validation; rows in the order in which the release goes through the captions."""
+        """Score a toy data set as validation does. Rows are in the released program's order of captions."""
         model = self.model(case).eval()
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
 
@@ -302,9 +308,10 @@ class RetrievalParity(MethodParity, Generic[M]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows at padded frames and words are left out: the released programs write them but never use them.
+        """Leave out rows at padded frames and words, which the released programs compute but never use.
 
-        Also left out are final weights whose gradient was zero but for rounding, if the updates can explain them.
+        Also leave out final weights whose true gradient is zero, unless they differ by more than the optimizer can
+        cause.
         """
         null = exact.get(name.replace("weights_final/", "null_gradient/")) if "weights_final/" in name else None
         if null is not None and ours.shape == theirs.shape == null.shape:
@@ -326,13 +333,13 @@ class RetrievalParity(MethodParity, Generic[M]):
 
 
 def number_of_steps(case: Case) -> int:
-    """Return the number of updates of an optimizer case: its recorded losses, otherwise its setting."""
+    """Return the number of updates in an optimizer case: the number of recorded losses, otherwise the setting."""
     recorded = case.expected.get("loss_per_step")
     return case.setting("n_steps") if recorded is None else len(recorded)
 
 
 def sum_of_rates(case: Case) -> float:
-    """The learning rates of all updates of an optimizer case, added up; 0 for another kind."""
+    """Return the sum of the learning rates of all updates in an optimizer case, and 0 for other cases."""
     if not {"lr", "t_total", "lr_warmup_proportion"} <= case.config.keys():
         return 0.0
     schedule = {"total_steps": case.config["t_total"], "warmup_share": case.config["lr_warmup_proportion"]}
@@ -340,14 +347,14 @@ def sum_of_rates(case: Case) -> float:
 
 
 def is_updated(case: Case) -> bool:
-    """Whether a case shows a network after updates."""
+    """Whether the case records a network after optimizer updates."""
     return "optim" in case.kind.split("-")
 
 
 def branch_losses(
     branch: str, cosine: Tensor, dot: Tensor, video_index: Tensor, draws: Draws, margin: float
 ) -> dict[str, Tensor]:
-    """The halves of InfoNCE and triplet on a queries x videos matrix and the chosen negatives, by recorded name."""
+    """Return both directions of InfoNCE and triplet loss of one branch, and the chosen negatives, by recorded name."""
     video_ranks = draws.foreign_ranks(branch, num_foreign_queries(video_index, cosine.shape[1]))
     query_ranks = draws.candidate_ranks(branch, *cosine.shape)
     return {
@@ -361,7 +368,7 @@ def branch_losses(
 
 
 def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Tensor]:
-    """A dictionary that fills with the outputs of the tapped modules while the stack is open."""
+    """Return a dictionary that collects the outputs of the paired modules until the stack is closed."""
     outputs: dict[str, Tensor] = {}
     for tap in taps:
 
@@ -374,7 +381,7 @@ def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Te
 
 
 def replace_dropout(model: nn.Module, replacement: Callable[[float], nn.Module]) -> None:
-    """Replace every dropout by a deterministic module made from its probability."""
+    """Replace every dropout layer by `replacement(p)`, a deterministic module for its probability p."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):
@@ -386,12 +393,12 @@ def _gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _norm(gradient: Tensor | None) -> float:
-    """Return the norm of a gradient; 0 for a tensor without one, as the cases record it."""
+    """Return the norm of a gradient. Without a gradient it is 0, as in the recorded cases."""
     return 0.0 if gradient is None else float(tensor_norms(gradient, 0))
 
 
 def expected(arrays: Mapping[str, Any]) -> Arrays:
-    """Tensors and arrays as numpy's, under the names that comparisons have."""
+    """Return NumPy arrays under their names in a comparison, with the prefix `expected/`."""
     return {
         f"expected/{name}": array.detach().numpy() if isinstance(array, Tensor) else np.asarray(array)
         for name, array in arrays.items()

@@ -12,10 +12,10 @@ from untrimmed.parity.registry import MethodParity, parity_of
 
 @parity_of("tf-prvr")
 class TFPRVRParity(MethodParity):
-    """Compares all intermediate results for one video and some queries."""
+    """TF-PRVR has nothing to train. Cases compare every intermediate result for one video and some queries."""
 
     def produce(self, case: Case) -> Arrays:
-        """Segments, graph, kernel, moments, scores."""
+        """Return segments, the graph between them, its propagation kernel, moments, and scores."""
         case.require(("frames", "queries"))
         frames = case.batch["frames"]
         settings = TFPRVRSettings(wavelet=case.setting("wavelet"), beta=case.setting("beta"))
@@ -37,5 +37,5 @@ class TFPRVRParity(MethodParity):
         return {f"expected/{name}": values for name, values in arrays.items()}
 
     def rules(self, case: Case) -> Rules:
-        """Return the limit of the golden data's README: nothing is learned, and all results are float64."""
+        """Return the tolerance of the golden data's README. All results are float64."""
         return ((r"expected/", Tolerance(1e-6)),)
