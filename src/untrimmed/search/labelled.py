@@ -15,9 +15,9 @@ from untrimmed.search.library import Library
 from untrimmed.search.store.records import Records
 from untrimmed.types import Moment
 
-_DEPTH = 100  # a video with a higher rank counts as not found
-_BATCH_SIZE = 256  # sentences
-_NUM_NAMED = 10  # videos that one message names
+_DEPTH = 100  # a video with a lower place in the ranking counts as not found
+_BATCH_SIZE = 256  # sentences to search at a time
+_NUM_NAMED = 10  # videos that one message lists
 _IOUS = (0.3, 0.5, 0.7)
 
 
@@ -36,7 +36,7 @@ class QueryOutcome:
     """The result for one labelled sentence."""
 
     query: LabelledQuery
-    rank: int | None  # of the true video, from 1; None if it is not among the first 100
+    rank: int | None  # of the true video, counted from 1; None if it is not among the first 100
     moment: Moment  # the best one that a search finds in the true video
     warnings: tuple[str, ...] = ()  # about words that the encoder does not know or did not read
 
@@ -93,7 +93,7 @@ def evaluate_library(
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
-    matches = [(query, records.named(query.video)) for query in queries]  # check all before the first search
+    matches = [(query, records.named(query.video)) for query in queries]  # find all videos before the first search
     known = [(_inside(query, videos[0].duration_s), videos[0].path) for query, videos in matches if len(videos) == 1]
     unknown = [(query, len(videos)) for query, videos in matches if len(videos) != 1]
     if unknown and not (skip_unknown and known):

@@ -32,14 +32,14 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """The files of a block's codes and of the axes; None for a file that does not exist."""
+    """The files with the codes and with the axes of a block. A file that does not exist is None."""
 
     axes: Path | None = None
     codes: Path | None = None
 
 
 class CachedBlock(NamedTuple):
-    """The arrays of a block, a mask of its valid videos, and the files of its codes."""
+    """The arrays of a cached block, a mask of the videos that are still valid, and the files of its codes."""
 
     arrays: Arrays
     present: Bool[np.ndarray, " V"]
@@ -92,7 +92,10 @@ class BlockCache:
         return self._run_locked(write)
 
     def write_codes(self, missing: Iterable[tuple[Block, Arrays, Arrays]]) -> None:
-        """Write codes of blocks and their axes, and remove codes for other axes. Failures as in `write` are ignored."""
+        """Write the codes of blocks and the axes that they use, and remove codes for other axes.
+
+        Failures as in `write` are ignored.
+        """
 
         def write() -> None:
             path = None
@@ -168,6 +171,6 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def valid_ids(blocks: Iterable[CachedBlock]) -> Iterator[str]:
-    """Yield the ids of the valid videos of blocks."""
+    """Return the ids of the valid videos of these blocks."""
     for block, present, _ in blocks:
         yield from block["ids"][present].tolist()

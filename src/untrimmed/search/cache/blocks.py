@@ -21,7 +21,7 @@ _MAX_HOLES = 0.25
 
 
 class Block:
-    """Some videos as plain arrays, in memory or memory-mapped; the array `ids` has their ids."""
+    """Arrays of some videos, in memory or memory-mapped; the array `ids` has their ids."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
         self.arrays = arrays
@@ -62,7 +62,7 @@ class Selection(Generic[B]):
         return len(self.row_index)
 
     def __iter__(self) -> Iterator[tuple[B, Rows]]:
-        """Yield the block and the rows of each run, see `runs`."""
+        """Yield the block and the rows of each run (see `runs`)."""
         for block, start, stop in self.runs():
             yield self.blocks[block], self.row_index[start:stop]
 
@@ -103,7 +103,7 @@ class PartialBlock(Generic[B]):
 
 
 class Blocks(Generic[B]):
-    """The blocks of a corpus. `join` makes one block of several whose sizes add up to at most `max_size`."""
+    """The blocks of a corpus. `join` combines several blocks into one if their sizes add up to at most `max_size`."""
 
     def __init__(
         self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int, parts: Sequence[PartialBlock[B]] = ()
@@ -132,7 +132,10 @@ class Blocks(Generic[B]):
         return self._selection(sorted(filter(None, map(self._positions.get, video_ids))))
 
     def update(self, added: Iterable[B], removed: Iterable[str]) -> Blocks[B]:
-        """Return blocks with the added videos, which replace those with the same ids, and without the removed ones."""
+        """Return blocks with the added videos and without the removed ones.
+
+        Added videos replace those with the same ids.
+        """
         new = [PartialBlock.whole(block) for block in added]
         removed = {*removed, *(video_id for part in new for video_id in part.block.ids)}
         parts = sorted([*self._without(removed), *new], key=lambda part: part.size, reverse=True)

@@ -45,7 +45,10 @@ class DamagedError(UntrimmedError):
 
 
 def retry_if_damaged(read: Callable[[], A], discard: Callable[[Path], None]) -> A:
-    """Return `read()`. If it finds a damaged file, call `discard`, so that the file is not read again, and retry."""
+    """Return `read()`. If it finds a damaged file, call `discard` and try again.
+
+    `discard` must ensure that the file is not read again.
+    """
     while True:
         try:
             return read()
@@ -89,7 +92,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
             raise DamagedError(path, f"cannot be mapped ({error})") from error
         file = np.frombuffer(self._map, dtype=np.uint8)
         start, entries = _read_header(path, file)
-        self.digest = bytes(file[:_DIGEST]).decode()  # of the header, which has all other checksums
+        self.digest = bytes(file[:_DIGEST]).decode()  # checksum of the header, which contains all other checksums
         self._arrays: dict[str, np.ndarray] = {}
         self._bytes: dict[str, UInt8[np.ndarray, " B"]] = {}
         self._checksums: dict[str, list[int]] = {}

@@ -21,10 +21,10 @@ from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0  # a search waits this long for an answer of a shard, restarts included
-_LOAD_S = 3600.0  # it waits this long until a shard has read its videos
-_RETRIES = 3  # for a video, if its worker dies
-_TASKS_PER_CORE = 2  # so that a worker always has a next task
+_ANSWER_S = 10.0  # how long a search waits until a shard answers, including restarts
+_LOAD_S = 3600.0  # how long a search waits until a shard has read its videos
+_RETRIES = 3  # retries for a video if its worker dies
+_TASKS_PER_CORE = 2  # so that a worker never waits for its next task
 
 
 class RayCluster:
@@ -52,7 +52,10 @@ class RayCluster:
             ) from error
 
     def engine(self, folder: Path, shards: int, replicas: int) -> ShardedEngine:
-        """Return an engine that searches a library in shards; ConfigError for too few cores, or a number below 1."""
+        """Return an engine that searches a library in shards.
+
+        Raises: ConfigError if a number is below 1 or the cluster has too few cores.
+        """
         if shards < 1 or replicas < 1:
             raise ConfigError(f"shards is {shards} and replicas {replicas}; both must be at least 1")
         cores = int(self._ray.cluster_resources().get("CPU", 0))
@@ -133,7 +136,7 @@ class RayShards:
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
         """Call a method of shards, see `untrimmed.search.cluster.sharded.Shards`.
 
-        If an actor dies, the call is repeated until the time is up, with the next replica. With `wait_for_load`, all
+        If an actor dies, the call is repeated with the next replica until the time is up. With `wait_for_load`, all
         replicas of a shard are called, so that each of them reads its videos, and a dead one is called again.
         """
         first = next(self._turn)

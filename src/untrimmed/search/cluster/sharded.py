@@ -1,4 +1,6 @@
-"""Search a library in several shards, each a process with a share of the videos. Results are those of one process.
+"""Search a library in several shards: processes that each hold a share of the videos.
+
+Results are the same as in one process.
 
 `ShardedEngine` takes the place of `Engine`: its corpus sends each query to all shards and combines their results. A
 shard reads its videos from the cached blocks or from the table, at the version of the search, so a restarted process
@@ -28,7 +30,7 @@ from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-_VERSIONS = 2  # that a shard holds in memory, so that running searches continue with the previous one
+_VERSIONS = 2  # versions that a shard holds in memory: running searches finish with the previous one
 
 
 def shard_of(video_id: str, shards: int) -> int:
@@ -40,8 +42,8 @@ def shard_of(video_id: str, shards: int) -> int:
 class Version:
     """One version of a library, with the model that searches it. All shards answer a query with the same version."""
 
-    number: int  # of the table
-    commit: tuple[Any, ...]  # a number could repeat after a library is deleted and indexed again
+    number: int  # version number of the table
+    commit: tuple[Any, ...]  # a number can repeat after a library is deleted and indexed again
     encoder: str
     model: ModelReference
 
@@ -54,10 +56,11 @@ Summaries = Mapping[int, Any]  # results of `Shard.load`, by number of the shard
 class _LoadedShard:
     records: Records
     corpus: LocalCorpus[Any]
-    fitted: tuple[frozenset[int], Corpus] | None = None  # result of `as_shard`, with the numbers of the other shards
+    # the corpus from `as_shard`, with the numbers of the other shards
+    fitted: tuple[frozenset[int], Corpus] | None = None
 
     def as_shard(self, others: Summaries) -> Corpus:
-        """See `LocalCorpus.as_shard`."""
+        """Return the corpus with scores as in the whole library, see `LocalCorpus.as_shard`."""
         if self.fitted is None or self.fitted[0] != others.keys():
             self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]
@@ -89,7 +92,7 @@ class Shard:
         return retry_if_damaged(results, self._discard)
 
     def _discard(self, damaged: Path) -> None:
-        """Do not read a damaged cache file again; its videos are read from the table."""
+        """Mark a damaged cache file, so that its videos are read from the table from now on."""
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)
@@ -121,10 +124,10 @@ class Shard:
 class Shards(Protocol):
     """The shards of a library, in other processes or in this one."""
 
-    number: int  # of shards
+    number: int  # number of shards
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several `Shard`s, with arguments for each; return the results that arrive in time.
+        """Call a method of several `Shard`s, each with its own arguments, and return the results that arrive in time.
 
         With `wait_for_load`, call all replicas of each shard, and wait until they have read their videos.
         """
@@ -198,7 +201,10 @@ class ShardedQuery(PreparedQuery):
         return best
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """See `PreparedQuery`; empty if the shard does not answer. The first call asks for all ranked videos."""
+        """See `PreparedQuery`; empty if the shard does not answer.
+
+        The first call requests the moments of all ranked videos at once.
+        """
         spans = self._moments.setdefault(limit, {})
         if video_id not in spans:
             groups = self._by_shard({*self._ranked, video_id})
@@ -238,7 +244,7 @@ class ShardedQuery(PreparedQuery):
         return groups
 
     def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Return the results of calls, by number of the shard, for the shards that answer."""
+        """Make calls to shards, and return the results of the shards that answer, by number of the shard."""
         corpus = self._corpus
         arguments: dict[int, tuple[Any, ...]] = {}
         for number, methods in calls.items():

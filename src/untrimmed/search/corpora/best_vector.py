@@ -1,4 +1,4 @@
-"""Training-free corpora: the score of a video is that of its best vector, and its moments are the clearest spans.
+"""Training-free corpora: a video's score is that of its best vector, and its moments are the clearest matches.
 
 Spans are ranked by how far their mean relevance is above a baseline (`untrimmed.moments.clearest`). The baseline is
 between the means of the video and of the library, so a sentence that fits a whole video returns the whole video.
@@ -73,11 +73,12 @@ class VectorBlock(Block):
     """Arrays of several videos, concatenated; the array `NAME ends` has the end of each video's entries in NAME."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        """Take arrays as built by `of`."""
+        """Wrap arrays that `of` has built."""
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
-        self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}  # candidate spans by row, see `BestVectorCorpus.spans_of`
+        # candidate spans of a video by row, see `BestVectorCorpus.spans_of`
+        self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}
 
     @classmethod
     def of(cls, videos: Sequence[VectorVideo]) -> VectorBlock:
@@ -131,13 +132,13 @@ class VectorBlock(Block):
         return sum((self.video(row).total for row in rows.tolist()), np.zeros(self.dim))
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
-        """Return each video's best float16 product."""
+        """Return the largest float16 product of each video's vectors with the sentence."""
         return np.maximum.reduceat(products(self.arrays[VECTORS], query)[:, 0], self._bounds[VECTORS][:-1])
 
 
 C = TypeVar("C", bound="BestVectorCorpus")
 
-Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum and number of all frames' vectors
+Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum of the vectors of all frames, and their number
 
 
 class BestVectorCorpus(LocalCorpus[VectorBlock]):
@@ -177,7 +178,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return {BRANCH: (vectors.astype(np.float32), block.sizes[rows])}
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:
-        """Prepare the vector of the sentence."""
+        """Return a query with the sentence's vector."""
         return BestVectorQuery(self, query.sentence)
 
     def video(self, video_id: str) -> VectorVideo:
@@ -259,7 +260,10 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return scores
 
     def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return spans of one video that do not overlap, the clearest first, with their mean relevance."""
+        """Return spans of one video that do not overlap, with their mean relevance.
+
+        The span that matches most clearly is first.
+        """
         video = self.corpus.video(video_id)
         return clearest_moments(
             self._frame_relevance(video),

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Uncertainty(NamedTuple):
-    """The standard deviation that a model predicts for a sentence, and a usual value."""
+    """The standard deviation that a model predicts for a sentence, and a value that is usual for the model."""
 
     deviation: float
     usual: float  # nine in ten validation captions do not exceed it
@@ -57,7 +57,7 @@ class PreparedQuery(ABC):
 
     @abstractmethod
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the relevance at each."""
+        """Return times of one video in seconds, and the relevance at each time."""
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
         """Return the weights of the first N encoded words; None if the model does not weight words."""
@@ -121,9 +121,9 @@ class LocalCorpus(Corpus, Generic[B]):
     A subclass builds blocks from stored videos, and returns the vectors that are compared with a query's vectors.
     """
 
-    # Sizes as in `Block.sizes`, in vectors or videos:
+    # The following sizes count vectors or videos, as `Block.sizes` does.
     min_size_for_codes: ClassVar[int]  # a search of fewer vectors or videos never uses codes
-    min_size_for_codes_at_once: ClassVar[int]  # a search of fewer uses codes only after some searches
+    min_size_for_codes_at_once: ClassVar[int]  # a search of fewer uses codes only after some earlier searches
     coding_batch_size: ClassVar[int]  # limits the memory for building codes
 
     def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
@@ -161,16 +161,20 @@ class LocalCorpus(Corpus, Generic[B]):
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
-        """Return the corpus with scores as in the whole library, given the `shard_summary` of each other shard."""
+        """Return the corpus with scores as in the whole library.
+
+        `summaries` has the `shard_summary` of each other shard.
+        """
         return self
 
     def __len__(self) -> int:
         return len(self.blocks)
 
     def update(self: C, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> C:
-        """Return the corpus with the added videos, which replace those with the same ids, and without the removed ones.
+        """Return the corpus with the added videos and without the removed ones.
 
-        The result is equivalent to a new corpus of the same videos. It shares unchanged blocks with this one.
+        Added videos replace those with the same ids. The result is equivalent to a new corpus of the same videos. It
+        shares unchanged blocks with this corpus.
         """
         return self.update_blocks(self.new_blocks(added), removed)
 
@@ -247,14 +251,17 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @abstractmethod
     def exact(self, videos: Selection[B]) -> Float[np.ndarray, " N"]:
-        """Return exact scores, which do not depend on other videos."""
+        """Return exact scores. The score of a video does not depend on the other videos."""
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """See `PreparedQuery.rank`."""
         return run_ranking(self.ranking_steps(limit=limit, among=among), self.exact)
 
     def ranking_steps(self, *, limit: int, among: Collection[str] | None = None) -> RankingSteps[B, list[RankedVideo]]:
-        """Rank videos; yield those that need exact scores, so that the caller can score several queries together."""
+        """Rank videos.
+
+        The generator yields videos that need exact scores, so that the caller can score several queries together.
+        """
         videos = self.blocks.select(among)
         self.num_scored = 0
         can_prune = 4 * limit <= len(videos) and self.has_finite_vectors

@@ -19,7 +19,7 @@ from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-# By tensor, the indices of the units (frames, clips) to read from each video.
+# For each tensor, the indices of the units (frames, clips) to read from each video.
 Units = Mapping[str, Int[np.ndarray, "_ _"]]
 
 
@@ -29,11 +29,11 @@ class EncodedBlock(Block):
     def __init__(
         self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None
     ):
-        """Take arrays as built by `of`; without `padded_lengths`, nothing is padded."""
+        """Wrap arrays that `of` has built. Without `padded_lengths`, nothing is padded."""
         super().__init__(arrays)
         self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
-        self.lengths: Int[np.ndarray, "V N"] = arrays["lengths"]  # of each video in each of `sequence_tensors`
+        self.lengths: Int[np.ndarray, "V N"] = arrays["lengths"]  # length of each video in each of `sequence_tensors`
         self.padded_lengths = padded_lengths
 
     @classmethod
@@ -94,7 +94,9 @@ class EncodedBlock(Block):
 
 
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
-    """Return the videos of each selection in half precision. Tensors in `Units` have only these units, others have all.
+    """Return the videos of each selection in half precision.
+
+    Of tensors in `Units`, only these units are read; other tensors are read completely.
 
     All selections are of the same blocks, and have units for the same tensors. Each block is read only once.
     """
@@ -139,7 +141,10 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 
 
 def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
-    """Return the rows of all videos by branch, and their number per video, without repetitions of the last row."""
+    """Return the rows of all videos by branch, and the number of rows per video.
+
+    Repetitions of a video's last row are left out.
+    """
     branches = {}
     for branch, rows in sketch.items():
         differs = F.pad((rows[:, 1:] != rows[:, :-1]).any(dim=2), (1, 0), value=True)

@@ -41,7 +41,7 @@ from untrimmed.search.store.records import (
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
 A = TypeVar("A")
-_FRAMES_AT_A_TIME = 2**18  # frames in memory while the cache is updated
+_FRAMES_AT_A_TIME = 2**18  # frames to hold in memory at a time while the cache is updated
 
 
 def _tf_prvr_model() -> SearchModel:
@@ -73,14 +73,14 @@ class View:
 
     engine: Engine
     folder: Path
-    commit: list[Any] | None  # see `newest_commit`; a number could repeat after a library is deleted and indexed again
+    commit: list[Any] | None  # see `newest_commit`; a number can repeat after a library is deleted and indexed again
     encoder: str  # identity of the encoder of its vectors
     model: ModelReference
     records: Records
 
     @cached_property
     def index(self) -> VideoIndex:
-        """The table at this version. It is not opened if all videos are cached."""
+        """The table at this version. It is opened only if some videos are not cached."""
         return _index_at(self.folder, self.commit)
 
     def frames(self) -> Corpus:
@@ -130,7 +130,7 @@ class Engine:
                     raise UntrimmedError(
                         f"{name_of(self._folder)}: nothing is indexed here yet; run: untrimmed index FOLDER"
                     )
-                encoder = records[0].encoder_identity  # settings may already be of the next version
+                encoder = records[0].encoder_identity  # the settings may already be those of the next version
                 self._view = View(self, self._folder, commit, encoder, model, records)
                 current = (encoder, FRAMES), (encoder, model)
                 self._loaded = {key: loaded for key, loaded in self._loaded.items() if key in current}

@@ -22,7 +22,7 @@ from untrimmed.search.corpora.encoded_block import EncodedBlock, Units, read_uni
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import cores, share_work
 
-_VIDEOS_PER_PIECE = 256  # maximum in a piece of work for one thread
+_VIDEOS_PER_PIECE = 256  # largest number of videos that a thread scores at a time (a piece)
 _MIN_VIDEOS_PER_PIECE = 16
 _PIECES_TOGETHER = 16  # pieces of several queries that are computed in one batch
 _UNITS_AT_A_TIME = 2**15
@@ -54,7 +54,7 @@ def exact_scores(
 
     pieces = _pieces(selection, step)
     scores: list[Tensor] = []
-    while batch := [*islice(pieces, cores())]:  # in small batches, so that other searches can run in between
+    while batch := [*islice(pieces, cores())]:  # in batches, so that other searches can run in between
         scores += map_on_cores(score, batch)
     return torch.cat(scores).numpy() if scores else np.empty(0, dtype=np.float32)
 
@@ -87,7 +87,7 @@ def exact_scores_of_best_units(
 
 
 def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> list[Units]:
-    """Return the units to read for each piece of a batch. A piece comes with the number of its request."""
+    """Return the units to read for each piece in a batch. A batch has (index of the request, piece) pairs."""
     units: list[Units] = [{}] * len(batch)
 
     def find(start: int, stop: int) -> None:
@@ -227,7 +227,7 @@ class BestUnits:
 
 
 class ScoringModel:
-    """A trained model for scoring: in its own precision for approximate scores, in double precision for exact ones."""
+    """A trained model that computes approximate scores in its own precision and exact scores in double precision."""
 
     @torch.inference_mode()
     def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_uncertainty: float | None = None):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
-_VIDEOS_OF_BLOCK = 4096  # for smaller blocks, calls take longer than scans
+_VIDEOS_OF_BLOCK = 4096  # with smaller blocks, function calls take longer than scans
 C = TypeVar("C", bound="TrainedCorpus")
 # Names of files that `running.run` writes; search may not import it.
 _RUN_SETTINGS = "config.yaml"
@@ -78,7 +78,7 @@ class TrainedModel:
             )
 
     def check_widths(self, *, frame_dim: int, word_dim: int) -> None:
-        """Raise an IndexMismatchError if the model was trained on features of other widths."""
+        """Raise an IndexMismatchError if the features on which the model was trained have other widths."""
         config = self.model.config
         for kind, width, expected in (("frames", frame_dim, config.video_dim), ("words", word_dim, config.query_dim)):
             if width != expected:

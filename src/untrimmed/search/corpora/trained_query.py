@@ -165,7 +165,7 @@ def _rank_batch(
 
 
 def _bounds_of_queries(queries: Sequence[TrainedQuery]) -> list[list[Float32[np.ndarray, " V"]]]:
-    """Return, for each query, an array of upper bounds of all videos per probe. All blocks must have codes."""
+    """Return an array of upper bounds for each query, one per probe and video. All blocks must have codes."""
     probes = [query.probes if query.has_finite_vectors else [] for query in queries]
     by_branch: dict[str, list[Probe]] = {}
     for branch, probe in chain.from_iterable(probes):

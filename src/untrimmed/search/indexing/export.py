@@ -39,7 +39,7 @@ from untrimmed.search.store.table import VideoIndex
 
 ExportLayout = Literal["plain", "field"]
 
-_BATCH_SIZE = 64  # texts
+_BATCH_SIZE = 64  # texts to encode at a time
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,10 @@ def _add_features(
     target: Layout,
     progress: Callable[[int, int], None] | None,
 ) -> ExportedFeatures:
-    """Write frames and words beside prepared captions: the origin first, so that it also describes partial files."""
+    """Add frames and words to a data set with prepared captions.
+
+    The origin is written first, so that it also describes partial files.
+    """
     if encoder_identity_of(target.folder) not in (None, settings.encoder_identity):
         raise _foreign_features_error(target)
     captions = {
@@ -169,7 +172,10 @@ def _add_features(
 def _videos_of_captions(
     captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
-    """Return the videos of captions (or the pieces that they were joined from), and a label for each missing video."""
+    """Return the library's videos that have captions, and one label for each video that is missing.
+
+    A video that was joined from pieces is in the library if all its pieces are.
+    """
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     videos: dict[str, VideoRecord] = {}
     missing: dict[str, Label] = {}

@@ -48,7 +48,7 @@ class Timings:
     decode_s: float = 0.0
     encode_s: float = 0.0
     write_s: float = 0.0
-    video_s: float = 0.0  # seconds of video that were encoded
+    video_s: float = 0.0  # duration of the encoded videos
 
     @property
     def speed(self) -> float:
@@ -78,7 +78,7 @@ class Progress:
     state: str  # encoding, done, skipped, moved, copied, failed
     position: int  # number of finished files
     total: int
-    done_s: float = 0.0  # seconds of this video encoded so far
+    done_s: float = 0.0  # seconds of this video that are already encoded
     duration_s: float = 0.0
     reason: str = ""
 
@@ -99,10 +99,11 @@ class Indexer:
         self._model = model
         self._sampling = settings.sampling
         self._fps = settings.fps
-        # The calling thread updates the next two. The decoding thread is ahead of it, so it counts in `_copies`
-        # which contents the index will have when the calling thread gets to a file.
+        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread works ahead of it, so it keeps its
+        # own count in `_copies`: how many records will have a content when the calling thread gets to a file.
         self._by_path = {record.path: record for record in index.scan()}
-        self._by_hash: dict[str, dict[str, VideoRecord]] = {}  # content -> id -> record, with this sampling only
+        # content -> id -> record; only records with the current sampling
+        self._by_hash: dict[str, dict[str, VideoRecord]] = {}
         for record in self._by_path.values():
             self._add_content(record)
         self._copies = Counter({digest: len(records) for digest, records in self._by_hash.items()})

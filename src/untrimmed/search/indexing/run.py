@@ -45,7 +45,7 @@ def index_files(
     """
     with VideoIndex(folder, create=True) as index:
         if fps is not None:
-            Sampling(fps)  # raises an error before the encoder is loaded
+            Sampling(fps)  # check the rate before the encoder is loaded
         previous = index.settings
         if previous is None and len(index):
             raise UntrimmedError(f"{folder}: {NO_SETTINGS}")
@@ -86,9 +86,11 @@ def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampli
 
 
 def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
-    """Return the requested sampling, completed from the library's, or the encoder's for a new library.
+    """Return the requested sampling.
 
-    Raises: ConfigError for key frames only if the encoder needs the frames between them.
+    What is not requested is the library's, or for a new library the encoder's default.
+
+    Raises: ConfigError if only key frames are requested, and the encoder needs the frames between them.
     """
     default = Sampling(encoder.fps) if isinstance(encoder, ClipEncoder) else Sampling()
     previous = previous or default
@@ -106,7 +108,7 @@ def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, ke
 def model_by_name(model: str | os.PathLike[str] | None, settings: Settings | None) -> SearchModel:
     """Return the training-free model of that name, or the trained model in that folder.
 
-    Without settings (a new library) it is not compared with the library's encoder.
+    Without `settings` (a new library), the model is not compared with an encoder.
 
     Raises:
         CheckpointError: The folder has no model, or a damaged one.

@@ -19,7 +19,7 @@ from untrimmed.video.pictures import read_pictures
 from untrimmed.video.reader import FrameBatch, Sampling, VideoReader, VideoStream, is_video_path
 
 _SAME_DURATION_S = 1e-6
-_BATCH_SIZE = 8  # frames; few, so that encoding starts early and overlaps with decoding
+_BATCH_SIZE = 8  # frames to encode at a time; few, so that encoding starts early and overlaps with decoding
 
 
 @dataclass(frozen=True)

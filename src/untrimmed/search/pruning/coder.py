@@ -24,10 +24,10 @@ from untrimmed.search.cache.blocks import Block, Blocks
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays
 from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVideos
 
-LEAST_SEARCHES = 2  # searches without codes before they are built
-_MAX_CANDIDATES = 0.5  # share of all videos: if more remain after pruning, codes save no time
-_TRIAL_INTERVAL = 32  # searches until codes that saved no time are tried again
-_FORMAT = 5  # codes of another format are built again
+LEAST_SEARCHES = 2  # searches without codes before codes are built
+_MAX_CANDIDATES = 0.5  # largest useful share of candidates: if more videos remain after pruning, codes save no time
+_TRIAL_INTERVAL = 32  # after codes saved no time, only one search in this many tries them again
+_FORMAT = 5  # version of the format; codes of another version are built again
 
 Arrays = Mapping[str, np.ndarray]
 Codes = dict[str, CodedVideos]  # of one block, by branch
@@ -100,7 +100,7 @@ class Coder(Generic[B]):
         return coded
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """Return the axes on disk, or else axes fitted to these vectors; called while codes are built."""
+        """Return the axes on disk, or else axes fitted to these vectors. Called while codes are built."""
         if _process_ends.is_set():
             raise _ProcessEndsError
         for files, _ in [*self._files.values()]:

@@ -23,21 +23,24 @@ from untrimmed.search.pruning.products import LANES, project
 from untrimmed.search.pruning.threads import share_work
 
 CODED = 320  # 4-bit numbers of a row: with more, a scan reads more bytes; with fewer, more candidates remain
-MARGIN = 7.0  # standard deviations
+MARGIN = 7.0  # a rounding error may be this many standard deviations
 FITTED_TO = 2**15  # at most this many rows are used to fit axes
 _MAX_CODE = 7
 _MAX_8 = 127
 _MAX_16 = 32000
-_ROWS_AT_A_TIME = 2**15  # per rotation
-_SCANNED_AT_A_TIME = 2**17  # rows per thread
-_READ_AT_A_TIME = 256  # videos per thread
+_ROWS_AT_A_TIME = 2**15  # rows to rotate at a time
+_SCANNED_AT_A_TIME = 2**17  # rows that a thread scans at a time
+_READ_AT_A_TIME = 256  # videos whose rows a thread reads at a time
 _MULTIPLIED_AT_A_TIME = 1024  # rows that fit into the processor's cache
-_LINE = 64  # bytes of a cache line
+_LINE = 64  # bytes in a cache line of the processor
 
 
 @dataclass(frozen=True)
 class Axes:
-    """Directions that rows are projected on: `CODED` of largest variance, then the rest; each part rotated randomly."""
+    """Directions on which rows are projected: the `CODED` directions of largest variance, then the others.
+
+    Each part is rotated at random.
+    """
 
     matrix: Float32[np.ndarray, "D D"]  # orthogonal
 
@@ -63,7 +66,7 @@ class Axes:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def probe(self, vector: Float[np.ndarray, " D"]) -> Probe:
-        """Project a query's vector."""
+        """Return the projection of a query's vector."""
         return Probe(project(vector.astype(np.float32), self.matrix), self.width)
 
     def _quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
@@ -81,7 +84,7 @@ class Probe:
     """A projected query vector, and the error of its products with quantized rows."""
 
     projected: Float32[np.ndarray, " D"]
-    width: int  # of rows
+    width: int  # numbers in an 8-bit row
 
     @cached_property
     def length(self) -> float:
@@ -104,9 +107,10 @@ class Probe:
         return self._numbers(_MAX_8, np.int8)
 
     def rounding(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
-        """Return (a, b): the error of a product with a row of unit u, no longer than `longest`, is at most a * u + b.
+        """Return (a, b): the product with a row of step size u has an error of at most a * u + b.
 
-        `unit` is that of the query's numbers. The rounding errors of row and query are assumed to be random.
+        This holds for rows up to the length `longest`. `unit` is the step size of the query's numbers. The rounding
+        errors of row and query are assumed to be random.
         """
         deviation = MARGIN / 12**0.5
         row_error = deviation * (self.length + (self.width / 12) ** 0.5 * float(unit))
@@ -120,7 +124,10 @@ class Probe:
 def _quantize(
     rows: Float32[np.ndarray, "R D"], largest: int, kind: type[np.integer[Any]], width: int, *, offset: int = 0
 ) -> tuple[Shaped[np.ndarray, "R W"], Float32[np.ndarray, " R"]]:
-    """Return rows as integers up to +-`largest`, padded with zeros, plus `offset`, and the step size of each row."""
+    """Return rows as integers, and the step size of each row.
+
+    The integers are between -`largest` and `largest`, plus `offset`. Rows are padded with zeros to `width`.
+    """
     unit = (np.maximum(np.abs(rows).max(axis=1), np.float32(1e-20)) / largest).astype(np.float32)
     numbers = np.full((len(rows), width), offset, dtype=kind)
     numbers[:, : rows.shape[1]] = np.rint(rows / unit[:, None]) + offset
@@ -137,7 +144,7 @@ class CodedVideos:
     rest_length: Float32[np.ndarray, " R"]  # length of the part of a row that has no codes
     rows: Int8[np.ndarray, "R W"]
     row_unit: Float32[np.ndarray, " R"]
-    first_row: Int[np.ndarray, " _"]  # of each video; one more entry is the end of the last video
+    first_row: Int[np.ndarray, " _"]  # index of each video's first row, and at the end the number of rows
     unbounded: Bool[np.ndarray, " V"]  # mask of videos with a row that is not finite: their bound is infinite
     longest: float  # length of the longest row
 
@@ -154,7 +161,7 @@ class CodedVideos:
 
     @classmethod
     def of(cls, axes: Axes, rows: Float[np.ndarray, "R D"], counts: Int[np.ndarray, " V"]) -> CodedVideos:
-        """Quantize videos with `counts` rows each, at least one."""
+        """Quantize the rows of several videos. `counts` has the number of rows of each video, at least one."""
         rows = np.asarray(rows, np.float32)
         finite = np.isfinite(rows).all(axis=1)
         if not finite.all():
@@ -250,7 +257,8 @@ class CodedBlocks:
         self.blocks = blocks
         self.axes = blocks[0].axes
         self.longest = max(coded.longest for coded in blocks)
-        self.first_video = np.cumsum([0, *map(len, blocks)])  # of each block; one more entry is the end
+        # number of each block's first video, and at the end the number of videos
+        self.first_video = np.cumsum([0, *map(len, blocks)])
 
     @cached_property
     def at_a_time(self) -> int:

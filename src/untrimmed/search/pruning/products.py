@@ -9,7 +9,7 @@ from untrimmed.search.pruning.threads import share_work
 ROUNDING = 2e-3  # upper bound of the error of float16 products of vectors up to unit length
 LANES = 16  # numbers per SIMD register; rows are padded to a multiple of it
 _LOW = 2.0**11  # scale of the low half of a number: float16 has 11 significant bits
-_ROWS_AT_A_TIME = 2**13  # per thread
+_ROWS_AT_A_TIME = 2**13  # rows that a thread multiplies at a time
 
 
 def padded_width(dim: int) -> int:
@@ -18,7 +18,7 @@ def padded_width(dim: int) -> int:
 
 
 def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
-    """Return two halves of a padded vector in float16: its rounded numbers, and their rounding errors, scaled up."""
+    """Return a padded vector as two float16 vectors: its rounded numbers, and the scaled-up rounding errors."""
     high = _padded_float16(sentence)
     return np.stack([high, _padded_float16((sentence - high[: len(sentence)].astype(np.float32)) * _LOW)])
 

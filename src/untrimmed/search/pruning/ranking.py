@@ -35,9 +35,10 @@ class RankedVideo:
 ScoreFunction = Callable[[Selection[B]], Float[np.ndarray, " _"]]
 # A ranking that yields videos, receives their exact scores, and returns a result.
 RankingSteps = Generator[Selection[B], Float[np.ndarray, " _"], T]
-Indices = Int[np.ndarray, " _"]  # of videos in the selection that is ranked
+Indices = Int[np.ndarray, " _"]  # positions of videos in the selection that is ranked
 EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # of the scores of N videos
-# Takes some of the ranked videos, their indices, and the score that a video must reach to be a hit.
+# A stage. Its arguments are some of the ranked videos, their indices, and the score that a video must reach to be a
+# hit.
 BoundStage = Callable[[Selection[B], Indices, float], EstimatesAndBounds]
 
 
@@ -70,7 +71,8 @@ def ranked_by_bounds(
             break  # this stage would hardly reduce the number of videos
         likely = likely[_largest(estimate, count)]
         estimate, _ = stage(videos.at(likely), likely, -np.inf)
-    likely = likely[_largest(estimate, limit if closer else limit * 5 // 4)]  # a close bound leaves few candidates
+    # without a further stage, score a few more videos exactly
+    likely = likely[_largest(estimate, limit if closer else limit * 5 // 4)]
     scores = yield from _scored(videos.at(likely))
     least = float(np.partition(scores, -limit)[-limit]) if len(scores) >= limit else -np.inf
     is_candidate = upper >= least

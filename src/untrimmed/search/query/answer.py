@@ -30,7 +30,7 @@ from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
 _DISPLAY_SMOOTHING_S = 0.5
-_TINY = 1e-6  # a shorter sum of unit vectors is regarded as zero
+_TINY = 1e-6  # a sum of unit vectors that is shorter counts as zero
 _SAMPLE_SIZE = 64  # videos, to estimate the median and the spread of a query's scores in a library
 
 Vector = Float[np.ndarray, " D"]
@@ -226,13 +226,16 @@ class _WeightedQuery:
         return cls(encoded.query, tuple(_terms(view, encoded)), encoded.then, tuple(exclusions))
 
     def prepare(self, view: View) -> PreparedQuery:
-        """Prepare the query for one version of a library."""
+        """Return the query, prepared for one version of a library."""
         return self.prepare_for(view.corpus, view.frames, lambda video_id: view.records.of(video_id).duration_s)
 
     def prepare_for(
         self, model: Callable[[], Corpus], frames: Callable[[], Corpus], duration_s: Callable[[str], float]
     ) -> PreparedQuery:
-        """Prepare the query for the corpus of a model and that of frames, which are only loaded if needed."""
+        """Return the query, prepared for the corpus of a model and the corpus of frames.
+
+        Each is loaded only if it is needed.
+        """
         if self.then is None and not self.exclusions and len(self.terms) == 1:
             (term,) = self.terms
             return (frames if term.by_frames else model)().prepare(term.text)
@@ -248,7 +251,7 @@ class _WeightedQuery:
 
 
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
-    """Return the sentence and the example, each weighted by 1 / the spread of its scores.
+    """Return the sentence and the example as terms. The weight of each is divided by the spread of its scores.
 
     A training-free model compares one vector, so the two are added. A trained model needs words; the example is then
     compared with frames.

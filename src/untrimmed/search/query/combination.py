@@ -15,9 +15,10 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-_FIRST_TAKE = 32  # videos that each term ranks at first; four times as many while other videos can be among the best
+# videos that each term ranks at first; the number is multiplied by 4 while other videos can be among the best
+_FIRST_TAKE = 32
 _ROUNDING = 1e-9
-_CLOSE_S = 1e-6  # times with a smaller difference are regarded as equal
+_CLOSE_S = 1e-6  # times with a smaller difference count as equal
 
 Curve = Float[np.ndarray, " T"]
 
@@ -35,7 +36,7 @@ class Exclusion:
     """A query to avoid: it reduces the score of times at which its relevance is above its usual score."""
 
     query: PreparedQuery
-    usual: float  # score
+    usual: float  # usual score, e.g. the median in the library
 
 
 @dataclass(frozen=True)
@@ -243,13 +244,16 @@ def _with_best_score(curve: tuple[Curve, Curve], score: float) -> tuple[Curve, C
 
 
 def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
-    """Return a mask of the times that are at least as good as their neighbours."""
+    """Return a mask of the times with values at least as high as both neighbours'."""
     around = np.concatenate([[-np.inf], values, [-np.inf]])
     return np.asarray((values >= around[:-2]) & (values >= around[2:]))
 
 
 def _span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"]) -> tuple[int, int]:
-    """Return the range of free times around a time whose values are at least half way from the mean to its value."""
+    """Return the range of free times around a time.
+
+    Their values are at least half way from the mean to the time's value.
+    """
     low = (values < (values[index] + values.mean()) / 2) | ~free
     low[index] = False
     before = np.flatnonzero(low[:index])

@@ -19,7 +19,7 @@ from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.types import FrameFeatures, Moment
 
 _SAME_SPAN = 0.5  # moments of two copies of a file with at least this IoU are near-duplicates
-_GROWTH = 4  # if there are too few hits, this many times as many videos are ranked
+_GROWTH = 4  # if there are too few hits, rank this many times as many videos
 
 
 def find(

@@ -27,7 +27,7 @@ class Hit:
     video_id: str
     start_s: float
     end_s: float
-    score: float  # docs/queries.md; scores of different queries are not comparable
+    score: float  # see docs/queries.md; scores of different queries are not comparable
     duration_s: float
     moments: tuple[Moment, ...]  # best first, at least one
     confidence: float | None = None  # probability that the video matches; None if confidence was not measured

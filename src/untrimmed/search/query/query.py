@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Picture: TypeAlias = UInt8[np.ndarray, "Y X 3"]
 else:
-    Picture = Any  # searches through the service do not import numpy
+    Picture = Any  # any type, because searches through the service do not import numpy
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
@@ -35,7 +35,7 @@ class Spec:
     """The description of a field for all interfaces. Bounds of a text or tuple apply to its length."""
 
     help: str
-    option: str = ""  # on the command line: flags, unless they follow from the name, and the metavar, e.g. "-k N"
+    option: str = ""  # how the command line writes it, e.g. "-k N": flags (default: from the name) and the metavar
     above: float | None = None
     minimum: float | None = None
     maximum: float | None = None
@@ -106,7 +106,7 @@ def _bounds(spec: Spec) -> str:
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
-    """Return a number unchanged; convert a day to seconds since 1970, at its beginning or its end."""
+    """Return a number unchanged, and a day as seconds since 1970, at its beginning or at its end."""
     if not isinstance(value, date):
         return value
     try:
@@ -193,7 +193,7 @@ class Filters:
     max_height: Annotated[
         _Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5, "pixels")
     ] = None
-    # The conditions of `admit`: attribute of a record, lowest and highest value.
+    # The conditions that `admit` checks: attribute of a record, lowest and highest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

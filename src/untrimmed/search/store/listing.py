@@ -64,7 +64,10 @@ def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dic
 
 
 def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
-    """Return the root of the drive of a missing file; None if the file was deleted. `in_use`: folders of videos."""
+    """Return the root of the drive that a missing file was on; None if the file was deleted.
+
+    `in_use` has the folders of all videos of the library.
+    """
     top = path
     folder = path.parent
     while not folder.is_dir() and folder != folder.parent:
@@ -72,7 +75,7 @@ def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
         folder = folder.parent
     if top.is_symlink():
         return top
-    folders = {folder, Path(os.path.realpath(folder))}  # as written, and with links resolved
+    folders = {folder, Path(os.path.realpath(folder))}  # the path as written, and with links resolved
     is_in_use = not folders.isdisjoint(in_use)
     if _is_empty(folder) and not is_in_use:
         return folder if top == path else top

@@ -207,7 +207,7 @@ def _copy_rows(
     libraries: Sequence[VideoIndex],
     progress: Callable[[int, int], None] | None,
 ) -> int:
-    """Make these the rows of the target; return how many were copied."""
+    """Make these rows the content of the target table, and return the number of copied rows."""
     present = {record.video_id: record for record in target.scan()}
     missing = [row for row in rows if present.get(row.record.video_id) != row.record]
     copied = 0

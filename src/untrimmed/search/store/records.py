@@ -37,7 +37,7 @@ _get_path = attrgetter("path")
 # The fields that change whenever a video's vectors change. The path and the model are not among them: a model's
 # encoding follows from the frames, so a corpus need not read a video again if only its path or model has changed.
 _get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
-_LAST_VERSION = (1 << 64) - 1  # a manifest is named by this minus its version, so the newest sorts first
+_LAST_VERSION = (1 << 64) - 1  # the name of a manifest is this number minus its version, so the newest sorts first
 
 RESTORE = "restore the folder from a copy, or index into another --library"
 OTHER_VERSION = "was made by an earlier development version of untrimmed; index again into another --library"
@@ -89,7 +89,7 @@ class VideoRecord:
 
     @property
     def changed_s(self) -> float:
-        """When the file was last changed, in seconds since 1970."""
+        """The time at which the file was last changed, in seconds since 1970."""
         return self.mtime_ns / 1e9
 
 

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
-_COMMITS_BETWEEN_COMPACTIONS = 500  # each commit adds a fragment and lists all, so fragments are merged regularly
+# each commit adds a fragment and lists all of them, so fragments are merged regularly
+_COMMITS_BETWEEN_COMPACTIONS = 500
 _ROWS_PER_FRAGMENT = 1024  # also the maximum number of old rows that a compaction writes again
 _KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
 _INT32 = ("width", "height", "num_frames")
@@ -140,14 +141,14 @@ class VideoIndex:
                 f"{shown(self.folder)}: cannot be written to ({error.strerror}); change its permissions, or use "
                 "another --library"
             ) from None
-        with contextlib.suppress(OSError):  # incomplete copies that killed readers left
+        with contextlib.suppress(OSError):  # remove incomplete copies that killed readers left
             for file in self.folder.glob(".*.json.*"):
                 file.unlink(missing_ok=True)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if self._commits and kind is None:  # after an error or Ctrl-C the next writer does it
+            if self._commits and kind is None:  # after an error or Ctrl-C, leave this to the next writer
                 self.compact()
                 self.scan()  # writes the copy of the records
         finally:
