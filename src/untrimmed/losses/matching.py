@@ -20,8 +20,8 @@ def matched_pairs(
 ) -> Int[Tensor, "N 3"]:
     """Return rows (video, query, clip): the one-to-one assignment of queries to clips with the largest total cosine.
 
-    GMMFormer v2, Eq. 6, for each video with at least `min_queries` queries. Surplus queries or clips stay unmatched.
-    scipy solves it exactly on the CPU, without gradients: one transfer and about 10 microseconds per video.
+    This is Eq. 6 of GMMFormer v2, for videos with at least `min_queries` queries. Surplus queries or clips stay
+    unmatched. scipy solves it exactly on the CPU, without gradients: one transfer and about 10 microseconds per video.
     """
     unit_query = F.normalize(query.detach(), dim=-1)
     unit_clips = F.normalize(clips.detach(), dim=-1)

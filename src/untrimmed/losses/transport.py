@@ -54,8 +54,9 @@ def transport_plan(
 ) -> Float[Tensor, "V N L"]:
     """Return how each query is distributed over clips; rows sum to 1 and are 0 in empty places.
 
-    Entropic optimal transport by Sinkhorn iterations in log space. With M queries and L clips, a query has mass
-    1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is equal for all clips, so it cancels.
+    The method is entropic optimal transport by Sinkhorn iterations in log space. With M queries and L clips, a query
+    has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is equal for all clips, so it
+    cancels.
     """
     num_queries = mask.sum(dim=1, keepdim=True)
     num_clips = similarity.shape[2]

@@ -38,7 +38,7 @@ def triplet_of_queries(
 ) -> Float[Tensor, ""]:
     """Return the mean hinge over queries: the query's video must score above the negative video by the margin.
 
-    0 in a batch of one video, which has no negatives.
+    The loss of a batch with one video is 0, because there are no negatives.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores.gather(1, negative_videos(scores, video_index, ranks)[:, None])[:, 0]
@@ -51,8 +51,8 @@ def triplet_of_videos(
 ) -> Float[Tensor, ""]:
     """Return the mean hinge over videos: the mean of a video's queries must score above a foreign query by the margin.
 
-    As released; `triplet_of_pairs` takes one positive query at a time. A video without foreign queries adds 0. Videos
-    without queries are excluded.
+    This is the released form. `triplet_of_pairs` takes one positive query at a time. A video without foreign queries
+    adds 0. Videos without queries are excluded.
     """
     is_positive = positive_pairs(video_index, scores.shape[1])
     num_positive = is_positive.sum(dim=0)
@@ -68,7 +68,7 @@ def triplet_of_pairs(
     """Return the mean hinge over pairs of query and video: the query must score above a foreign query by the margin.
 
     This is the video side as printed in GMMFormer Eq. 11 and v2 Eq. 20. `ranks` are as in `negative_queries`, one per
-    pair. 0 in a batch of one video, which has no foreign queries.
+    pair. The loss of a batch with one video is 0, because there are no foreign queries.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores[_foreign_queries(scores, video_index)[ranks.to(scores.device), video_index], video_index]

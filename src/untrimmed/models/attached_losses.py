@@ -65,7 +65,7 @@ class QuerySimilarity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`temperature`: of the cosines between queries."""
+        """`temperature` divides the cosines between queries."""
 
         temperature: float = 0.09
 
@@ -86,8 +86,10 @@ class OptimalMatching(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` takes the mean over all pairs of a batch, without videos that have one query; `paper`
-        takes the mean within each video, also with one query, then over videos (Eq. 7)."""
+        """`reduction`: `released` averages over all pairs of a batch and ignores videos with one query.
+
+        `paper` averages within each video, including videos with one query, and then over videos (Eq. 7).
+        """
 
         reduction: Literal["released", "paper"] = "released"
 

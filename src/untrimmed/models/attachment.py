@@ -69,7 +69,8 @@ class Carrier(Protocol):
 
     name: str
     config: ModelConfig
-    has_clips: ClassVar[bool] = False  # clips that are compared with sentences; an attachment may replace them
+    # whether the model compares clips with sentences; an attachment may replace the clips
+    has_clips: ClassVar[bool] = False
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
         """Encode queries with the method and its attachments."""
@@ -82,7 +83,9 @@ class Carrier(Protocol):
 
     @property
     def text_tower(self) -> Tower | None:
-        """The text tower. Attachments read its words, and may use its form and positions for a tower of theirs.
+        """The text tower.
+
+        Attachments read its words, and may build a tower with the same layers that uses its positions.
 
         None by default, and for a method whose words need no tower.
         """
@@ -133,7 +136,8 @@ class Attachment(nn.Module):
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
-    draws_maps: ClassVar[bool] = False  # draw all linear maps again, copies too, as the released programs do
+    # draw the weights of all linear maps again, also of copied ones, as the released programs do
+    draws_maps: ClassVar[bool] = False
     second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries if there is one
     released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which its authors released it
 
@@ -167,7 +171,10 @@ class Attachment(nn.Module):
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return its part of `RetrievalModel.row_tensors`. The method itself then scores nothing with these tensors."""
+        """Return the attachment's part of `RetrievalModel.row_tensors`.
+
+        The method then must not score with these tensors.
+        """
         return {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:

@@ -50,7 +50,7 @@ class CLIP4Clip(RetrievalModel):
         sentence: Literal["last", "mean"] = "last"
         temperature: float = 0.01  # initial value of the learned temperature; CLIP ended its training with 0.01
         video_weight: float = 1.0
-        frame_weight: float = 1.0  # of a frame branch that an attachment provides
+        frame_weight: float = 1.0  # weight of a frame branch that an attachment provides
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -98,20 +98,20 @@ class CLIP4Clip(RetrievalModel):
         return frames_of(videos)
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Cosine of sentence and mean frame."""
+        """Return the cosine of the sentence and the mean frame."""
         video = vector_sim(queries.sentence, CLIP4ClipVideos.of(videos).video)
         return Scores({"video": video}, {"video": self.branch_weight("video")})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """The mean frame alone."""
+        """Return the mean frame as the only vector of a video."""
         return {"video": units(CLIP4ClipVideos.of(videos).video[:, None])}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """The sentence."""
+        """Return the sentence as the only vector of a query."""
         return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Cross-entropy in both directions."""
+        """Return the cross-entropy in both directions, from queries to videos and from videos to queries."""
         cosine = self.compute_scores(step.queries, step.videos)["video"].value
         return self.branch_losses("video", cosine, cosine, step)
 
@@ -128,5 +128,5 @@ class CLIP4Clip(RetrievalModel):
 
 
 def _mean(x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"]) -> Float[Tensor, "N D"]:
-    """The mean of the real rows."""
+    """Return the mean of the real rows."""
     return x.masked_fill(~mask[..., None], 0).sum(dim=1) / mask.sum(dim=1).clamp_min(1)[:, None]

@@ -99,17 +99,17 @@ class DLDKD(RetrievalModel):
 
         version: Literal["conference", "later"] = "conference"
         two_branches: bool = True
-        exploration_dim: int | None = None  # None: as wide as the other branch
+        exploration_dim: int | None = None  # None: the same as `dim`
         inheritance_weight: float = 0.7
         exploration_weight: float = 0.3
         margin: float = 0.1
-        temperature: float = 0.2  # of the distributions over frames
+        temperature: float = 0.2  # divides the cosines of the distributions over frames
         distillation_decay: Decay = "exponential"
         labels: Literal["hard", "soft"] = "hard"
         share_decay: ShareDecay = "sigmoid"
         hard_share: float = 0.8  # in the first epoch
         label_share: float = 0.8
-        share_epochs: int = 120  # the length of a run, which the linear and the cosine decay need
+        share_epochs: int = 120  # number of epochs of a run, which the linear and the cosine decay need
 
         def __post_init__(self) -> None:
             super().__post_init__()

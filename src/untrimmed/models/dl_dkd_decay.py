@@ -44,7 +44,9 @@ def distillation_decay(kind: Decay, epoch: int) -> float:
 
 
 def share_decay(kind: ShareDecay, epoch: int, *, start: float, floor: float, num_epochs: int) -> float:
-    """Return a share that falls from `start` to at least `floor`. `linear` and `cosine` reach it after `num_epochs`.
+    """Return a share that falls from `start` but not below `floor`.
+
+    `linear` and `cosine` reach `floor` after `num_epochs`.
 
     >>> share_decay("linear", 60, start=1.0, floor=0.5, num_epochs=120)
     0.75

@@ -1,9 +1,9 @@
 """The two evidential losses of Holmes, which attach to other methods too (arXiv 2605.06083).
 
-The authors released them only with Holmes. With other methods, `evidence` reads the cosines that rank videos, of all
-queries with all videos (also for MS-SL and JSG, which have losses that read each query's own video only). `transport`
-reads the clips that are compared with sentences (for MS-SL its units, because longer clips overlap). Weights are those
-of Holmes on the same data set.
+The authors released them only with Holmes. With other methods, `evidence` reads the cosines by which the method ranks
+videos, for all pairs of queries and videos. This also holds for MS-SL and JSG, although some of their losses read only
+each query's own video. `transport` reads the clips that are compared with sentences (for MS-SL its units, because
+longer clips overlap). Weights are those of Holmes on the same data set.
 """
 
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class Evidence(StepLoss):
     class Config(AttachmentConfig):
         """From epoch `warmup_epoch` on (counted from 0), labels of queries that fit several videos are smoothed."""
 
-        temperature: float = 0.05  # of evidence
-        division_bound: float = 0.3  # `bound` of `losses.evidence.divide`
+        temperature: float = 0.05  # divides the cosines before they become evidence
+        division_bound: float = 0.3  # the argument `bound` of `losses.evidence.divide`
         smoothing: float = 0.2
         warmup_epoch: int = 20
 
@@ -66,7 +66,7 @@ class Transport(StepLoss):
     class Config(AttachmentConfig):
         """`regularisation` and `iterations`: of optimal transport. The loss is 0 before `warmup_epoch` (from 0)."""
 
-        temperature: float = 0.06  # of evidence
+        temperature: float = 0.06  # divides the cosines before they become evidence
         regularisation: float = 0.1
         iterations: int = 50
         warmup_epoch: int = 20
@@ -87,7 +87,10 @@ class Transport(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss of the queries, encoded a second time with other dropout, with the clips."""
+        """Return the loss between clips and queries.
+
+        The queries come from a second pass of the encoder with other dropout.
+        """
         c = self.config
         sentence = step.queries.sentence
         if step.epoch < c.warmup_epoch:

@@ -3,8 +3,8 @@
 Released code: lijun2005/ICCV25-HLFormer. It shares the encoder of GMMFormer v2 (`models/consolidated.py`), with two
 differences: a block has Euclidean and Lorentz layers, and the mean of their outputs fuses them instead of a learned
 token. The mean includes padding, so frames are always padded to `max_frames`. `models/partial_order.py` is the loss on
-the hierarchy. Only the layers use hyperbolic space in retrieval, so moments and relevance curves use cosines. Only
-abstract, introduction and overview of the paper were available; we follow the release.
+the hierarchy. Only the layers use hyperbolic space in retrieval, so moments and relevance curves use cosines. Only the
+abstract, introduction and overview of the paper were available, so we follow the release.
 """
 
 import math
@@ -81,7 +81,7 @@ class HLFormer(ConsolidatedModel):
             "modular_vector_mapping_2.weight": f"{loss}.frame_pooling.score.weight",
             "modular_vector_mapping_3.weight": f"{loss}.clip_pooling.score.weight",
         }
-        ours = self.state_dict().keys()  # the loss may be off
+        ours = self.state_dict().keys()  # the settings may leave out the attached loss
         names |= {name: released.Slot(place) if place in ours else released.UNUSED for name, place in of_loss.items()}
         return names | {"manifold.k": released.UNUSED}
 

@@ -25,12 +25,16 @@ from untrimmed.scores.score import Score, Scores
 
 E = TypeVar("E", bound=Encoded)
 T = TypeVar("T")
-EPOCH_KEYS = ("epoch", "updates", "learning_rate", "val", "seconds")  # of a line of metrics.jsonl, beside losses
+# keys of a line of metrics.jsonl that are not losses
+EPOCH_KEYS = ("epoch", "updates", "learning_rate", "val", "seconds")
 _UNITS = {"Q": " queries", "V": " videos"}
 
 
 def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQueries:
-    """Return the encoded queries of all hooks; raises ConfigError for the first that returns something else."""
+    """Return the queries, encoded by the method and its attachments.
+
+    Raises: ConfigError that names the first hook whose result has the wrong type or axes.
+    """
     inputs = queries.tensors()
     encoded = _call(f"{_of(model)}.compute_query_vectors", inputs, model.compute_query_vectors, queries)
     _require_record(f"{_of(model)}.compute_query_vectors", encoded, EncodedQueries, queries.mask)
@@ -94,7 +98,7 @@ def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tenso
 
 
 def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
-    """Check `timeline` and `similarity`, by which moments are found.
+    """Check `timeline` and `similarity`, which are needed to find moments.
 
     Raises: NoTimelineError for a method that encodes a video as one vector only, ConfigError as `checked_queries`.
     """
@@ -114,7 +118,7 @@ def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: Encod
 
 
 def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
-    """Check `compute_sketch` and `compute_probe`, by which an index finds candidates; raises ConfigError."""
+    """Check `compute_sketch` and `compute_probe`, with which an index finds candidates; raises ConfigError."""
     rows = {}
     for hook, encoded, annotation in (
         ("sketch", videos, Float[Tensor, "V N D"]),
@@ -162,7 +166,7 @@ def _of(owner: Any) -> str:
 
 @dataclass
 class _Axes:
-    """The sizes of the axes of what a hook returns, by letter. An axis gets its size from the first tensor with it."""
+    """The size of each axis in the result of a hook, by letter. The first tensor that has an axis defines its size."""
 
     hook: str
     sizes: dict[str, int]
@@ -172,7 +176,7 @@ class _Axes:
         self.sizes = sizes
 
     def require(self, what: str, value: Any, annotation: Any) -> None:
-        """Raise a ConfigError unless a value is a tensor with the axes and numbers of a jaxtyping annotation."""
+        """Raise a ConfigError unless a value is a tensor with the axes and the dtype of a jaxtyping annotation."""
         names = annotation.dim_str.split()
         if isinstance(value, annotation) and len(names) == value.ndim:
             sizes = dict(zip(names, value.shape, strict=True))
@@ -187,7 +191,7 @@ class _Axes:
 
 
 def _require_record(hook: str, encoded: Any, kind: type[E], mask: Tensor) -> None:
-    """Raise a ConfigError unless a record has the axes of its annotations, with one row for each row of `mask`."""
+    """Raise a ConfigError unless a record has the axes of its annotations and as many rows as `mask`."""
     if not isinstance(encoded, kind):
         raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
     axis = "Q" if kind is EncodedQueries else "V"

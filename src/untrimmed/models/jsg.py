@@ -84,8 +84,8 @@ class JSG(RetrievalModel):
         """If release and paper differ, the default is the release.
 
         `frame_sampling: fixed` stretches every video to `max_frames` rows by repeating rows, so an encoding depends
-        only on its video. `padded` does not stretch and includes the padding of a batch in the pooling, like the
-        option `not-fixed` of the release. Then encode videos that are scored together at the same length.
+        only on its video. `padded` does not stretch and includes the padding of a batch in the pooling, like the option
+        `not-fixed` of the release. With `padded`, videos that are scored together must be encoded at the same length.
         """
 
         variant: Literal["event", "video"] = "event"
@@ -150,7 +150,10 @@ class JSG(RetrievalModel):
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
 
     def _coarse_rows(self) -> int:
-        """Rows of the coarse position table. As released, as many as frames, although down-sampling gives fewer."""
+        """Return the number of coarse positions.
+
+        As released, it is the number of frames, although down-sampling gives fewer.
+        """
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
 
@@ -181,7 +184,8 @@ class JSG(RetrievalModel):
         frames = videos.frames
         mask = videos.frame_mask
         length = self.config.max_frames
-        if self.config.frame_sampling == "padded" or frames.shape[1] > length:  # the tower refuses too many
+        # with too many frames, the tower raises an error
+        if self.config.frame_sampling == "padded" or frames.shape[1] > length:
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)
         # The segment means of the release: no segment has more than one frame, so each mean is the frame at its bound.
@@ -307,7 +311,7 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Return the gaze at each query's video around the query's focus in it.
+        """Return the gaze of each query at its own video, around the query's focus.
 
         As released, the gaze of the video variant does not train the query tower.
         """
@@ -346,7 +350,7 @@ class JSG(RetrievalModel):
             "ml_head.mapping_linear.1.weight",
             "ml_head.modular_video_mapping.weight",
         )
-        ours = self.state_dict().keys()  # settings can leave parts out
+        ours = self.state_dict().keys()  # settings can leave out parts of the model
         return dict.fromkeys(never_read, released.UNUSED) | {
             theirs: slot if slot.parameter in ours else released.UNUSED for theirs, slot in names.items()
         }

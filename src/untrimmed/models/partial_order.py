@@ -5,7 +5,8 @@ are scaled and lifted into hyperbolic space of learned curvature. The loss is th
 of their videos. Retrieval does not use it.
 
 The release pools clips and frames. As released, zero rows up to the longest possible video take part in the pooling of
-frames. Two cases are ours: pooling frames only, and taking the frame vector of a method that scores by one (GMMFormer).
+frames. We added two cases: for methods without clips, only frames are pooled, and for a method with one vector of all
+frames (GMMFormer), that vector is used.
 """
 
 import math
@@ -44,8 +45,9 @@ class PartialOrder(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`curvature`: initial value of the learned one, which stays between a tenth and ten times of it. `radius`: a
-        video within twice this distance from the origin has a half-space as its cone.
+        """`curvature`: initial value of the learned one, which stays between a tenth and ten times of it.
+
+        `radius`: a video within twice this distance from the origin has a half-space as its cone.
         """
 
         curvature: float = 1.0

@@ -8,21 +8,21 @@ the setting that changes it:
 - Encoders ("a stack of encoding layers"): one attention layer with output map, as in both released reference models;
   `ffn_ratio` adds a feed-forward part. One text tower with a pooling vector for each branch, because Fig. 2 marks the
   query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
-- Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. The features V are the values, as
-  Eq. 1 is printed, without a map of values or outputs: prototypes are "mixtures of multiple video segments" (section
-  4.1) and have the scale of clips, which InfoNCE of dot products needs. One attention head: with four, each
-  attends to another moment, and SumR is 141.9 instead of 212.1. Nothing is added to the result,
-  because the generator is "only the cross-attention" (section 3.2). The same weights serve all iterations, because the
-  paper counts iterations, not layers. Softmax is over the sequence: Eq. 7 needs shares that sum to 1.
-  From the second iteration on, the query is query(LN(P(k-1)) + P): to the letter, with P(k-1) alone, the prototypes of
-  a video become alike, because mixtures of one video are. With K = 1 this is exactly Eq. 1.
-  `prototype_sharpness` is the standard deviation of the logits at the start; with the 0.02 of all other maps, attention
-  would be flat and all prototypes of a video equal.
+- Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. The features V are the values, as Eq.
+  1 is printed, without a map of values or outputs: prototypes are "mixtures of multiple video segments" (section 4.1)
+  and have the scale of clips, which InfoNCE of dot products needs. One attention head: with four, each attends to
+  another moment, and SumR is 141.9 instead of 212.1. Nothing is added to the result, because the generator is "only the
+  cross-attention" (section 3.2). The same weights serve all iterations, because the paper counts iterations, not
+  layers. Softmax is over the sequence: Eq. 7 needs shares that sum to 1. From the second iteration on, the query is
+  query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because all are
+  mixtures of the same frames. With K = 1 this is exactly Eq. 1. `prototype_sharpness` is the standard deviation of the
+  logits at the start. If these maps had the standard deviation 0.02 of all other maps, attention would be flat and all
+  prototypes of a video equal.
 - Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), the usual share. Temperature 1 as printed
   (`word_temperature`). Candidates are the masked words of all queries, including the right one.
 - Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse. The loss
-  is the sum over features, because the mean over 3072 would vanish. We read "MLP-based, broadcast" as Slot Attention's
-  decoder over time (`frame_decoder: mixture` is an interpretation that costs almost nothing).
+  is the sum over features, because the mean over 3072 features would be too small. We read "MLP-based, broadcast" as
+  Slot Attention's decoder over time (`frame_decoder: mixture` is an interpretation that costs almost nothing).
 - Mixing (3.4): we read "at a higher frame rate" as both videos at double speed, so the joined video has the usual
   length. Each video is first once and second once, and its queries count in both positions. A clip across the border
   counts for both sides by its units. Logarithms stop at the margin (`guidance_clamp: false` is exactly Eq. 7).
@@ -40,8 +40,8 @@ rate 3e-4 and dropout 0.1; chance is 29.0.
     K = 3     0.87      0.69         0.19           0.96      0.86         0.66     187.4
     K = 6     0.83      0.68         0.18           0.94      0.89         0.69     181.4
 
-One iteration learns best. To the letter of Eq. 1, K = 3 has SumR 126.1 and K = 6 115.3. docs/decisions.md lists the
-other forms that we tried.
+One iteration learns best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6. docs/decisions.md
+lists the other forms that we tried.
 
 With its prototypes, a video stores the share of each unit that they read (4 % more data), so that moments can be found
 (`keep_attention`). This is our addition.

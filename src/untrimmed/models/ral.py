@@ -67,7 +67,7 @@ class RALConfig(AttachmentConfig):
     num_proxies: int = 6  # 0: the means instead of samples (Table 3, w/o sampling)
     distribution_form: Form = "released"
     confidences: Confidences = "released"
-    word_tower: Literal["own", "shared"] = "own"  # of CSA; shared: the method's, as in the paper
+    word_tower: Literal["own", "shared"] = "own"  # text tower of CSA; shared: the tower of the method, as in the paper
     padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
     pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6
     support_captions: int = 26  # captions that fit into the padded buffer; a constant of the release
@@ -165,10 +165,10 @@ class RAL(Attachment):
     def uncertainty(
         self, model: Carrier, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]
     ) -> Float[Tensor, " Q"]:
-        """Return the standard deviation of each single query, geometric mean over the width (Fig. 3).
+        """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
-        The query is a support set of one. Padding words count as zero rows, up to the longest possible query, so that
-        the value does not depend on the rest of the batch. In the release it does.
+        Each query is a support set of its own. Padding words count as zero rows, up to the longest possible query, so
+        that the value does not depend on the rest of the batch. In the release, the value does depend on it.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -186,7 +186,7 @@ class RAL(Attachment):
         return {} if uncertainty is None else {"query_uncertainty": uncertainty}
 
     def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
-        """Return the standard deviation of each video, geometric mean over the width (Fig. 10)."""
+        """Return each video's uncertainty: the standard deviation, as the geometric mean over the width (Fig. 10)."""
         return {} if self.video_head is None else {"video_uncertainty": self.of_videos(model, videos).sigma}
 
     @property

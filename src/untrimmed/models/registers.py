@@ -5,8 +5,8 @@ embedded clips gives a mean vector of the video and K conditions. From them, a s
 They are added to the keys and values of every layer of both branches, without mask or window. In training, the
 diffusion learns from the mean of a video's captions, randomly perturbed.
 
-Other methods with the layers of GMMFormer v2 can carry registers too; this is our extension, not reproduced. Only
-abstract and overview of the paper were available; we follow the release, which does not sample for videos.
+Other methods with the layers of GMMFormer v2 can carry registers too; this is our extension, not reproduced. Only the
+abstract and overview of the paper were available, so we follow the release, which does not sample for videos.
 """
 
 from dataclasses import dataclass
@@ -101,7 +101,10 @@ class Registers(Attachment):
         return read.transpose(0, 1)
 
     def distribution(self, context: Float[Tensor, "V L D"]) -> Gaussian:
-        """Return the mean, of length 1, and the log variance, from the heads of RAL on values pooled by rank."""
+        """Return the mean, of length 1, and the log variance.
+
+        RAL's heads compute them from pooled clips (`OrderPooling`).
+        """
         every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
         rows = Rows(context, torch.arange(len(context), device=context.device), every, context.new_zeros(len(context)))
         return self.head(rows, self.pooling(context))

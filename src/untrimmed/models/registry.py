@@ -29,8 +29,8 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 def register(name: str) -> Callable[[K], K]:
     """Make a method or an attachment available under a name.
 
-    Raises: ConfigError if the name is taken or not an identifier, or if a setting of an attachment has no default. Also
-        if all methods have a setting of this name, because the settings of a part are in a section with its name.
+    Raises: ConfigError if the name is taken, is not an identifier or is a setting of all methods (the settings of a
+        part are in a section with its name), or if a setting of an attachment has no default.
     """
 
     def add(cls: K) -> K:
@@ -55,7 +55,10 @@ def register(name: str) -> Callable[[K], K]:
 
 
 def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
-    """Refuse a class whose `Config` is missing, of another kind, or without `@dataclass`, which ignores its fields."""
+    """Raise a ConfigError if the class has no `Config`, or one of another kind or without `@dataclass`.
+
+    Without `@dataclass`, the fields of `Config` would be ignored.
+    """
     kind = AttachmentConfig if issubclass(cls, Attachment) else ModelConfig
     config = getattr(cls, "Config", None)
     if not isinstance(config, type) or not issubclass(config, kind):

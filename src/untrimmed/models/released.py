@@ -35,30 +35,33 @@ Names = dict[str, Slot]
 
 
 def pair(ours: str, theirs: str, index: tuple[int, ...] = ()) -> Names:
-    """Weight and bias of one map or norm."""
+    """Return the names of the weight and bias of one map or norm."""
     return {f"{theirs}.{part}": Slot(f"{ours}.{part}", index) for part in ("weight", "bias")}
 
 
 def input_layer(ours: str, theirs: str) -> Names:
-    """Layer norm and linear map of an input layer."""
+    """Return the names of the layer norm and the linear map of an input layer."""
     return pair(f"{ours}.norm", f"{theirs}.LayerNorm") | pair(f"{ours}.linear", f"{theirs}.net.1")
 
 
 def positions(ours: str, theirs: str) -> Names:
-    """Position table and its layer norm."""
+    """Return the names of a position table and its layer norm."""
     table = {f"{theirs}.position_embeddings.weight": Slot(f"{ours}.table.weight")}
     return table | pair(f"{ours}.norm", f"{theirs}.LayerNorm")
 
 
 def embedding(tower: str, theirs: str) -> Names:
-    """Input layer and positions of a tower, named after the tower: `query`, `clip`, `frame`."""
+    """Return the names of a tower's input layer and positions.
+
+    Their prefix is the tower: `query`, `clip` or `frame`.
+    """
     return input_layer(f"{tower}.input", f"{theirs}_input_proj") | positions(
         f"{tower}.positions", f"{theirs}_pos_embed"
     )
 
 
 def self_attention(ours: str, theirs: str, block: int) -> Names:
-    """Query, key and value maps of layer `block` of a stack."""
+    """Return the names of the query, key and value maps of layer `block` of a stack."""
     return {
         f"{theirs}.{name}.{part}": Slot(f"{ours}.{part}", (i, block))
         for i, name in enumerate(("query", "key", "value"))
@@ -67,7 +70,10 @@ def self_attention(ours: str, theirs: str, block: int) -> Names:
 
 
 def attention_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of a stack with an output map and no feed-forward part (MS-SL, GMMFormer, JSG, DL-DKD)."""
+    """Return the names of layer `block` of a stack with an output map and no feed-forward part.
+
+    MS-SL, GMMFormer, JSG and DL-DKD have such layers.
+    """
     return (
         self_attention(f"{ours}.attention", f"{theirs}.self", block)
         | pair(f"{ours}.output", f"{theirs}.output.dense", (block,))
@@ -76,12 +82,12 @@ def attention_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def ffn_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of a stack with a feed-forward part and no output map (GMMFormer v2, RAL)."""
+    """Return the names of layer `block` of a stack with a feed-forward part and no output map (GMMFormer v2, RAL)."""
     return self_attention(f"{ours}.attention", f"{theirs}.self", block) | after_attention(ours, theirs, block)
 
 
 def after_attention(ours: str, theirs: str, block: int) -> Names:
-    """The feed-forward part and norms of layer `block` of a stack as in `ffn_layer`."""
+    """Return the names of the feed-forward part and the norms of layer `block` of a stack as in `ffn_layer`."""
     return (
         pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
         | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
@@ -91,7 +97,7 @@ def after_attention(ours: str, theirs: str, block: int) -> Names:
 
 
 def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
-    """Layer `block` of a stack as in `ffn_layer`, but with Lorentz attention instead of self-attention (HLFormer).
+    """Return the names of layer `block` of a stack as in `ffn_layer`, but with Lorentz attention (HLFormer).
 
     Each released layer also stores the curvature of the manifold, the constant 1, under five names.
     """
@@ -113,7 +119,7 @@ def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def token_layer(ours: str, theirs: str) -> Names:
-    """The cross layer in which a token reads a sequence (GMMFormer v2, RAL)."""
+    """Return the names of the cross layer in which a token reads a sequence (GMMFormer v2, RAL)."""
     names: Names = {}
     for part in ("query", "key", "value"):
         names |= pair(f"{ours}.attention.{part}", f"{theirs}.self.{part}")
@@ -123,13 +129,13 @@ def token_layer(ours: str, theirs: str) -> Names:
 
 
 def consolidation(ours: str, theirs: str) -> Names:
-    """The fusion of a block's layers at each time point: the cross layer of the token and two maps after it."""
+    """Return the names of a block's temporal consolidation: the token's cross layer and two maps after it."""
     names = token_layer(f"{ours}.reader", f"{theirs}.ca") | pair(f"{ours}.hidden", f"{theirs}.layer1")
     return names | pair(f"{ours}.weights", f"{theirs}.layer2")
 
 
 def distribution_head(ours: str, mean: str, spread: str) -> Names:
-    """A head for mean and spread with separate poolings (RAL, DreamPRVR)."""
+    """Return the names of a head for mean and spread with separate poolings (RAL, DreamPRVR)."""
     names: Names = {}
     for part, theirs in (("mean", mean), ("scale", spread)):
         names[f"{theirs}.attention.w_1.weight"] = Slot(f"{ours}.{part}_pooling.hidden.weight")
@@ -139,9 +145,9 @@ def distribution_head(ours: str, mean: str, spread: str) -> Names:
 
 
 def require_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the authors' tensors without the prefix `module.`, if they are those of the model. No memory is needed.
+    """Return the authors' tensors without the prefix `module.`, after checking that the model has exactly these.
 
-    `names` are the `released_names` of the model, which may be on the device "meta".
+    `names` are the `released_names` of the model. It may be on the device "meta", where it needs no memory.
 
     Raises: CheckpointError if a tensor is missing, unknown, or has another shape.
     """

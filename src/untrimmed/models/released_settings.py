@@ -52,7 +52,7 @@ def translate_settings(method: ModelName, config: Mapping[str, Any]) -> Translat
 
 
 def _number(*names: str) -> Rule:
-    """A number that is one or several of our settings."""
+    """Return a rule that copies a number to one or several of our settings."""
 
     def rule(value: Any) -> dict[str, Any]:
         if isinstance(value, str):
@@ -65,7 +65,7 @@ def _number(*names: str) -> Rule:
 
 
 def _count(*names: str) -> Rule:
-    """A whole number that is one or several of our settings."""
+    """Return a rule that copies a whole number to one or several of our settings."""
 
     def rule(value: Any) -> dict[str, Any]:
         if isinstance(value, bool) or int(value) != float(value) or abs(int(value)) > _MAX_COUNT:
@@ -76,7 +76,7 @@ def _count(*names: str) -> Rule:
 
 
 def _numbers(*names: str) -> Rule:
-    """A list with a number for each of our settings, in this order. Further numbers must be 0."""
+    """Return a rule that assigns the numbers of a list to our settings, in this order. Further numbers must be 0."""
 
     def rule(value: Any) -> dict[str, Any]:
         numbers = [_number("item")(item)["item"] for item in value]
@@ -88,12 +88,15 @@ def _numbers(*names: str) -> Rule:
 
 
 def _choice(name: str, choices: Mapping[Any, Any]) -> Rule:
-    """One of several values."""
+    """Return a rule that translates one of several values."""
     return lambda value: {name: choices[str(value).lower()]}
 
 
 def _widths(first_power: int, share: int, *names: str) -> Rule:
-    """The number of layers. One has no window, the widths of the others double from `2 ** first_power`."""
+    """Return a rule that computes window widths from the number of layers.
+
+    One layer has no window. The widths of the others double from `2 ** first_power` on.
+    """
 
     def rule(value: Any) -> dict[str, Any]:
         num_layers = _count("layers")(value)["layers"] // share

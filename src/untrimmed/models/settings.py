@@ -10,9 +10,10 @@ from untrimmed.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class AttachmentConfig(metaclass=Checked):
-    """The settings of an attachment, all with defaults, and their consequences for the method that carries it."""
+    """The settings of an attachment, and what they mean for the method that carries it. All settings have defaults."""
 
-    reads_frames: ClassVar[bool] = False  # encoded videos then contain frames, even if the method does not read them
+    # whether encoded videos then contain frames, even if the method does not read them
+    reads_frames: ClassVar[bool] = False
     replaces_clips: ClassVar[bool] = False  # needs a method with `has_clips`, whose clips may be any vectors
 
     @property

@@ -95,7 +95,7 @@ class TwoBranchConfig(ClipFrameConfig):
 
     gaussian_widths: tuple[float, ...]
     second_branch: SecondBranch
-    padding_scores: Padding  # only for second_branch: frame
+    padding_scores: Padding  # only for `second_branch: frame`
     constraint: Constraint = "gaussian"  # v2: Table 8
     window: Formula = "released"
     norm: NormOrder = "post"

@@ -1,4 +1,7 @@
-"""Select the scenes of a video that a query describes, without training: those most relevant above a background."""
+"""Select the scenes of a video that a query describes, without training.
+
+Their relevance exceeds a background value most.
+"""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -19,7 +22,7 @@ class SpanSettings:
     """How spans are compared with a background; chosen on half of the real clips (docs/quality.md)."""
 
     own_background: float = 0.8  # weight of a long video's mean in the background; the mean of all videos has the rest
-    # A video of this length gives its mean half that weight: in a short video, one moment dominates the mean.
+    # At this length, a video's mean has half of that weight, because one moment dominates the mean of a short video.
     own_background_s: float = 20.0
     length_exponent: float = 0.15
 
@@ -68,8 +71,8 @@ def clearest_scenes(
 
     Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`: of two equally
     relevant moments the longer comes first. Each further moment is the clearest that shares no time with those before
-    it. All but the first must be above the background. Moments may adjoin. If the query matches the whole video
-    equally well, the only moment spans it. Ties are broken by start, then by end.
+    it. All but the first must be above the background. Moments may touch. If the query matches the whole video equally
+    well, the only moment spans it. Ties are broken by start, then by end.
 
     Args:
         relevance: One number per frame.

@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments.gaussian_proposals import Pooling, Proposals, RowTimes, pool
 from untrimmed.moments.ranked_moments import RankedMoments
 
-Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # of all queries with all windows of these videos
+Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # similarities of all queries with all windows of these videos
 NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, per chunk: 64 MB
 POOLED_DIM = 512  # approximate width of a pooled vector
 

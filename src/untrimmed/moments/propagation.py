@@ -22,9 +22,9 @@ from jaxtyping import Float64, Int
 
 from untrimmed.moments.wavelet_segments import Segments, joint_edges
 
-MAX_DENSE = 2048  # segments
+MAX_DENSE = 2048  # largest number of segments with a dense graph
 _ROWS_AT_A_TIME = 1024
-_RESIDUAL = 1e-9  # relative to the right-hand side; the relative error is at most 1 / (1 - beta) times this
+_RESIDUAL = 1e-9  # largest relative residual; the relative error is at most 1 / (1 - beta) times this
 
 Matrix = Float64[np.ndarray, "N D"]
 

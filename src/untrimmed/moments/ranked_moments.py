@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from untrimmed.moments.suppression import suppress
 
-QUERIES_AT_A_TIME = 64  # bounds the size of the tables below
+QUERIES_AT_A_TIME = 64  # limits the size of the tables in `_suppress_block`
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 _CHEAP_SHARE = 4  # a round may remove the cheapest 1 / 4 of the boundaries, so that no video needs a round per frame
-_ROWS = 1024  # per product: fits the caches, and avoids a second copy of the vectors of a long video
+_ROWS = 1024  # rows per product: they fit the caches, and the vectors of a long video are not copied as a whole
 
 
 def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndarray, "N 2"]:
@@ -28,7 +28,7 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
     if not np.isfinite(squares).all():
         raise ValueError("scenes need finite vectors, but some are NaN or infinite; index the video again")
-    products = np.einsum("td,td->t", sums[:-1], sums[1:]).astype(np.float64)  # of neighbouring runs
+    products = np.einsum("td,td->t", sums[:-1], sums[1:]).astype(np.float64)  # products of neighbouring runs
     scenes: list[Int[np.ndarray, "_ 2"]] = []
     while len(first) > 1:
         left_count = counts[:-1]

@@ -11,7 +11,7 @@ def suppress(
 ) -> Bool[np.ndarray, "G K"]:
     """Return which spans of each row to keep: from left to right, the first `limit` that do not overlap a kept span.
 
-    Spans overlap if their IoU exceeds `max_iou`; with 0, kept spans may only touch. Padding is not `real`.
+    Spans overlap if their IoU exceeds `max_iou`; with 0, kept spans may only touch. `real` is False at padding.
 
     >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
     [[True, False, True]]

@@ -119,7 +119,7 @@ def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
 
     A run of equal values counts as one value at its middle (left of two).
     """
-    first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # of each run of equal values
+    first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # first index of each run of equal values
     last = np.append(first[1:], len(values)) - 1
     heights = values[first]
     inner = np.flatnonzero((heights[1:-1] > heights[:-2]) & (heights[1:-1] > heights[2:])) + 1

@@ -87,7 +87,7 @@ class StackedSelfAttention(nn.Module):
         return tuple(torch.baddbmm(bias[i], rows, weight[i]).unflatten(1, x.shape[1:3]) for i in range(3))
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        """[K, N, T, D] -> [K, N, H, T, D / H]."""
+        """Split the last axis into heads: [K, N, T, D] -> [K, N, H, T, D / H]."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-2, -3)
 
 

@@ -34,7 +34,7 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """ReLU in place. bfloat16 is compared as int16: values up to -128 are the negative numbers, -127 to -1 are NaN."""
+    """Apply ReLU in place. bfloat16 is compared as int16: up to -128 are the negative numbers, -127 to -1 are NaN."""
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-WIDTH = 32  # of position encodings and the recurrent network, independent of the width of the rows
+WIDTH = 32  # width of the position encodings and of the recurrent network, whatever the width of the rows
 TEMPERATURE = 0.1
 
 
@@ -34,7 +34,7 @@ class OrderPooling(nn.Module):
         reference = self.score.weight
         with torch.autocast(reference.device.type, enabled=False):
             states, _ = self.gru(_positions(length).to(reference))
-            mean = states.unflatten(-1, (2, WIDTH)).mean(dim=-2)  # of both directions
+            mean = states.unflatten(-1, (2, WIDTH)).mean(dim=-2)  # mean of both directions of the recurrent network
             return (self.score(mean)[:, 0] / TEMPERATURE).softmax(dim=0)
 
     def forward(self, x: Float[Tensor, "N T D"]) -> Float[Tensor, "N D"]:

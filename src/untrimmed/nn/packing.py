@@ -21,12 +21,12 @@ class Packing:
     groups: tuple[Int[Tensor, "_ _"], ...]
 
     def pack(self, x: Tensor) -> Tensor:
-        """[N, T, ...] -> [M, ...]."""
+        """Remove padding: [N, T, ...] -> [M, ...]."""
         flat = x.flatten(0, 1)
         return flat if self.rows is None else flat[self.rows]
 
     def unpack(self, x: Tensor) -> Tensor:
-        """[K, M, D] -> [K, N, T, D], zeros at padding."""
+        """Restore padding, as zeros: [K, M, D] -> [K, N, T, D]."""
         if self.rows is None:
             return x.unflatten(1, (self.num_sequences, self.length))
         padded = x.new_zeros(len(x), self.num_sequences * self.length, x.shape[-1])

@@ -87,7 +87,10 @@ class PrototypeBuilder(nn.Module):
             yield Prototypes(vectors, weights[:, 0])
 
     def _query_input(self, vectors: Float[Tensor, "V K D"], iteration: int) -> Float[Tensor, "V K D"]:
-        """Keep prototypes distinct: mixtures of one video are alike, and as queries would attend to the same rows."""
+        """Return the queries of the next iteration, with the learned prototypes added.
+
+        Without them, the prototypes of one video would be similar mixtures and attend to the same rows.
+        """
         normalised = self.prototype_norm(vectors)
         return normalised if iteration == 0 or self.gate is not None else normalised + self.prototypes
 
@@ -98,7 +101,7 @@ class PrototypeBuilder(nn.Module):
 
 
 def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
-    """Softmax over prototypes, then weights that sum to 1 over the rows."""
+    """Return the softmax over prototypes, scaled so that the weights of each prototype sum to 1 over the rows."""
     shares = logits.softmax(dim=-2)
     shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
     return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)

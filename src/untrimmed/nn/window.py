@@ -59,4 +59,5 @@ def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tenso
         return torch.exp((nearest.square() - distance.square()) / (2 * deviation**2))
     if constraint == "bartlett":  # a triangle of half width h has variance h^2 / 6
         return (1 - (distance - nearest) / (math.sqrt(6) * deviation)).clamp_min(0)
-    return (distance - nearest <= math.sqrt(3) * deviation).to(distance.dtype)  # half width h: variance h^2 / 3
+    # a box of half width h has variance h^2 / 3
+    return (distance - nearest <= math.sqrt(3) * deviation).to(distance.dtype)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 OWN_DATA_PRESET = "tvr"  # used for a data set without a preset; widths come from its features
-WIDTHS = {"query_dim": 768, "video_dim": 3072}  # TVR's widths, used until features are read if a preset names none
+# TVR's widths, used until the features are read if the preset sets no widths
+WIDTHS = {"query_dim": 768, "video_dim": 3072}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ def is_file(preset: str | None) -> bool:
 
 
 def stated_widths(method: str | ModelName, data: str, preset: str | None) -> frozenset[str]:
-    """Return which widths of features the settings of `choose_preset` name; the others are those of the data set."""
+    """Return the names of the feature widths that `choose_preset` sets. The others are those of the data set."""
     if is_file(preset):
         return frozenset(WIDTHS.keys() & read_yaml(Path(preset or "")).get("model", {}).keys())
     return frozenset(WIDTHS if preset is not None or has_preset(method, data) else ())
@@ -250,7 +251,7 @@ def _require_losses(names: Iterable[str]) -> None:
 
 
 def _attachments_with(term: str) -> list[str]:
-    """The attachments of this package that have a loss term of that name."""
+    """Return the attachments of this package that have a loss term of that name."""
     files = sorted(FOLDER.glob(f"attachments/*/{OWN_DATA_PRESET}.yaml"))
     return [path.parent.name for path in files if term in read_yaml(path).get("weights", {})]
 

@@ -21,32 +21,32 @@ class TrainSettings(metaclass=Checked):
 
     - `batch_of`: "videos" iterates over videos with all their captions. "captions" iterates over captions, each with
       its video, so captions of one video are negatives of each other (JSG's event variant).
-    - `sampler`: the rows of each batch of an epoch (`training/sampling.py`): "shuffle", or a choice of yours.
+    - `sampler`: the rows of each batch of an epoch (`training/sampling.py`): "shuffle", or your own.
     - `prepare_batch`: changes each batch before its step, for example to add hard negatives (`training/sampling.py`).
     - `hard_negatives_from_epoch`: earlier epochs draw negatives from all candidates, later ones from the `hard_pool`
       best-scoring.
 
     Updates:
 
-    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or a choice of yours, which is called with the
-      parameter groups and `lr`.
-    - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or a
-      choice of yours (`training/schedule.py`). `warmup_share` is the share of updates in which the rate rises.
+    - `optimizer`: "BertAdam", a class of torch.optim such as "AdamW", or your own, called with the parameter groups and
+      `lr`.
+    - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or your
+      own (`training/schedule.py`). `warmup_share` is the share of updates in which the rate rises.
     - `learning_rates`: other rates for parameters whose name matches a pattern such as "attachments.ral.*".
-    - `accumulate`: batches per update. The gradient is the mean of theirs.
+    - `accumulate`: batches per update. The gradient is the mean of the batches' gradients.
     - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips each tensor alone.
     - `average`: weights that validation uses and the run keeps, instead of the last ones: "ema" (exponential moving
-      average) or "swa" (equal weights) of the updates from `average_from_epoch` on, or a choice of yours, called with
-      the average, the new weights and the number of averaged updates.
+      average) or "swa" (equal weights) of the updates from `average_from_epoch` on, or your own, called with the
+      average, the new weights and the number of averaged updates.
 
-    A choice is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
-    `optimizer_settings` and the other `..._settings` are further arguments of it.
+    "Your own" is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
+    `optimizer_settings` and the other `..._settings` are its further arguments.
 
     End of an epoch:
 
     - `select_by`: the metric on the validation split that chooses the best epoch (the first one on a tie): a metric of
-      videos ("SumR", "R@1", "mAP", ...) or of moments ("event SumR", "R@10 IoU=0.5", ...), or a choice of yours, called
-      with a `Validation`; a higher result is better. On DiDeMo a moment is right if it matches at least `annotators`
+      videos ("SumR", "R@1", "mAP", ...) or of moments ("event SumR", "R@10 IoU=0.5", ...), or your own, called with a
+      `Validation`; a higher result is better. On DiDeMo a moment is right if it matches at least `annotators`
       annotations: 2 as released, 1 in JSG's paper.
     - `patience`: training stops after more than this many epochs without a new best.
     - `epochs`: 0 leaves the model at its random initial weights.

@@ -15,7 +15,8 @@ from untrimmed.scores.score import Score
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
 Branches = dict[str, Tensor]  # vectors `N M D` by branch of a score
-TensorNames = Mapping[str, tuple[str, ...]]  # by branch: encoded tensors with an entry per row of `Branches`
+# for each branch, the encoded tensors that have an entry for each row of `Branches`
+TensorNames = Mapping[str, tuple[str, ...]]
 SIMILARITIES_AT_A_TIME = 2**25  # queries times rows per chunk: 128 MB
 TILE_QUERIES = 512  # a tile of TILE_QUERIES x TILE_VIDEOS similarities in bfloat16 fits the processor's cache
 TILE_VIDEOS = 16
@@ -212,7 +213,8 @@ class _BestRows(torch.autograd.Function):
         query, rows, best = ctx.saved_tensors
         weight = gradients[0].to(query.dtype).flatten()
         num_videos, length = rows.shape[:2]
-        row = (best + torch.arange(num_videos, device=best.device) * length).flatten()  # for each query and video
+        # index of the best row for each query and video
+        row = (best + torch.arange(num_videos, device=best.device) * length).flatten()
         query_index = torch.arange(len(query), device=best.device).repeat_interleave(num_videos)
         d_query = d_rows = None
         if ctx.needs_input_grad[0]:
