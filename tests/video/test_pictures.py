@@ -34,7 +34,7 @@ def test_a_folder_gives_the_frames_of_the_lossless_video_of_its_pictures(fps, tm
     assert np.array_equal(folder_times_s, video_times_s)
     assert np.array_equal(folder_frames, video_frames)
     assert of_folder.duration_s == pytest.approx(of_video.duration_s, abs=1e-6)
-    assert (of_folder.info.width, of_folder.info.height, of_folder.info.frame_rate) == (160, 96, 3)
+    assert (of_folder.info.width, of_folder.info.height, of_folder.info.timing.frame_rate) == (160, 96, "3")
     assert of_folder.warnings == ()
 
 

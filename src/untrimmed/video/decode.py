@@ -7,6 +7,7 @@ and subtitle links inside the file therefore have no effect, and demuxers that o
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import stat
@@ -24,6 +25,7 @@ from av.video.stream import VideoStream
 
 from untrimmed.video.messages import identity_of
 from untrimmed.video.timeline import MAX_HOLD_S
+from untrimmed.video.timing import Timing, measure_rate
 
 # Demuxers of self-contained recordings. Audio formats are included so that the error can be "no video stream".
 DEMUXERS = (
@@ -63,6 +65,9 @@ COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 # Larger ratios come from damaged headers and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
+MAX_MEASURED_ENTRIES = 10_000  # of the container's index, to measure the frame rate
+MAX_MEASURED_PACKETS = 300  # to measure it, if the container has no index of all frames
+TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
 
 
 class MediaProblemError(Exception):
@@ -346,6 +351,24 @@ def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
         return []
     except av.error.FFmpegError:
         return None
+
+
+def measure_timing(video: OpenVideo) -> Timing:
+    """How a newly opened video counts its frames. It may read the first packets."""
+    stream = video.stream
+    assert stream.time_base is not None
+    stamps = [entry.timestamp for entry in itertools.islice(stream.index_entries, MAX_MEASURED_ENTRIES)]
+    if len(stamps) < min(stream.frames or 2, MAX_MEASURED_ENTRIES):  # an index of key frames, or none
+        packets = itertools.islice(read_packets(video, [stream], []), MAX_MEASURED_PACKETS)
+        # Presentation times: some containers have no decoding times, or invented ones.
+        stamps = [packet.pts for packet in packets if packet.pts is not None]
+    rates = [rate for rate in (stream.average_rate, stream.base_rate, stream.guessed_rate) if rate]
+    rates = [rate for rate in rates if 0.001 <= rate <= 1000] or [Fraction(1 / video.frame_s).limit_denominator(1001)]
+    rate, is_variable = measure_rate(stamps, stream.time_base, rates)
+    tags = [stream.metadata, video.container.metadata, *(data.metadata for data in video.container.streams.data)]
+    timecodes = [value for entries in tags for name, value in entries.items() if name.lower() == "timecode"]
+    timecode = next(filter(TIMECODE.fullmatch, timecodes), "").replace(".", ";")
+    return Timing(str(rate), is_variable, timecode, len(video.container.streams.audio))
 
 
 def stamp(frame: VideoFrame) -> int | None:

@@ -13,7 +13,8 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, replace
+from fractions import Fraction
 from typing import Any
 
 import av
@@ -32,6 +33,7 @@ from untrimmed.video.decode import (
     check_limits_in,
     decode_packet,
     last_line,
+    measure_timing,
     memory_problem,
     open_video,
     pixel_aspect,
@@ -43,6 +45,7 @@ from untrimmed.video.messages import write_message
 from untrimmed.video.pictures import Pictures, read_pictures
 from untrimmed.video.sampling import FrameSampler
 from untrimmed.video.timeline import EPSILON_S, SampleGrid, SingleTime
+from untrimmed.video.timing import Timing
 
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
@@ -62,7 +65,13 @@ class Worker:
 
     def serve(self) -> None:
         """Answer requests until the parent closes stdin."""
-        tasks = {"read": self.read, "frame_at": self.frame_at, "picture": self.picture, "cut": self.cut}
+        tasks = {
+            "read": self.read,
+            "frame_at": self.frame_at,
+            "picture": self.picture,
+            "cut": self.cut,
+            "timing": self.timing,
+        }
         for line in sys.stdin.buffer:
             request = json.loads(line)
             os.ftruncate(sys.stderr.fileno(), 0)
@@ -96,7 +105,16 @@ class Worker:
                 ADVICE_COPY,
             )
 
+    def timing(self, request: dict[str, Any]) -> None:
+        """Send one `end` with the fields of `Timing`."""
+        self._send({"kind": "end", **asdict(self._timing(request))})
+
+    def _timing(self, request: dict[str, Any]) -> Timing:
+        with self._open(request) as video:
+            return measure_timing(video)
+
     def _read_once(self, request: dict[str, Any], *, is_keyframes_only: bool, extra: list[str]) -> FrameSampler:
+        timing = self._timing(request)
         with self._open(request) as video:
             sampler = FrameSampler(video, self._on_progress)
             scaler = VideoReformatter()
@@ -109,7 +127,7 @@ class Worker:
                     sampler.duration_s = sample.times_s[0]
                     break
                 if not is_announced:
-                    self._send(describe(video, sample.frame))
+                    self._send(describe(video, sample.frame, timing))
                     is_announced = True
                 pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
                 self._add(sample.times_s, pixels, form, request["batch_size"])
@@ -150,7 +168,8 @@ class Worker:
                 with self._open_picture(pictures, name) as video:
                     frame = self._first_frame(video)
                     if last is None:
-                        self._send(describe(video, frame) | {"duration_s": duration_s, "frame_rate": pictures.fps})
+                        timing = Timing(str(Fraction(pictures.fps).limit_denominator(1001)))
+                        self._send(describe(video, frame, timing) | {"duration_s": duration_s})
                     last = to_rgb(scaler, frame, video, request["short_side"])
             except MediaProblemError as problem:
                 if problem.is_fatal:
@@ -305,8 +324,8 @@ class Worker:
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 
 
-def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
-    """The `info` message: the declared properties and the displayed size."""
+def describe(video: OpenVideo, frame: VideoFrame, timing: Timing) -> dict[str, Any]:
+    """The `info` message: the declared properties, the displayed size, and how the file counts its frames."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if Orientation.of(frame).transpose:
         width, height = height, width
@@ -315,7 +334,7 @@ def describe(video: OpenVideo, frame: VideoFrame) -> dict[str, Any]:
         "duration_s": video.declared_s,
         "width": width,
         "height": height,
-        "frame_rate": 1 / video.frame_s,
+        "timing": asdict(timing),
         "codec": video.stream.codec_context.codec.canonical_name,
     }
 

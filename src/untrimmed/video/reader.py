@@ -26,6 +26,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.errors import ConfigError, VideoError, shown
 from untrimmed.files import whole_file
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
+from untrimmed.video.timing import Timing
 
 if TYPE_CHECKING:
     from typing import Self
@@ -36,6 +37,7 @@ __all__ = [
     "FrameReader",
     "Limits",
     "Sampling",
+    "TimingReader",
     "VideoInfo",
     "VideoReader",
     "VideoStream",
@@ -68,8 +70,8 @@ class VideoInfo:
     duration_s: float
     width: int
     height: int
-    frame_rate: float
     codec: str
+    timing: Timing
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ class VideoReader(_Decoder):
         process = self.ask(path, request)
         message, _ = process.next_message(path)
         del message["kind"]
-        self._current = VideoStream(path, VideoInfo(**message), process)
+        timing = Timing(**message.pop("timing"))
+        self._current = VideoStream(path, VideoInfo(**message, timing=timing), process)
         return self._current
 
 
@@ -211,6 +214,23 @@ class VideoStream:
                 self.duration_s = message["duration_s"]
             else:
                 yield FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
+
+
+class TimingReader(_Decoder):
+    """Measures how files count their frames, with one long-lived child. A context manager; not thread-safe."""
+
+    def __init__(self, *, limits: Limits = Limits()) -> None:
+        super().__init__(limits)
+
+    def read(self, path: Path, identity: list[int] | None = None) -> Timing:
+        """How a file counts its frames. With an `identity` (`messages.identity_of`), another file is refused.
+
+        Raises:
+            VideoError: The file cannot be used.
+        """
+        message, _ = self.ask(path, {"task": "timing", "identity": identity}).next_message(path)
+        del message["kind"]
+        return Timing(**message)
 
 
 class FrameReader(_Decoder):

@@ -35,7 +35,7 @@ from untrimmed.search.indexing.video_files import (
 )
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
-from untrimmed.video.reader import FrameBatch, VideoReader
+from untrimmed.video.reader import FrameBatch, TimingReader, VideoReader
 
 _QUEUED_BATCHES = 8
 
@@ -131,7 +131,7 @@ class Indexer:
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
         files = [FileToIndex(path, self._by_path.get(str(path)), pictures_fps) for path in new_first]
         steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)
-        with contextlib.closing(steps):
+        with contextlib.closing(steps), TimingReader() as self._timing_reader:
             for step in steps:
                 self._handle(step)
         self._report.timings.wall_s = time.perf_counter() - started
@@ -274,6 +274,7 @@ class Indexer:
             model=self._model.identity,
             indexed_at=time.time(),
             warnings="; ".join(video.warnings),
+            **vars(video.timing),
         )
 
     def _record_known(self, file: HashedFile) -> None:
@@ -282,6 +283,7 @@ class Indexer:
         if record is not None and record.sampling == self._sampling and file.digest == record.content_hash:
             if (record.size, record.mtime_ns) != (file.size, file.mtime_ns):
                 self._relocate(record, file)
+            self._measure_timing(file)
             self._skip(file.path)
             return
         copies = self._by_hash.get(file.digest, {}).values()
@@ -291,12 +293,20 @@ class Indexer:
         elif record is None and not os.path.lexists(copy.path):
             del self._by_path[copy.path]
             self._relocate(copy, file)
+            self._measure_timing(file)
             self._skip(file.path, "moved")
         else:
             self._copy_from(copy, file, video_id=record.video_id if record else new_video_id())
 
     def _relocate(self, record: VideoRecord, file: HashedFile) -> None:
         self._update_record(self._index.relocate(record, path=file.path, size=file.size, mtime_ns=file.mtime_ns))
+
+    def _measure_timing(self, file: HashedFile) -> None:
+        """Add the timing to the record of a file that was indexed before timing was stored."""
+        record = self._by_path[str(file.path)]
+        if record.timing is None and file.path.is_file():
+            with contextlib.suppress(FeatureError):  # the file is damaged or has just been removed
+                self._update_record(self._index.put_timing(record, self._timing_reader.read(file.path)))
 
     def _copy_from(self, copy: VideoRecord, file: HashedFile, *, video_id: str) -> None:
         stored = self._index.get(copy.video_id)

@@ -17,6 +17,7 @@ from untrimmed.search.store.records import Settings, VideoRecord, absolute
 from untrimmed.types import FrameFeatures
 from untrimmed.video.pictures import read_pictures
 from untrimmed.video.reader import FrameBatch, Sampling, VideoReader, VideoStream, is_video_path
+from untrimmed.video.timing import Timing
 
 _SAME_DURATION_S = 1e-6
 _BATCH_SIZE = 8  # frames to encode at a time; few, so that encoding starts early and overlaps with decoding
@@ -114,6 +115,7 @@ class EncodedFile:
     features: FrameFeatures
     width: int
     height: int
+    timing: Timing
     warnings: tuple[str, ...] = ()
     decode_s: float = 0.0
     encode_s: float = 0.0
@@ -151,8 +153,9 @@ class StartedFile:
             self._add(*self._encoding.finish())
         self.encode_s += time.perf_counter() - started
         features = FrameFeatures(np.concatenate(self.vectors), np.concatenate(self.times_s), stream.duration_s)
-        size = stream.info.width, stream.info.height
-        return EncodedFile(self.file, features, *size, stream.warnings, self.decode_s, self.encode_s)
+        info = stream.info
+        times_s = self.decode_s, self.encode_s
+        return EncodedFile(self.file, features, info.width, info.height, info.timing, stream.warnings, *times_s)
 
 
 @dataclass(frozen=True)

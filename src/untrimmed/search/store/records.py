@@ -26,6 +26,7 @@ import xxhash
 from untrimmed.errors import ConfigError, IndexMismatchError, UnknownNameError, UntrimmedError, require_type, shown
 from untrimmed.files import write_whole
 from untrimmed.search.store import bucket
+from untrimmed.video.timing import Timing
 
 FORMAT = 1
 TABLE = "videos.lance"
@@ -86,6 +87,18 @@ class VideoRecord:
     model: str
     indexed_at: float
     warnings: str = ""
+    # The fields of `Timing`. Libraries from before they were stored lack them until the file is indexed again.
+    frame_rate: str = ""
+    has_variable_rate: bool = False
+    start_timecode: str = ""
+    num_audio_tracks: int = 0
+
+    @property
+    def timing(self) -> Timing | None:
+        """How the file counts its frames; None if that is unknown."""
+        if not self.frame_rate:
+            return None
+        return Timing(self.frame_rate, self.has_variable_rate, self.start_timecode, self.num_audio_tracks)
 
     @property
     def changed_s(self) -> float:

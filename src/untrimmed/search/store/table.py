@@ -36,6 +36,7 @@ from untrimmed.search.store.records import (
     write_settings,
 )
 from untrimmed.types import FrameFeatures
+from untrimmed.video.timing import Timing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,9 +50,16 @@ _ROWS_PER_FRAGMENT = 1024  # also the maximum number of old rows that a compacti
 _KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
 _INT32 = ("width", "height", "num_frames")
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
+_UNKNOWN = {  # columns of `Timing`, which older libraries lack, with their values in SQL
+    "frame_rate": "''",
+    "has_variable_rate": "false",
+    "start_timecode": "''",
+    "num_audio_tracks": "CAST(0 AS BIGINT)",
+}
 _DIGESTS = ("record_digest", "vectors_digest")
 _ARRAYS = ("times_s", "frames")
-_COLUMNS = [*_RECORD_COLUMNS, *_ARRAYS, "encoded", *_DIGESTS]
+_OLD_COLUMNS = [*(name for name in _RECORD_COLUMNS if name not in _UNKNOWN), *_ARRAYS, "encoded", *_DIGESTS]
+_COLUMNS = [*_OLD_COLUMNS, *_UNKNOWN]
 
 
 _ADVICE = {
@@ -173,7 +181,7 @@ class VideoIndex:
             return []
         version = table.version  # now, because another thread may switch the table to a newer version meanwhile
         with self._guarded("read"):
-            rows = list(_records(table.to_table(columns=[*_RECORD_COLUMNS, "record_digest"])))
+            rows = list(_records(table.to_table(columns=_record_columns(table.schema))))
         if damaged := [record for record, is_intact in rows if not is_intact]:
             raise IndexMismatchError(
                 f"{shown(self.folder)}: {len(damaged)} records are damaged, e.g. that of "
@@ -216,7 +224,7 @@ class VideoIndex:
         """Add or replace several videos, at least one, in one commit."""
         from untrimmed.search.store.lance import create_table, pa
 
-        table = self._open_table()
+        table = self._open_table_to_write()
         rows = pa.concat_tables(map(_row, videos))
         with self._guarded("written to"):
             if table is None:
@@ -231,14 +239,30 @@ class VideoIndex:
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
         """Store a new path, size and modification time of a video; return the new record."""
         moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
-        table = self._open_table()
+        changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
+        self._update(moved, changes)
+        return moved
+
+    def put_timing(self, record: VideoRecord, timing: Timing) -> VideoRecord:
+        """Store how the file of a video counts its frames; return the new record."""
+        timed = replace(record, **vars(timing))
+        changes = {
+            "frame_rate": _literal(timing.frame_rate),
+            "has_variable_rate": str(timing.has_variable_rate).lower(),
+            "start_timecode": _literal(timing.start_timecode),
+            "num_audio_tracks": str(timing.num_audio_tracks),
+        }
+        self._update(timed, changes)
+        return timed
+
+    def _update(self, record: VideoRecord, changes: dict[str, str]) -> None:
+        """Store changed values of a record, given in SQL."""
+        table = self._open_table_to_write()
         assert table is not None, "a record comes from a table"
         with self._guarded("written to"):
-            changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
-            changes["record_digest"] = _literal(_record_digest(moved))
-            table.update(changes, where=_where_ids([record.video_id]))
+            digest = {"record_digest": _literal(_record_digest(record))}
+            table.update(changes | digest, where=_where_ids([record.video_id]))
         self._committed()
-        return moved
 
     def remove(self, video_ids: Sequence[str]) -> int:
         """Remove videos; return how many of them were in the table."""
@@ -294,9 +318,17 @@ class VideoIndex:
             elif self._follow:
                 self._table.checkout_latest()
             names = self._table.schema.names
-        if names != _COLUMNS:
+        if names not in (_COLUMNS, _OLD_COLUMNS):
             raise IndexMismatchError(f"{self.folder}: {OTHER_VERSION}")
         return self._table
+
+    def _open_table_to_write(self) -> lance.LanceDataset | None:
+        """Return the table, with columns for all fields of a record."""
+        table = self._open_table()
+        if table is not None and table.schema.names == _OLD_COLUMNS:
+            with self._guarded("written to"):
+                table.add_columns(_UNKNOWN)
+        return table
 
 
 def _where_ids(video_ids: Sequence[str]) -> str:
@@ -313,14 +345,15 @@ def _literal(text: str) -> str:
 def _schema() -> pa.Schema:
     import pyarrow as pa
 
-    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64()}
-    record = ((f.name, pa.int32() if f.name in _INT32 else types[str(f.type)]) for f in fields(VideoRecord))
+    types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+    record = {f.name: pa.int32() if f.name in _INT32 else types[str(f.type)] for f in fields(VideoRecord)}
     vectors = {
         "times_s": pa.list_(pa.float64()),
         "frames": pa.large_list(pa.float16()),  # row-major [T, D]
         "encoded": pa.large_binary(),  # a model's encoding of the video (safetensors); empty for the frames model
     }
-    return pa.schema([*record, *vectors.items(), *((name, pa.string()) for name in _DIGESTS)])
+    columns = record | vectors | dict.fromkeys(_DIGESTS, pa.string())
+    return pa.schema([(name, columns[name]) for name in _COLUMNS])
 
 
 def _row(video: StoredVideo) -> pa.Table:
@@ -338,8 +371,10 @@ def _row(video: StoredVideo) -> pa.Table:
 
 
 def _record_digest(record: VideoRecord) -> str:
-    types = {"str": str, "int": int, "float": float}  # a column of floats returns 1 as 1.0
-    values = [types[str(field.type)](getattr(record, field.name)) for field in fields(record)]
+    types = {"str": str, "int": int, "float": float, "bool": bool}  # a column of floats returns 1 as 1.0
+    # A record of an older library, whose timing is unknown, keeps its digest.
+    stored = [field for field in fields(record) if record.frame_rate or field.name not in _UNKNOWN]
+    values = [types[str(field.type)](getattr(record, field.name)) for field in stored]
     return xxhash.xxh3_64_hexdigest(repr(values).encode())
 
 
@@ -348,6 +383,11 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
     for values in (times_s.data, frames.data, encoded):
         digest.update(values)
     return digest.hexdigest()
+
+
+def _record_columns(schema: pa.Schema) -> list[str]:
+    """Return those columns of a record that a table has, and its digest."""
+    return [name for name in (*_RECORD_COLUMNS, "record_digest") if name in schema.names]
 
 
 def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
@@ -363,7 +403,7 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
 def _rows_with_damage(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
     """Yield each record; its times, flattened frames and encoding; and a description of damage, empty if intact."""
     digests = batch.column("vectors_digest").to_pylist()
-    for row, (record, is_intact) in enumerate(_records(batch.select([*_RECORD_COLUMNS, "record_digest"]))):
+    for row, (record, is_intact) in enumerate(_records(batch.select(_record_columns(batch.schema)))):
         times_s, frames = (batch.column(name)[row].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
         encoded = batch.column("encoded")[row].as_py() or b""
         damage = ""
