@@ -41,7 +41,8 @@ def test_index_then_search_finds_the_moment(run, videos):
     assert [hit["rank"] for hit in document["hits"]] == [1, 2]
     assert document["hits"][0]["video"] == str(videos / "sea [1].mp4")
     assert document["hits"][0].keys() == {
-        "rank", "video", "video_id", "score", "confidence", "duration_s", "start_s", "end_s", "moments",
+        "rank", "video", "video_id", "score", "confidence", "duration_s", "start_s", "end_s", "peak_s",
+        "moments",
     }  # fmt: skip
 
 

@@ -98,6 +98,9 @@ def require_search_of(folder):
         moments = prepared.moments(video_id, limit=5)
         assert 1 <= len(moments) <= 5
         assert all(0 <= moment.start_s < moment.end_s <= duration_s + 1e-5 for moment in moments)
+        assert all(moment.start_s <= moment.peak_s <= moment.end_s for moment in moments)
+        long = prepared.moments(video_id, limit=5, min_s=2.0)
+        assert all(moment.end_s - moment.start_s >= min(2.0, duration_s) - 1e-5 for moment in long)
 
 
 @pytest.mark.check

@@ -6,10 +6,10 @@ from untrimmed.moments.clearest import clearest_scenes
 EDGES_S = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
 
 
-def found(relevance, scenes, *, background=0.0, length_exponent=0.0, limit=5):
+def found(relevance, scenes, *, background=0.0, length_exponent=0.0, limit=5, min_s=0.0):
     moments = clearest_scenes(
         np.array(relevance), EDGES_S, np.array(scenes), background=background, length_exponent=length_exponent,
-        limit=limit,
+        limit=limit, min_s=min_s,
     )  # fmt: skip
     return [(moment.start_s, moment.end_s, pytest.approx(moment.score)) for moment in moments]
 
@@ -37,6 +37,12 @@ def test_a_video_that_fits_throughout_is_one_moment():
 def test_what_is_below_the_background_is_no_moment_unless_it_is_all_there_is():
     assert found([0.3, 0.1, 0.1, 0.1], [(0, 1), (1, 2), (2, 4)], background=0.2) == [(0, 1, 0.3)]
     assert found([0.1, 0.1, 0.1, 0.05], [(0, 3), (3, 4)], background=0.2) == [(0, 4, 0.1)]
+
+
+def test_short_scenes_are_left_out_unless_all_are_short():
+    scenes = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (2, 4), (0, 4)]
+    assert found([0.3, 0.5, 0.1, 0.2], scenes, min_s=2.0) == [(0, 2, 0.4), (4, 8, 0.2), (2, 4, 0.1)]
+    assert found([0.3, 0.5, 0.1, 0.2], scenes, min_s=9.0) == [(0, 8, pytest.approx(0.225))]
 
 
 def test_equal_ones_come_in_order_of_time_whatever_their_order():

@@ -20,7 +20,7 @@ from tests.apart import apart
 from tests.toy import write_clip
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.query.hits import Hit, Hits, WeighedWord
-from untrimmed.search.query.query import Filters, Place, Query, Weights
+from untrimmed.search.query.query import Cutoff, Filters, Place, Query, Weights
 from untrimmed.server.app import create_app
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import SearchRequest
@@ -178,7 +178,7 @@ def test_all_parts_of_a_query_reach_the_library(client, ids, world):
         (hit.video_id, hit.score, hit.start_s) for hit in hits
     ]
     assert answer["hits"][0]["then"] == [vars(moment) for moment in hits[0].then]
-    assert set(SearchRequest.model_fields) - {"limit", "moments", "min_score", "min_confidence"} == {
+    assert set(SearchRequest.model_fields) - {field.name for field in fields(Cutoff)} == {
         field.name for field in fields(Query) if field.name not in ("_", "image")
     }
 

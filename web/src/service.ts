@@ -6,16 +6,16 @@ export interface FailedFile { path: string; reason: string }
 export interface FiltersJson { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }
 export interface Folder { folder_id: string; path: string; num_videos: number }
 export interface Health { status: 'ok' | 'empty'; num_videos: number }
-export interface HitJson { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; moments: MomentJson[]; confidence: number | null; then?: MomentJson[] | null; folded?: string[] | null }
+export interface HitJson { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; peak_s: number; moments: MomentJson[]; confidence: number | null; then?: MomentJson[] | null; folded?: string[] | null }
 export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
 export interface JobRequest { folder_ids: string[] }
 export interface Mark { video_id: string; start_s: number; end_s: number; note?: string }
-export interface MomentJson { start_s: number; end_s: number; score: number }
+export interface MomentJson { start_s: number; end_s: number; score: number; peak_s: number }
 export interface PlaceJson { video_id: string; start_s: number; end_s?: number | null }
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number; min_score?: number | null; min_confidence?: number | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; can_be_read: boolean; problem: string | null; kind: string | null }
 export interface VideoList { total: number; videos: Video[] }
@@ -27,7 +27,7 @@ export interface Problem { title: string; status: number; detail: string; error?
 export interface Bounds { min?: number; max?: number; step?: 'any' }
 export interface Field { type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
-export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_score' | 'min_confidence', Field> = {
+export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'min_score' | 'min_confidence', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
@@ -38,6 +38,7 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | '
   fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
   moments: {"type": "integer", "help": "Maximum number of moments per video", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
+  min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
   min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
 }

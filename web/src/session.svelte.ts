@@ -14,7 +14,7 @@ import {
   type WeightsJson
 } from './service'
 
-export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number }
+export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number; from_s: number } // playback begins at `from_s`
 export interface BinMoment extends Mark { video: string; note: string }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
@@ -276,7 +276,8 @@ class Session {
         confidence: null,
         start_s: 0,
         end_s: video.duration_s,
-        moments: [{ start_s: 0, end_s: video.duration_s, score: 0 }]
+        peak_s: video.duration_s / 2,
+        moments: [{ start_s: 0, end_s: video.duration_s, score: 0, peak_s: video.duration_s / 2 }]
       }))
     } catch (error) {
       this.problem = String((error as Error).message)
@@ -291,17 +292,19 @@ class Session {
     this.hasMovedOn = false
     this.judged = null
     this.pair = video.then ? [span, video.then[moment]] : null
-    this.open = { video_id: video.video_id, video: video.video, duration_s: video.duration_s, start_s: span.start_s, end_s: span.end_s }
+    const { video_id, duration_s } = video
+    const from_s = this.hasQuery ? span.peak_s : span.start_s
+    this.open = { video_id, video: video.video, duration_s, start_s: span.start_s, end_s: span.end_s, from_s }
     this.inContext = false
     this.lost = ''
     this.write('new')
   }
   /** Loop another span of the open video. */
-  turnTo({ start_s, end_s }: MomentJson): void {
+  turnTo({ start_s, end_s, peak_s }: MomentJson): void {
     if (!this.open) return
     this.hasMovedOn = false
     this.#openAt = this.judged = null
-    Object.assign(this.open, { start_s, end_s })
+    Object.assign(this.open, { start_s, end_s, from_s: peak_s })
     this.inContext = false
     this.write('new')
   }
@@ -317,6 +320,7 @@ class Session {
     const moved = Math.min(this.open.duration_s, Math.max(0, this.open[edge] + by))
     if (edge === 'start_s' ? moved < this.open.end_s - 0.05 : moved > this.open.start_s + 0.05) {
       this.open[edge] = Math.round(moved * 1000) / 1000
+      if (edge === 'start_s') this.open.from_s = this.open.start_s
       this.write('small')
     }
   }
@@ -427,7 +431,7 @@ class Session {
       const { video, duration_s } = await api.detail(id)
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
-      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span }
+      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s }
     } catch (error) {
       if (hasLeft()) return
       if (error instanceof api.Refusal && [404, 422].includes(error.status)) {

@@ -5,9 +5,9 @@ const ID = '0123456789abcdef'
 const OTHER = 'fedcba9876543210'
 
 function hit(rank: number, video_id: string, ...starts: number[]): HitJson {
-  const moments = starts.map((start_s) => ({ start_s, end_s: start_s + 2, score: 1 / rank }))
-  const [{ start_s, end_s }] = moments
-  return { rank, video: `${video_id}.mp4`, video_id, score: 1 / rank, confidence: null, duration_s: 60, start_s, end_s, moments }
+  const moments = starts.map((start_s) => ({ start_s, end_s: start_s + 2, peak_s: start_s + 1, score: 1 / rank }))
+  const [{ start_s, end_s, peak_s }] = moments
+  return { rank, video: `${video_id}.mp4`, video_id, score: 1 / rank, confidence: null, duration_s: 60, start_s, end_s, peak_s, moments }
 }
 const HITS = [hit(1, ID, 0, 10), hit(2, OTHER, 5)]
 

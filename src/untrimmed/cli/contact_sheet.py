@@ -76,8 +76,7 @@ def _picture(hit: Hit, moment: Moment, reader: FrameReader) -> str | None:
     from PIL import Image
 
     try:
-        middle_s = (moment.start_s + moment.end_s) / 2
-        frame = reader.frame_at(hit.video, middle_s, short_side=_SHORT_SIDE, pictures_s=hit.duration_s)
+        frame = reader.frame_at(hit.video, moment.picture_s, short_side=_SHORT_SIDE, pictures_s=hit.duration_s)
     except FeatureError:
         return None
     jpeg = io.BytesIO()

@@ -210,7 +210,7 @@ def _span(moment: Moment) -> str:
 
 
 def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
-    """Save one JPEG per hit, from the middle of its best moment. If a video is missing, only its frame is skipped."""
+    """Save one JPEG per hit, at the peak of its best moment. If a video is missing, only its frame is skipped."""
     from PIL import Image
 
     from untrimmed.video.reader import frame_at
@@ -218,10 +218,10 @@ def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path | None] = []
     for rank, hit in enumerate(hits, start=1):
-        middle_s = (hit.start_s + hit.end_s) / 2
-        file = folder / f"{rank:02d}_{hit.video.stem[:_NAME_CHARACTERS]}_{middle_s:.1f}s.jpg"
+        peak_s = hit.moments[0].picture_s
+        file = folder / f"{rank:02d}_{hit.video.stem[:_NAME_CHARACTERS]}_{peak_s:.1f}s.jpg"
         try:
-            picture = Image.fromarray(frame_at(hit.video, middle_s, pictures_s=hit.duration_s))
+            picture = Image.fromarray(frame_at(hit.video, peak_s, pictures_s=hit.duration_s))
         except FeatureError as error:
             progress_console.print(f"no frame saved: {error}")
             written.append(None)

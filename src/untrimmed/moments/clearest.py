@@ -3,12 +3,13 @@
 Their relevance exceeds a background value most.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
+from untrimmed.moments.peaks import best_index
 from untrimmed.moments.suppression import suppress
 from untrimmed.types import Moment
 
@@ -41,21 +42,25 @@ def clearest_moments(
     others: float,
     settings: SpanSettings,
     limit: int,
+    min_s: float = 0.0,
 ) -> list[Moment]:
-    """Return the `clearest_scenes` of a video with frames at these times.
+    """Return the `clearest_scenes` of a video with frames at these times, each with its peak.
 
     `others` is the mean relevance of all videos.
     """
     # A frame covers the time up to halfway to its neighbours: a change is expected in the middle between two frames.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
-    return clearest_scenes(
+    moments = clearest_scenes(
         relevance,
         edges_s,
         scenes,
         background=settings.background(float(np.average(relevance, weights=_durations_s(edges_s))), others, duration_s),
         length_exponent=settings.length_exponent,
         limit=limit,
+        min_s=min_s,
     )
+    peaks = (best_index(moment.start_s, moment.end_s, times_s, relevance) for moment in moments)
+    return [replace(moment, peak_s=float(times_s[peak])) for moment, peak in zip(moments, peaks, strict=True)]
 
 
 def clearest_scenes(
@@ -66,13 +71,15 @@ def clearest_scenes(
     background: float,
     length_exponent: float,
     limit: int,
+    min_s: float = 0.0,
 ) -> list[Moment]:
     """Return at most `limit` moments that do not overlap, the clearest first, scored by mean relevance over time.
 
     Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`: of two equally
     relevant moments the longer comes first. Each further moment is the clearest that shares no time with those before
     it. All but the first must be above the background. Moments may touch. If the query matches the whole video equally
-    well, the only moment spans it. Ties are broken by start, then by end.
+    well, the only moment spans it. Ties are broken by start, then by end. Candidates shorter than `min_s`
+    seconds are left out, unless all are shorter; then only the longest is left.
 
     Args:
         relevance: One number per frame.
@@ -85,7 +92,8 @@ def clearest_scenes(
     >>> [(moment.start_s, moment.end_s, round(moment.score, 2)) for moment in moments]
     [(4.0, 8.0, 0.8), (0.0, 4.0, 0.1)]
     """
-    first, stop = scenes.T
+    lengths_s = edges_s[scenes[:, 1]] - edges_s[scenes[:, 0]]
+    first, stop = scenes[lengths_s >= min(min_s - _MIN_S, lengths_s.max())].T
     durations_s = _durations_s(edges_s)
     total, until_s = (np.concatenate([[0.0], np.cumsum(x)]) for x in (relevance * durations_s, durations_s))
     mean = (total[stop] - total[first]) / (until_s[stop] - until_s[first])

@@ -13,7 +13,7 @@ from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # an open library, or the address of a service
 _MAX_MOMENTS = int(specs(Cutoff)["moments"][1].service_maximum or 0)  # per video
-_METADATA = ("video_id", "start_s", "end_s", "score", "confidence", "duration_s")
+_METADATA = ("video_id", "start_s", "end_s", "peak_s", "score", "confidence", "duration_s")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class MomentDocument:
     """A moment as a document.
 
     The library has no captions, so the text is the file name and the span. `metadata` has `video` (a path), `video_id`,
-    `start_s`, `end_s`, `score`, `confidence` (None if it was not measured) and the `duration_s` of the video.
+    `start_s`, `end_s`, `peak_s`, `score`, `confidence` (None if it was not measured) and the `duration_s` of the video.
     """
 
     document_id: str

@@ -330,6 +330,7 @@ class Library:
         *,
         limit: int = 10,
         moments: int = 3,
+        min_moment_s: float = 1.0,
         min_score: float | None = None,
         min_confidence: float | None = None,
         within: str | os.PathLike[str] | None = None,
@@ -344,6 +345,7 @@ class Library:
             query: A description of a moment in plain words, or a `Query` (docs/queries.md).
             limit: Maximum number of hits.
             moments: Maximum number of moments per video.
+            min_moment_s: Shortest moment, in seconds.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
@@ -358,7 +360,13 @@ class Library:
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
         parts = query if isinstance(query, Query) else Query(query)
-        cutoff = Cutoff(limit=limit, moments=moments, min_score=min_score, min_confidence=min_confidence)
+        cutoff = Cutoff(
+            limit=limit,
+            moments=moments,
+            min_moment_s=min_moment_s,
+            min_score=min_score,
+            min_confidence=min_confidence,
+        )
         return self.engine.answer(
             lambda view: answer(parts, view, self._locked_encoder(view), cutoff, within=within, on_hit=on_hit)
         )

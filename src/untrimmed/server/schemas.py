@@ -120,6 +120,7 @@ class MomentJson(BaseModel):
     start_s: float
     end_s: float
     score: float = Field(description="How well the moment matches (docs/json.md). Comparable within one search only.")
+    peak_s: float = Field(description="The most relevant time: the place for a picture, and to start playback.")
 
 
 class HitJson(BaseModel):
@@ -132,6 +133,7 @@ class HitJson(BaseModel):
     duration_s: float
     start_s: float = Field(description="Start of the first moment.")
     end_s: float
+    peak_s: float = Field(description="The most relevant time of the first moment.")
     moments: list[MomentJson] = Field(description="Best first.")
     confidence: float | None = Field(description="Probability that the video matches, if known.")
     then: list[MomentJson] | None = Field(

@@ -162,6 +162,25 @@ def test_moments_are_inside_the_video_and_do_not_overlap(query, seed):
     assert corpus.prepare(query).moments("0", limit=20) == moments
 
 
+def test_the_peak_of_a_moment_is_its_most_relevant_frame(query):
+    video = video_with_moment(np.random.default_rng(3), query, span_s=(20.0, 30.0))
+    video.vectors[47] = query.sentence
+    (moment,) = corpus_of([video]).prepare(query).moments("0", limit=1)
+    assert moment.peak_s == moment.picture_s == 23.5
+
+
+@pytest.mark.parametrize(("min_s", "expected"), [(0.0, (10.25, 11.25)), (1.0, (10.25, 11.25)), (1.5, (0.0, 11.25))])
+def test_scenes_shorter_than_the_minimum_are_no_moments(query, min_s, expected):
+    unlike = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
+    times_s = np.arange(0, 60, 0.5)
+    vectors = np.where((times_s < 10.5) | (times_s > 11.0), 1.0, 0.0)[:, None] * unlike
+    vectors[(times_s >= 10.5) & (times_s <= 11.0)] = query.sentence
+    corpus = corpus_of([FrameFeatures(vectors.astype(np.float16), times_s, 60.0)])
+    moment = corpus.prepare(query).moments("0", limit=1, min_s=min_s)[0]
+    assert (moment.start_s, moment.end_s) == expected
+    assert moment.peak_s in (10.5, 11.0)
+
+
 def test_a_sentence_that_fits_the_whole_video_has_one_moment(query):
     rng = np.random.default_rng(6)
     everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))

@@ -143,6 +143,34 @@ def test_a_moment_extends_to_half_of_its_peak_and_slopes_are_not_moments():
     assert more[2:] == [], "the slopes of a moment are not moments"
 
 
+def test_the_peak_of_a_moment_is_its_best_time():
+    curves = Curves({"v": np.array([0.0, 6.0, 8.0, 0.0, 0.0, 5.0, 1.0, 0.0])})
+    moments = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=2)
+    assert [moment.peak_s for moment in moments] == [4.0, 10.0]
+
+
+@settings(deadline=None)
+@given(worlds(2), st.sampled_from([2.0, 3.0, 5.0]))
+def test_spans_are_at_least_as_long_as_requested_except_the_best_pair_of_a_short_video(world, min_s):
+    first, then = world
+    combined = CombinedQuery([Term(first)], then=Term(then, 0.5), within_s=6.0, duration_s=duration_s(first))
+    for v in first.curves:
+        pairs = combined.pairs(v, limit=4, min_s=min_s)
+        assert len(pairs) >= min(1, len(combined.pairs(v, limit=1)))
+        for one, other in pairs:
+            assert 0 <= one.start_s <= one.peak_s <= one.end_s <= other.start_s < other.end_s <= duration_s(first)(v)
+            assert other.start_s <= other.peak_s <= other.end_s
+        assert all(m.end_s - m.start_s >= min_s - 1e-6 for pair in pairs[1:] for m in pair)
+        firsts = sorted((one.start_s, one.end_s) for one, _ in pairs)
+        assert all(a[1] <= b[0] for a, b in itertools.pairwise(firsts))
+
+
+def test_a_short_moment_is_widened_evenly():
+    curves = Curves({"v": np.array([0.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0, 0.0])})
+    (moment,) = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=1, min_s=3.0)
+    assert moment == Moment(4.5, 7.5, 8.0)
+
+
 def test_few_videos_are_combined_if_others_cannot_be_among_the_best():
     ids = [str(n) for n in range(1000)]
     first = Curves({v: np.array([1.0 - int(v) / 1000] * 3) for v in ids})

@@ -259,7 +259,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         share_work(len(positions), 1, score)
         return scores
 
-    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
         """Return spans of one video that do not overlap, with their mean relevance.
 
         The span that matches most clearly is first.
@@ -273,6 +273,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
             others=self.corpus.mean_relevance(self._sentence),
             settings=self.corpus.span_settings,
             limit=limit,
+            min_s=min_s,
         )
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:

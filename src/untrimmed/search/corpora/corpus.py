@@ -52,8 +52,11 @@ class PreparedQuery(ABC):
         """
 
     @abstractmethod
-    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return spans of one video in seconds, best first, at least one."""
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
+        """Return spans of one video in seconds, best first, at least one, each with its peak.
+
+        Spans shorter than `min_s` are left out or widened. Only the best span may be shorter, if the video is.
+        """
 
     @abstractmethod
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:

@@ -1,5 +1,6 @@
 """Queries for a trained model, which ranks videos by its own score and finds moments with its own `locate`."""
 
+import itertools
 from collections.abc import Collection, Sequence
 from functools import cache, cached_property, partial
 from itertools import chain
@@ -11,6 +12,7 @@ from jaxtyping import Float, Float32
 
 from untrimmed.batches import EncodedQueries
 from untrimmed.moments.localise import LocateSettings
+from untrimmed.moments.peaks import best_index, widened
 from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.corpora.corpus import LocalCorpus, LocalQuery, Uncertainty
 from untrimmed.search.corpora.encoded_block import EncodedBlock, Units
@@ -78,14 +80,24 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
 
     @torch.inference_mode()
-    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
-        """Return spans of one video in seconds, best first, that do not overlap."""
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
+        """Return spans of one video in seconds, best first, that do not overlap; short spans are widened."""
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
-        settings = LocateSettings(limit=limit, per_video=1000, max_overlap=0.0)
+        settings = LocateSettings(limit=1000, per_video=1000, max_overlap=0.0)
         ranked = self._model.locate(self.encoded, block.video(row), duration_s, settings)
-        spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), ranked.video_index[0], strict=True)
-        return [Moment(start_s, end_s, score) for (start_s, end_s), score, video in spans if video >= 0]
+        times_s, values = self.relevance(video_id)
+        video_s = float(block.durations_s[row])
+        moments: list[Moment] = []
+        ranked_spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), strict=True)
+        for (start_s, end_s), score in itertools.islice(ranked_spans, int(ranked.count[0])):
+            peak_s = float(times_s[best_index(start_s, end_s, times_s, values)])
+            start_s, end_s = widened(start_s, end_s, min_s, after_s=0.0, before_s=video_s)
+            if all(end_s <= other.start_s or other.end_s <= start_s for other in moments):
+                moments.append(Moment(start_s, end_s, score, peak_s))
+            if len(moments) == limit:
+                break
+        return moments
 
     @torch.inference_mode()
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:

@@ -5,12 +5,13 @@ shifted so that its maximum is the score of the video.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import UntrimmedError
+from untrimmed.moments.peaks import span_around, widened
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
@@ -101,32 +102,46 @@ class CombinedQuery(PreparedQuery):
                 return [video for video in combined if video.score >= last]
             take *= 4
 
-    def moments(self, video_id: str, *, limit: int) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
         """Return spans of one video, best first, that do not overlap; see `pairs`."""
-        return [first for first, _ in self.pairs(video_id, limit=limit)]
+        return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
-    def pairs(self, video_id: str, *, limit: int) -> list[tuple[Moment, Moment | None]]:
+    def pairs(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, each with the span that follows it, the best pair first.
 
         The value of the curve at the span's best time is its score. The span extends around this time while the curve
         is at least half way from its mean to that value. First spans do not overlap. In all pairs but the best, the
         first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
+
+        Spans shorter than `min_s` are widened. Pairs without enough space for that are left out, except the best.
         """
         curves = self._curves(video_id)
+        duration_s = self._duration_s(video_id)
         taken = np.zeros(len(curves.times_s), dtype=bool)
         free = ~taken
         pairs: list[tuple[Moment, Moment | None]] = []
         while len(pairs) < limit and (best := self._best(curves, free)) is not None:
             index, then_index = best
-            start, stop = _span_around(curves.first, index, ~taken)
+            start, stop = span_around(curves.first, index, ~taken, curves.first.mean())
             second = None
             if self._then is not None:
-                after, end = _span_around(curves.then, then_index, np.arange(len(taken)) > index)
+                after, end = span_around(curves.then, then_index, np.arange(len(taken)) > index, curves.then.mean())
                 if after < stop:
                     after = stop = max(index + 1, (index + then_index + 1) // 2)
                 second = self._moment(video_id, curves.then, after, end, then_index)
-            pairs.append((self._moment(video_id, curves.first, start, stop, index), second))
+            first = self._moment(video_id, curves.first, start, stop, index)
+            peak_s = curves.times_s[index]
+            others = [moment for moment, _ in pairs]
+            after_s = max((other.end_s for other in others if other.end_s <= peak_s), default=0.0)
+            before_s = min((other.start_s for other in others if peak_s <= other.start_s), default=duration_s)
+            before_s = before_s if second is None else min(before_s, second.start_s)
+            first = _widened(first, min_s, after_s, before_s)
+            second = second and _widened(second, min_s, first.end_s, duration_s)
+            is_long = all(moment.end_s - moment.start_s >= min_s - _CLOSE_S for moment in (first, second) if moment)
+            if is_long or not pairs:
+                pairs.append((first, second))
             taken[start:stop] = True
+            taken |= (curves.times_s >= first.start_s) & (curves.times_s <= first.end_s)
             free = _peaks(curves.first) & ~taken
         return pairs
 
@@ -192,7 +207,8 @@ class CombinedQuery(PreparedQuery):
         """Return times `start` to `stop` as a moment. Its edges are half way to the times before and after."""
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
-        return Moment(float(edges_s[start]), float(max(edges_s[start : stop + 1])), float(values[best]))
+        span_s = float(edges_s[start]), float(max(edges_s[start : stop + 1]))
+        return Moment(*span_s, float(values[best]), float(times_s[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
         """Return the indices of the best pair of a free time and a time after it; None if there is no such pair."""
@@ -249,13 +265,9 @@ def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
     return np.asarray((values >= around[:-2]) & (values >= around[2:]))
 
 
-def _span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"]) -> tuple[int, int]:
-    """Return the range of free times around a time.
-
-    Their values are at least half way from the mean to the time's value.
-    """
-    low = (values < (values[index] + values.mean()) / 2) | ~free
-    low[index] = False
-    before = np.flatnonzero(low[:index])
-    after = np.flatnonzero(low[index:])
-    return (int(before[-1]) + 1 if len(before) else 0), (index + int(after[0]) if len(after) else len(values))
+def _widened(moment: Moment, min_s: float, after_s: float, before_s: float) -> Moment:
+    """Return the part of a moment between two times, widened to `min_s` seconds if there is space."""
+    start_s = max(moment.start_s, after_s)
+    end_s = min(moment.end_s, before_s)
+    start_s, end_s = widened(start_s, end_s, min_s, after_s=after_s, before_s=before_s)
+    return replace(moment, start_s=start_s, end_s=end_s)

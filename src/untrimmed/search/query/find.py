@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.moments.overlap import iou, spans_of
+from untrimmed.moments.peaks import best_index
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
 from untrimmed.search.pruning.ranking import RankedVideo
@@ -46,7 +47,7 @@ def find(
         videos = [video for video in ranked if video.score >= least]
         for video in videos:
             if video.video_id not in hits_of:
-                hits_of[video.video_id] = _hits_of(view, prepared, video, cutoff.moments, group_by)
+                hits_of[video.video_id] = _hits_of(view, prepared, video, cutoff, group_by)
                 if on_hit is not None and group_by == "video" and fold is None:
                     for hit in hits_of[video.video_id]:
                         on_hit(hit)
@@ -70,13 +71,14 @@ def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
     return sorted(ranked, key=lambda video: (-video.score, view.records.of(video.video_id).path))
 
 
-def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, limit: int, group_by: GroupBy) -> list[Hit]:
+def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, cutoff: Cutoff, group_by: GroupBy) -> list[Hit]:
     """Return one hit for a video, or one for each of its moments; no hit if its shard does not answer."""
     pairs: Sequence[tuple[Moment, Moment | None]]
     if isinstance(prepared, CombinedQuery):
-        pairs = prepared.pairs(ranked.video_id, limit=limit)
+        pairs = prepared.pairs(ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s)
     else:
-        pairs = [(moment, None) for moment in prepared.moments(ranked.video_id, limit=limit)]
+        moments = prepared.moments(ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s)
+        pairs = [(moment, None) for moment in moments]
     if not pairs:
         return []
     if group_by == "video":
@@ -90,24 +92,26 @@ def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, limit: in
             raise
         return []
     values = values + (ranked.score - values.max())
-    return [_hit(view, ranked.video_id, _best_in(pair[0], times_s, values), [pair]) for pair in pairs]
+    best = [values[best_index(moment.start_s, moment.end_s, times_s, values)] for moment, _ in pairs]
+    return [_hit(view, ranked.video_id, float(score), [pair]) for score, pair in zip(best, pairs, strict=True)]
 
 
 def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, Moment | None]]) -> Hit:
     record = view.records.of(video_id)
     moments = tuple(first for first, _ in pairs)
     then = tuple(second for _, second in pairs if second is not None)
+    best = moments[0]
     return Hit(
-        Path(record.path), video_id, moments[0].start_s, moments[0].end_s, score, record.duration_s, moments, then=then
+        Path(record.path),
+        video_id,
+        best.start_s,
+        best.end_s,
+        score,
+        record.duration_s,
+        moments,
+        then=then,
+        peak_s=best.peak_s,
     )
-
-
-def _best_in(moment: Moment, times_s: np.ndarray, values: np.ndarray) -> float:
-    """Return the best relevance at the times in a moment; if there are none, at the time nearest to its middle."""
-    inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
-    if inside.any():
-        return float(values[inside].max())
-    return float(values[np.abs(times_s - (moment.start_s + moment.end_s) / 2).argmin()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,4 +180,5 @@ def _look_alike(a: _ShownMoment, b: _ShownMoment, threshold: float) -> bool:
 def _with_moments(hit: Hit, numbers: Sequence[int]) -> Hit:
     moments = tuple(hit.moments[i] for i in numbers)
     then = tuple(hit.then[i] for i in numbers) if hit.then else ()
-    return replace(hit, start_s=moments[0].start_s, end_s=moments[0].end_s, moments=moments, then=then)
+    best = moments[0]
+    return replace(hit, start_s=best.start_s, end_s=best.end_s, peak_s=best.peak_s, moments=moments, then=then)

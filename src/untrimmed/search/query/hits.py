@@ -21,7 +21,7 @@ _MAX_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class Hit:
-    """A matching video and its moments. `start_s` and `end_s` are those of the best moment."""
+    """A matching video and its moments. `start_s`, `end_s` and `peak_s` are those of the best moment."""
 
     video: Path
     video_id: str
@@ -33,6 +33,7 @@ class Hit:
     confidence: float | None = None  # probability that the video matches; None if confidence was not measured
     then: tuple[Moment, ...] = ()  # for each of `moments` the one that follows it, if the query has `then`
     folded: tuple[Path, ...] = ()  # videos of hidden near-duplicates
+    peak_s: float | None = None  # the most relevant time of the best moment, where its picture is taken
 
     def to_json(self, rank: int) -> dict[str, Any]:
         """Return a JSON object (docs/json.md); `rank` counts from 1."""

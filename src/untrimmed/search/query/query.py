@@ -293,6 +293,9 @@ class Cutoff:
 
     limit: Annotated[int, Spec("Maximum number of hits.", "-k --limit N", minimum=1, service_maximum=500)] = 10
     moments: Annotated[int, Spec("Maximum number of moments per video.", "N", minimum=1, service_maximum=50)] = 3
+    min_moment_s: Annotated[
+        float, Spec("Shortest moment, in seconds.", "--min-moment S", minimum=0, service_maximum=_MAX_S, unit="s")
+    ] = 1.0
     min_score: Annotated[
         float | None,
         Spec(

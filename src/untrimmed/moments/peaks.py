@@ -1,0 +1,46 @@
+"""Peaks of a relevance curve, the spans around them, and the shortest length of a span."""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+Curve = Float[np.ndarray, " T"]
+
+
+def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> int:
+    """Return the index of the best time in a span; if the span has no time, of the time nearest to its middle.
+
+    >>> best_index(1.0, 3.0, np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.9, 0.2, 0.4, 0.8]))
+    2
+    """
+    inside = np.flatnonzero((times_s >= start_s) & (times_s <= end_s))
+    if len(inside):
+        return int(inside[values[inside].argmax()])
+    return int(np.abs(times_s - (start_s + end_s) / 2).argmin())
+
+
+def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
+    """Return the range of free times around a time.
+
+    Their values are at least half way from the mean to the time's value.
+
+    >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
+    (2, 4)
+    """
+    low = (values < (values[index] + mean) / 2) | ~free
+    low[index] = False
+    before = np.flatnonzero(low[:index])
+    after = np.flatnonzero(low[index:])
+    return (int(before[-1]) + 1 if len(before) else 0), (index + int(after[0]) if len(after) else len(values))
+
+
+def widened(start_s: float, end_s: float, min_s: float, *, after_s: float, before_s: float) -> tuple[float, float]:
+    """Widen a span evenly to a length of `min_s`, but not beyond `after_s` and `before_s`.
+
+    >>> widened(4.0, 4.5, 1.0, after_s=0.0, before_s=9.0), widened(0.0, 0.5, 1.0, after_s=0.0, before_s=9.0)
+    ((3.75, 4.75), (0.0, 1.0))
+    """
+    missing_s = min_s - (end_s - start_s)
+    if missing_s <= 0:
+        return start_s, end_s
+    new_start_s = max(after_s, min(start_s - missing_s / 2, before_s - min_s))
+    return new_start_s, min(before_s, new_start_s + min_s)
