@@ -22,7 +22,7 @@ def event_recall(
     min_iou: Sequence[float] = MIN_IOU,
     annotators: int = 2,
 ) -> dict[str, float]:
-    """Return the percentage of queries with a correct moment among their first K, by `R@K IoU=m`; NaN without queries.
+    """Return the percentage of queries with a correct moment among the first K, by `R@K IoU=m`; NaN without queries.
 
     Predictions are ranked; rows with video -1 are padding. A prediction is correct if its video is right and its IoU
     with an annotated span is m or more. A query with four spans or more (DiDeMo) must match `annotators` of them: two

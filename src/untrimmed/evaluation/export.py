@@ -107,7 +107,10 @@ def write_trec_run(split: ScoredSplit, path: Path, *, tag: str = "untrimmed", de
 
 
 def write_qrels(split: ScoredSplit, path: Path) -> None:
-    """Write the right videos of each caption as TREC judgements: `id 0 video 1`; with dense labels all right videos."""
+    """Write the right video of each caption as TREC judgements, `id 0 video 1`.
+
+    With dense labels, write all right videos.
+    """
     with path.open("w", encoding="utf-8") as file:
         for row, caption_id in enumerate(split.caption_ids):
             annotated = int(split.video_index[row])

@@ -1,4 +1,4 @@
-"""Agreement of predicted with annotated spans, in percent. Spans are rows [start_s, end_s]."""
+"""How well predicted spans match annotated ones, in percent. Spans are rows [start_s, end_s]."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ def best_ious(span_s: Float[np.ndarray, "Q 2"], truth: Sequence[Spans]) -> Float
 def moment_metrics(
     span_s: Float[np.ndarray, "Q 2"], truth: Sequence[Spans], *, annotators: int = 1
 ) -> dict[str, float]:
-    """Return how well each query's best moment in its right video fits: R1@IoU and mIoU in percent, and `queries`.
+    """Return R1@IoU and mIoU of each query's best moment in its right video, in percent, and the number of `queries`.
 
     Only queries with an annotated span count. R1@IoU counts like event-level recall (`event_recall`), so that a span
     must match `annotators` of four or more annotations. mIoU is the mean of the best IoU with an annotated span.

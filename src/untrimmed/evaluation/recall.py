@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 Ties = Literal["index", "best", "worst"]
 RECALL_AT = (1, 5, 10, 100)
-QUERIES_AT_A_TIME = 1024  # bounds the size of the boolean arrays below
+QUERIES_AT_A_TIME = 1024  # limits the size of the boolean arrays in `ranks`
 
 
 def ranks(
@@ -36,7 +36,7 @@ def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray
     for column in truth.T:  # only a few queries have many right videos, so later columns read few rows of scores
         rows = np.flatnonzero(column >= 0)
         if len(rows):
-            labelled = scores if len(rows) == len(scores) else scores[rows]  # without a copy if all are
+            labelled = scores if len(rows) == len(scores) else scores[rows]  # without a copy if all rows are selected
             best[rows] = np.minimum(best[rows], _ranks(labelled, column[rows], ties))
     return best
 

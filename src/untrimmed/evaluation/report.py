@@ -20,7 +20,8 @@ MOMENT_COLUMNS = ("R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7", "mIoU")  # percentag
 MOMENT = "moment in the right video"
 DECIMALS = {"mAP": 4}  # mAP is a fraction; the rest are percentages, ranks or counts
 EVENT = "event "  # prefix of the rows of event-level recall
-ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"  # rows of the same queries, by single and dense labels
+# names of two rows over the same queries: by single labels, and by dense labels
+ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,10 @@ def make_report(
 def _by_labels(
     fused: Float[np.ndarray, "Q V"], video_index: Int[np.ndarray, " Q"], right_videos: Int[np.ndarray, "Q N"]
 ) -> dict[str, dict[str, float]]:
-    """Rows of the labelled queries: only the annotated video is right, and every labelled video is right.
+    """Return two rows for the labelled queries.
 
-    The second row has no mAP, because mAP is defined here for one relevant video.
+    In the first only the annotated video is right, in the second every labelled one. The second row has no mAP, because
+    mAP is defined here for one relevant video.
     """
     labelled = np.flatnonzero((right_videos >= 0).any(axis=1))
     queries = {"queries": float(len(labelled))}

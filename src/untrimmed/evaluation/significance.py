@@ -12,7 +12,7 @@ from untrimmed.evaluation.report import Report, per_query
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP")
 PERMUTATIONS = 10_000
 SIGNIFICANT = 0.05  # a smaller p counts as significant
-SIGNS = 2**20  # drawn at a time, which bounds memory to megabytes for any number of queries
+SIGNS = 2**20  # random signs that are drawn at a time, which limits memory to megabytes for any number of queries
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,10 @@ def compare(
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)
-        b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)  # rounding: means of seeds in another order
-        # The t-test divides by 0 if all differences are equal: then p is 0, or 1 if they are 0 or of one query.
+        # means of the same seeds in another order differ by rounding
+        b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)
+        # If all differences are equal, the t-test would divide by 0. Then p is 1 if they are 0 or there is one query,
+        # otherwise 0.
         p_if_equal = float(len(a) < 2 or np.array_equal(a, b))
         student_p = float(ttest_rel(a, b).pvalue) if np.ptp(a - b) else p_if_equal
         comparisons.append(Comparison(metric, float(a.mean()), float(b.mean()), randomization_p(a - b), student_p))
@@ -73,16 +75,16 @@ def sum_r_of_seeds(reports: Sequence[Report]) -> list[float]:
 
 
 def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float | None, float]:
-    """Return p over seeds (`p_over_seeds`) and p over queries of the difference in SumR.
+    """Return two p-values of the difference in SumR: over seeds (`p_over_seeds`), and over queries.
 
-    p over queries is that of the paired randomization test on the mean of the seeds. Raises: as `compare`.
+    The p-value over queries is that of the paired randomization test on the means over seeds. Raises: as `compare`.
     """
     over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
     return over_seeds, compare(first, second, ("SumR",))[0].fisher_p
 
 
 def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return p of Welch's t-test over a figure of seeds; None if a side has one seed."""
+    """Return the p-value of Welch's t-test on one value per seed; None if a side has only one seed."""
     from scipy.stats import ttest_ind
 
     sides = (first, second)
@@ -102,7 +104,7 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     >>> randomization_p(np.array([1.0, -1.0])), round(randomization_p(np.full(20, 0.5)), 5)
     (1.0, 0.0001)
     """
-    difference = difference[difference != 0]  # a sign does not change 0
+    difference = difference[difference != 0]  # a difference of 0 has no sign
     if not len(difference):
         return 1.0
     rng = np.random.default_rng(0)

@@ -128,7 +128,7 @@ def _padded(tables: list[np.ndarray], what: str) -> PaddedRows:
 
 
 def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np.ndarray, " _"]]) -> Iterator[T]:
-    """Yield `read(entry)` for each entry; a thread reads the next one while the caller uses the current one."""
+    """Yield `read(entry)` for each entry. A thread reads the next entry while the caller uses the current one."""
     with ThreadPoolExecutor(max_workers=1) as reader:
         current = None
         for entry in rows:

@@ -19,7 +19,10 @@ from untrimmed.precision import Format, Precision, choose_format
 
 @contextmanager
 def evaluating(model: RetrievalModel) -> Iterator[None]:
-    """Put the model into evaluation mode without gradients; its mode is restored at the end, even after an error."""
+    """Put the model into evaluation mode and disable gradients.
+
+    The previous mode is restored at the end, even after an error.
+    """
     was_training = model.training
     model.eval()
     try:
@@ -79,7 +82,7 @@ def _compile(encoder: Callable[..., Any], device: torch.device) -> Callable[...,
 
     def run(rows: Any) -> Any:
         try:
-            with warnings.catch_warnings():  # the compiler bypasses this cache, which contains only constants
+            with warnings.catch_warnings():  # the compiler does not see this cache, but it contains only constants
                 warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
                 return compiled(rows)
         except ShortenTraceback as error:  # raised by a backend; a missing Triton has no inner exception

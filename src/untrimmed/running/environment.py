@@ -51,7 +51,7 @@ def record_environment(folder: Path, device: torch.device, *, update: int) -> No
 
 @cache
 def _commit() -> str | None:
-    with suppress(importlib.metadata.PackageNotFoundError):  # not installed, for example run from a folder
+    with suppress(importlib.metadata.PackageNotFoundError):  # the package is not installed, but run from a folder
         source = importlib.metadata.distribution("untrimmed").read_text("direct_url.json")
         commit = json.loads(source or "{}").get("vcs_info", {}).get("commit_id")
         if commit is not None:
@@ -63,7 +63,7 @@ def _commit() -> str | None:
 
 
 def _git(*arguments: str) -> str | None:
-    """The output of a git command in the package's folder, or None if it fails."""
+    """Return the output of a git command in the package's folder, or None if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(_PACKAGE), *arguments]
     try:

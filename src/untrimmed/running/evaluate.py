@@ -1,4 +1,4 @@
-"""Evaluate a model on a split: a run's, an imported one, one in memory, or one that needs no training."""
+"""Evaluate a model on a split. It can be from a run, imported, in memory, or without training."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,7 +37,7 @@ def evaluate(
 ) -> Report:
     """Return the results of a run's best model, a saved model or one in memory on a split.
 
-    "tf_prvr" needs no training and expects frames and sentences of one space (`load_shared_space`). The split is
+    "tf_prvr" needs no training, but frames and sentences must be in one space (`load_shared_space`). The split is
     `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`). `device` and `precision`
     apply to models that are loaded here. The report includes the metrics of moments if the data set has moments;
     otherwise its note explains why not. `moments=False` skips them, which saves most of the time. `truths` and

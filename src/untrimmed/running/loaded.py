@@ -30,7 +30,7 @@ from untrimmed.running.split import load_split, require_fit
 from untrimmed.scores.score import Scores
 
 DATASET = "a data set (load_dataset, dataset_of_arrays)"
-EVALUATION_SETTING = "train.annotators"  # the only training setting that affects how results are counted
+EVALUATION_SETTING = "train.annotators"  # the only training setting that affects an evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class LoadedModel:
     train: TrainSettings = field(default_factory=TrainSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
     data: DataSettings | None = None
-    place: str = "the model"  # its location, for messages
+    place: str = "the model"  # location of the model, for messages
 
     @checked(words="a table of word vectors for each sentence")
     def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
@@ -101,7 +101,7 @@ class LoadedModel:
 
     @checked()
     def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
-        """Return a copy with other settings by dotted keys: those of the model, and `train.annotators` for evaluation.
+        """Return a copy with other settings, by dotted keys: settings of the model, or `train.annotators`.
 
         Raises: ConfigError if a setting cannot change after training.
         """
@@ -157,11 +157,15 @@ def load(
 
 
 def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
-    """Wrap a model without a run; its method's preset sets the evaluation. Raises ConfigError unless it is float32."""
+    """Return a model that has no run, ready for evaluation with the preset of its method.
+
+    Raises ConfigError unless it is float32.
+    """
     require_float32(model)
     method = ModelName.of(model.name).method
     preset = load_preset(method, OWN_DATA_PRESET)
-    features = FeatureSettings(fixed_frames=preset.features.fixed_frames)  # no teacher, which only training needs
+    # without a teacher, which only training needs
+    features = FeatureSettings(fixed_frames=preset.features.fixed_frames)
     return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
 
 

@@ -48,7 +48,7 @@ def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
 
 
 def _used_and_total(device: torch.device) -> tuple[int, int]:
-    """Return the most bytes that this process has used on a device, and the device's bytes."""
+    """Return the largest number of bytes that this process has used on a device, and the device's memory in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device), torch.cuda.mem_get_info(device)[1]
     import resource

@@ -30,8 +30,8 @@ from untrimmed.running.results import (
 )
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
-SIMILARITIES_AT_A_TIME = 2**24  # bounds the size of [queries, videos, clips or frames] while scoring
-QUERIES_AT_A_TIME = 1024  # bounds the rankings of moments that are merged at once
+SIMILARITIES_AT_A_TIME = 2**24  # limits the size of arrays [queries, videos, clips or frames] while scoring
+QUERIES_AT_A_TIME = 1024  # limits the number of rankings of moments that are merged at once
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class OpenedModel:
             yield batch_rows, encoded
 
     def score(self, queries: EncodedQueries | None = None) -> SplitScores:
-        """Return the scores of `queries`, by default of all, computed one batch of videos at a time."""
+        """Return the scores of `queries` (default: all), computed one batch of videos at a time."""
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
             queries = self.all_queries if queries is None else queries
@@ -137,8 +137,8 @@ class OpenedModel:
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
         """Return the best window of each query in each of its videos, in seconds; NaN if the video has no duration.
 
-        It is the first of that video in the ranking of `locate`, except that windows with almost equal similarity may
-        change places, because their similarities are computed in other batches.
+        It is the first window of that video in the ranking of `locate`. Windows with almost equal similarity may change
+        places, because their similarities are computed in other batches.
 
         Raises: NoTimelineError for a method without frames and clips.
         """
@@ -172,7 +172,9 @@ class OpenedModel:
         return SplitMoments(located, span_s, annotators=self.train.annotators)
 
     def report(self, *, moments: bool = True, truths: Path | None = None, keep_scores: bool = False) -> Report:
-        """Return the results, with those of moments if `moments`, the data has moments and the model can find them.
+        """Return the results.
+
+        With `moments`, they include those of moments, if the data has moments and the model can find them.
 
         `truths` is a file of dense labels (`data/truths.py`), by default that of the data set's folder if it has one.
         It adds recall with several right videos per query. `keep_scores` adds the score matrices.

@@ -23,7 +23,9 @@ from untrimmed.running.training_free import require_learner
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 FROM_TENSORS = "tensors"
 """The `key` of a setting that follows from the shapes of tensors."""
-_PRIMES = {  # sizes that shapes follow; the larger prime of max_frames keeps it above num_clips
+# sizes of the model -> by how much each is changed to find the axes that depend on it; the larger prime of max_frames
+# keeps it above num_clips
+_PRIMES = {
     "query_dim": 101,
     "video_dim": 211,
     "dim": 307,
@@ -34,16 +36,17 @@ _PRIMES = {  # sizes that shapes follow; the larger prime of max_frames keeps it
     "registers.num_registers": 809,
     "registers.num_steps": 907,
 }
-_OF_HEADS = ("dim", "lorentz_dim")  # grow by whole heads
-_ROUNDING = 0.06  # of a SumR, in percent: `model_val` may contain rounded numbers
+_OF_HEADS = ("dim", "lorentz_dim")  # sizes that must stay a multiple of the number of heads
+# allowed difference between SumR and the sum of the recalls, in percent: `model_val` may contain rounded numbers
+_ROUNDING = 0.06
 
 
 @dataclass(frozen=True)
 class SettingDifference:
     """A setting whose value in the checkpoint differs from the preset's.
 
-    `key` is the program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model, None for
-    settings of training, which a model does not contain.
+    `key` is the program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model, or None
+    for a setting of training, which a model does not have.
     """
 
     setting: str
@@ -55,11 +58,12 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model with an authors' weights, and what the checkpoint says about it.
+    """A model with the weights of an authors' checkpoint, and the other information in the checkpoint.
 
-    `dataset` is the data set of the preset. `unknown` has the checkpoint's settings that have no translation, as text.
-    `has_settings` is false for a file without settings. `validation` has the results that the program stored, in
-    percent by metric, and `epoch` their epoch, counted from 0.
+    `dataset` is the data set whose preset the model uses. `differences` has the settings that differ from that preset.
+    `unknown` has the checkpoint's settings that have no translation, as text. `has_settings` is False if the checkpoint
+    contains no settings. `validation` has the results that the program stored, in percent by metric, and `epoch` their
+    epoch, counted from 0.
     """
 
     model: RetrievalModel
@@ -85,7 +89,7 @@ def import_released_file(
     """
     require_learner(method)
     name = ModelName.of(method)
-    model_class(name)  # a wrong method is reported before a damaged file
+    model_class(name)  # report a wrong method before a damaged file
     path = Path(file)
     checkpoint = read_checkpoint(path)
     tensors = without_prefix(checkpoint.tensors)
@@ -187,9 +191,10 @@ def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Return the sizes that the shapes of the checkpoint's tensors imply, by dotted key.
 
-    In a model without memory every size grows by a multiple of another prime number. An axis follows the size whose
-    prime divides its growth. If tensors disagree, the smallest value is returned, because a table of positions may have
-    more rows than frames. Tensors that contradict each other do not fit the model of these sizes.
+    To find out which size determines an axis, every size is increased by a multiple of a different prime number, in a
+    model without memory. The axis depends on the size whose prime divides the increase of the axis. If tensors
+    disagree, the smallest value is returned, because a table of positions may have more rows than frames. Tensors that
+    contradict each other do not fit the model of these sizes.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)
@@ -217,7 +222,7 @@ def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int
 
 
 def _validation(numbers: tuple[float, ...]) -> dict[str, float]:
-    """Return the stored results by metric, without those that some programs add; empty if they are not recalls."""
+    """Return the first stored results, which are recalls and their sum, by metric. Empty if they are something else."""
     recalls = numbers[: len(METRICS)]
     if len(recalls) < len(METRICS) or not abs(sum(recalls[:-1]) - recalls[-1]) <= _ROUNDING * len(METRICS):
         return {}

@@ -47,7 +47,7 @@ class SplitMoments:
     annotators: int = 2
 
     def event_recall(self, dataset: RetrievalDataset) -> dict[str, float]:
-        """Return event-level recall in percent by `R@K IoU=m`; only captions with a moment count."""
+        """Return event-level recall in percent by `R@K IoU=m`. Captions without a moment are left out."""
         return event_recall_of(dataset, self.located, annotators=self.annotators)
 
     def in_right_video(self, dataset: RetrievalDataset) -> dict[str, float]:
@@ -78,7 +78,10 @@ def spans_of(dataset: RetrievalDataset) -> list[Spans]:
 
 
 def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
-    """Return the dense labels in a file, by default in that of the data set's folder; None if there is none."""
+    """Return the dense labels in a file.
+
+    The default is the file in the data set's folder; without it, the result is None.
+    """
     path = truths or dataset.dense_labels
     return None if path is None else read_truths(path, dataset.annotations)
 

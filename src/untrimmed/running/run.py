@@ -33,7 +33,7 @@ METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
 """The format of a run's files. Increase it when runs of the previous format can no longer be read."""
-_OF_SEEDS = ("train.seed", "data.root", "initial_weights")  # settings in which seeds of one model may differ
+_OF_SEEDS = ("train.seed", "data.root", "initial_weights")  # settings that may differ between the seeds of one model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +150,8 @@ def require_same(folder: Path, config: RunConfig) -> None:
     advice = "use the same settings to continue that run"
     if not _has_saved(folder):
         advice = "delete it if no training is running: nothing is saved in it"
-    for key in new | stored:  # in this order, another method is reported before the settings that follow from it
+    # keys of `new` first, so that a different method is reported before the settings that depend on it
+    for key in new | stored:
         if new.get(key) != stored.get(key):
             raise ConfigError(
                 f"{folder}: contains a run with {key} = {stored.get(key)}, expected {new.get(key)}; choose another "
@@ -209,7 +210,7 @@ def require_beginning(folder: Path) -> None:
 
 
 def forget_beginning(folder: Path) -> None:
-    """Remove the settings of a run that has saved nothing, so that a run with other settings can use the folder."""
+    """Remove the settings of a run that has saved no state, so that a run with other settings can use the folder."""
     if _has_saved(folder):
         return
     (folder / CONFIG).unlink(missing_ok=True)

@@ -35,7 +35,10 @@ def load_split(
 
 
 def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, place: str) -> None:
-    """Raise FeatureError for other widths, or ConfigError for arrays of other sizes; `place` names the model."""
+    """Raise FeatureError for features of other widths, or ConfigError for arrays of other sizes, than the model's.
+
+    `place` names the model in messages.
+    """
     source = f"{dataset.name}, split {dataset.split}"
     for what, key, found in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
         if found != (expected := getattr(sizes, key)):

@@ -21,7 +21,7 @@ from untrimmed.running.opened import OpenedModel
 class RetrievedVideo:
     """A top-ranked video of a caption; `moment_s` is its best moment, None without a timeline or a duration."""
 
-    row: int  # in the data set
+    row: int  # row of the video in the data set
     video: str
     score: float
     is_right: bool
@@ -32,11 +32,11 @@ class RetrievedVideo:
 class CaptionRanking:
     """The top-ranked videos of one caption, best first, and the rank of its right video, counted from 1."""
 
-    row: int  # in the data set
+    row: int  # row of the caption in the data set
     caption_id: str
     text: str
     video: str
-    moments_s: tuple[Span, ...]  # annotated
+    moments_s: tuple[Span, ...]  # annotated moments
     rank: int
     videos: tuple[RetrievedVideo, ...]
 

@@ -21,7 +21,8 @@ from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_score
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.results import SplitMoments, labels_of, split_report, why_no_events
 
-_VIDEOS_AT_A_TIME = 50  # videos whose moments are ranked before they are merged with the best so far
+# number of videos whose moments are ranked at a time, before they are merged with the best so far
+_VIDEOS_AT_A_TIME = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class TFPRVROnData(TFPRVRSettings):
 
 
 def is_training_free(model: object) -> bool:
-    """Whether this is the name of a model that needs no training, and not a folder with that name."""
+    """Whether this is the name of a model that needs no training. False if a folder has that name."""
     return isinstance(model, str | Path) and os.fspath(model) == tf_prvr.NAME and not Path(model).exists()
 
 
@@ -109,7 +110,7 @@ def _scores(
 ) -> tuple[Float64[np.ndarray, "Q V"], SplitMoments | None]:
     """Return the scores of every caption with every video, and each caption's best moments.
 
-    The frames of one video are in memory at a time, and with `locate` the moments of all videos in float32.
+    Only one video's frames are in memory at a time. With `locate`, the moments of all videos are in memory in float32.
     """
     queries = _sentences(dataset, settings)
     fused = np.empty((len(queries), len(dataset.video_ids)))
@@ -135,7 +136,9 @@ def _located(
     durations_s: Float[np.ndarray, " V"],
     video_index: Int[np.ndarray, " Q"],
 ) -> tuple[RankedMoments, Float[np.ndarray, "Q 2"]]:
-    """Rank moments by their video's score, then by clearness; the clearest of a video has the video's score.
+    """Return moments ranked by their video's score, then by clearness.
+
+    The clearest moment of a video has the video's score.
 
     Also return the clearest span of each caption in its own video (`video_index`), in seconds.
     """
@@ -155,11 +158,15 @@ def _located(
             span_s[captions] = spans.span_s[captions, 0]
         shifted = [spans.shifted(row) for row, spans in enumerate(by_video, start)]
         best = RankedMoments.best([best, *shifted], limits.before_suppression)
-    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit), span_s  # a library's moments do not overlap
+    # the moments of a video in a library do not overlap either
+    return suppress_ranked(best, max_overlap=0.0, limit=limits.limit), span_s
 
 
 def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
-    """Return one unnormalised vector per caption; FeatureError if its width is not that of the frames, or for zeros."""
+    """Return one unnormalised vector per caption.
+
+    Raises FeatureError if the width is not that of the frames or a vector is 0.
+    """
     if dataset.query_dim != dataset.video_dim:
         raise FeatureError(
             f"{dataset.name}, split {dataset.split}: words have width {dataset.query_dim}, frames {dataset.video_dim}; "

@@ -67,7 +67,7 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Ridge:
-    """A linear map from mean words to mean frames, both centred by the training split."""
+    """A linear map from mean words to mean frames. The means of the training split are subtracted from both."""
 
     weights: Float[np.ndarray, "E D"]
     mean_word: Float[np.ndarray, " E"]
@@ -143,7 +143,7 @@ def best_frames_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarra
     >>> best_frames_score(np.eye(2), np.array([[0.6, 0.8], [0.0, 0.0], [0.6, -0.8]])).round(2)
     array([1. , 0.8])
     """
-    order = np.argsort(-(frames @ queries.T), axis=0)  # of the frames, for each query
+    order = np.argsort(-(frames @ queries.T), axis=0)  # best frames first, for each query
     sums = np.zeros_like(queries)
     best = np.full(len(queries), -1.0)
     for rank, rows in enumerate(order):

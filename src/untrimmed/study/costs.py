@@ -30,7 +30,7 @@ ROUNDS = 7
 
 
 class Stepper:
-    """A model and its optimizer with the settings of a preset; times single training steps."""
+    """A model and its optimizer, with the settings of a preset. It measures the time of single training steps."""
 
     def __init__(self, preset: Preset, encode: Encode = encode_here):
         torch.manual_seed(0)
@@ -69,7 +69,7 @@ def read_costs(path: Path) -> dict[str, CandidateCosts]:
 def stored_costs(path: Path, trials: Mapping[str, Trial]) -> dict[str, CandidateCosts]:
     """Return the costs of trials by candidate, from a file beside the runs.
 
-    If the costs of one are missing, all are measured again, so that their times can be compared.
+    If the costs of one candidate are missing, all candidates are measured again, so that their times can be compared.
     """
     costs = read_costs(path)
     if not trials.keys() <= costs.keys():
@@ -92,7 +92,8 @@ def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
         rows = epoch_batches(len(split.video_ids), preset.train.batch_size, seed=0, epoch=0)[0]
         batches.append(training_batch(split, rows, sort_by=preset.features.sort_by))
     rounds = [[stepper.step(batch) for stepper, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
-    step_s = [statistics.median(times[1:]) for times in zip(*rounds, strict=True)]  # the first warms up
+    # leave out the first step, which warms up
+    step_s = [statistics.median(times[1:]) for times in zip(*rounds, strict=True)]
     return [
         CandidateCosts(parameters(stepper.model), seconds, round(1e6 * megabytes_per_video(stepper.model.eval())))
         for stepper, seconds in zip(steppers, step_s, strict=True)

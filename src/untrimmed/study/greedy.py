@@ -10,7 +10,8 @@ from untrimmed.study.setup import Candidate
 class CandidateResult:
     """A combination and its SumR on validation videos; `over` is the same with one attachment fewer.
 
-    Its learning rate is that of `base`, the method where the search began. Several methods may grow into it.
+    It was trained with the learning rate of `base`, the method where the search began. Several searches may reach the
+    same combination.
     """
 
     candidate: Candidate
@@ -25,8 +26,8 @@ class Growth:
 
     results: tuple[CandidateResult, ...]
     accepted: tuple[Candidate, ...]
-    refused: Mapping[Candidate, str]  # combination -> reason
-    waiting: tuple[Candidate, ...] = ()  # not trained yet, and may still win
+    refused: Mapping[Candidate, str]  # combination -> reason why it cannot exist
+    waiting: tuple[Candidate, ...] = ()  # combinations that are not trained yet and may still win
 
 
 def grow(
@@ -40,9 +41,9 @@ def grow(
 
     At most `max_attachments` are added.
 
-    `reach` returns the SumR of candidates, None for those to be trained later. `refusal` returns why a candidate
-    cannot exist, or an empty text. An attachment that does not fit a combination fits nothing that grows from it, so
-    it is not tried again.
+    `reach` returns the SumR of candidates, and None for those to be trained later. `refusal` returns the reason why a
+    candidate cannot exist, or an empty text. An attachment that does not fit a combination does not fit its extensions
+    either, so it is not tried again.
     """
     (base_sum_r,) = reach([base])
     if base_sum_r is None:

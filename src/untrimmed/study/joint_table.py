@@ -1,4 +1,7 @@
-"""One table of any finished runs as Markdown, LaTeX or CSV, the best first. Seeds of the same settings share a row."""
+"""One table of any finished runs as Markdown, LaTeX or CSV, with the best first.
+
+Runs that differ only in the seed share a row.
+"""
 
 import csv
 import io
@@ -27,7 +30,7 @@ class JointRow:
     reports: tuple[Report, ...]
 
     def values(self, column: str) -> list[float]:
-        """Return a figure of each seed."""
+        """Return the values of a figure, one for each seed."""
         return [report.figures[column] for report in self.reports]
 
     @property
@@ -37,9 +40,9 @@ class JointRow:
 
 
 def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
-    """Return the rows of all runs: data sets in the order of the runs, the best row of each first.
+    """Return the rows of all runs. Data sets are in the order of the runs, and the best row of each data set is first.
 
-    Methods that occur with several settings are labelled with those that differ.
+    If a method occurs with several settings, its labels include the settings that differ.
 
     Raises: ConfigError for two runs of the same settings and seed.
     """
@@ -59,7 +62,7 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
 
 
 def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
-    """Return the method's name with the settings in which it differs from other rows of its name and data."""
+    """Return the method's name, with the settings that differ between the rows of this method on the same data set."""
     namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
     keys = dict.fromkeys(key for entry in namesakes for key in entry)
     differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]
@@ -67,7 +70,7 @@ def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> 
 
 
 def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[[str], str]) -> list[list[str]]:
-    """Return the cells of the rows of one data set: label, seeds, figures and p values; those of the best are bold."""
+    """Return the cells of the rows of one data set: label, seeds, figures and p-values. The best row is bold."""
     best = rows[0]
     lines = []
     for row in rows:
@@ -78,7 +81,7 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 
 
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
-    """Return p over seeds and over queries; None for the best row itself."""
+    """Return the p-values over seeds and over queries of the difference to the best row; None for the best row itself."""
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 

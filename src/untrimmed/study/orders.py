@@ -1,4 +1,4 @@
-"""The order of methods by SumR: beside the papers' order, and on variants of a simulated world."""
+"""The order of methods by SumR, compared with the papers' order and between variants of a simulated world."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from untrimmed.study.study import StudyResults
 
 SumR = Mapping[str, Sequence[float]]  # SumR of each seed on test videos, by method
-FEWEST = 3  # methods whose orders are compared
+FEWEST = 3  # fewest methods whose orders are compared
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two orders of the same methods agree; each order has the best method first.
+    """How much two orders of the same methods agree. Each order has the best method first.
 
     `tau` is Kendall's tau-b, 1 for the same order and -1 for the reverse, and `p` its two-sided p-value. In each pair
     of `differences` the first method is ahead in the first order and behind in the second.
@@ -37,7 +37,7 @@ class Agreement:
 
     @classmethod
     def of(cls, first: Mapping[str, float], second: Mapping[str, float]) -> Agreement | None:
-        """Compare the orders of the methods that both have; None for fewer than three.
+        """Compare the orders of the methods that both have. None if they share fewer than three methods.
 
         >>> Agreement.of({"a": 3, "b": 2, "c": 1}, {"a": 3, "b": 1, "c": 2}).differences
         (('b', 'c'),)
@@ -62,7 +62,7 @@ class Agreement:
 
 
 def notes(results: StudyResults) -> Iterator[str]:
-    """Yield what belongs below the table of a data set: the papers' order, and what a simulated world favours."""
+    """Yield the text below the table of a data set: the papers' order, and which methods a simulated world favours."""
     yield from papers_order(sum_r_of(results), published_sum_r(results))
     simulation = results.setup.facts.simulation
     if simulation is not None and (sides := built_in_sides(simulation)):
@@ -70,7 +70,8 @@ def notes(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield the settings of each candidate that were chosen on validation videos; nothing if they are all equal."""
+    """Yield a line with the settings that were chosen on validation videos for each candidate; nothing if all are
+    equal."""
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports
@@ -87,7 +88,7 @@ def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
 
 
 def published_sum_r(results: StudyResults) -> dict[str, float]:
-    """Return the SumR that papers print for the candidates; those with settings of their own have none."""
+    """Return the SumR that papers print, by candidate. Candidates with changed settings have none."""
     benchmark = results.setup.facts.benchmark
     published: dict[str, float] = {}
     for candidate in results.reports:
@@ -98,7 +99,10 @@ def published_sum_r(results: StudyResults) -> dict[str, float]:
 
 
 def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
-    """Yield our order beside the papers', Kendall's tau and the pairs in another order; nothing for under three."""
+    """Yield our order beside the papers' order, Kendall's tau and the pairs whose order differs.
+
+    Yield nothing for fewer than three methods.
+    """
     agreement = Agreement.of(_means(sum_r), published)
     if agreement is None:
         return
@@ -117,9 +121,9 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
 
 
 def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
-    """Yield a table of SumR by method and world, and what each world changes; nothing for fewer than two worlds.
+    """Yield a table of SumR by method and world, and what each world changes. Yield nothing for fewer than two worlds.
 
-    Worlds are data sets with simulated features of one benchmark, which is that of the first.
+    Worlds are data sets with simulated features. Only worlds of the same benchmark as the first are compared.
     """
     worlds = [entry for entry in results if entry.reports and entry.setup.facts.simulation is not None]
     worlds = [entry for entry in worlds if entry.setup.facts.benchmark == worlds[0].setup.facts.benchmark]
@@ -139,7 +143,10 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
 
 
 def worlds_grid(worlds: Mapping[str, SumR], published: Mapping[str, float]) -> Grid:
-    """Return SumR by method and world, the best on the first world first, and Kendall's tau of the orders below."""
+    """Return a table of SumR by method and world, the best method in the first world first.
+
+    Kendall's tau of the orders is below.
+    """
     averages = {world: _means(sum_r) for world, sum_r in worlds.items()}
     first, *variants = worlds
     methods = dict.fromkeys(name for sum_r in worlds.values() for name in sum_r)
@@ -158,7 +165,7 @@ def _means(sum_r: SumR) -> dict[str, float]:
 
 
 def _in_words(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return pairs in words, joined by their first method."""
+    """Return pairs of methods in words, grouped by the first method of each pair."""
     trailing: dict[str, list[str]] = {}
     for ahead, passed in pairs:
         trailing.setdefault(ahead, []).append(f"`{passed}`")

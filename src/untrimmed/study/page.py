@@ -12,7 +12,7 @@ from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
 
-ORACLE = "oracle"  # the row of a perfect method
+ORACLE = "oracle"  # name of the row of a perfect method
 TESTS = ("p to best, seeds", "queries", "p to its method, seeds", "queries")
 HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
@@ -27,7 +27,8 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
 
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
-    """Yield a sentence for each data set: the best candidate, its lead with p, and its place on the other data sets."""
+    """Yield a sentence for each data set: the best candidate, its lead with p-values, and its place on the other data
+    sets."""
     ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
     for result, (best, *followers) in ranked:
         line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
@@ -44,7 +45,7 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
 
 
 def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
-    """Return the lead of the best candidate over another, with p over seeds first and p over queries second."""
+    """Return the lead of the best candidate over another, with the p-values over seeds and over queries."""
     lead = mean_sum_r(results, best) - mean_sum_r(results, rival)
     over_seeds, over_queries = p_of_sum_r(results.reports[best], results.reports[rival])
     if over_seeds is None:
@@ -55,7 +56,7 @@ def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
-    """Return a sentence if an untrained row, the oracle excluded, beats the best candidate."""
+    """Return a sentence if a row without training, other than the oracle, beats the best candidate."""
     rows = {name: of["SumR"] for name, of in results.untrained.items() if name != ORACLE}
     name = max(rows, key=lambda entry: rows[entry], default="")
     if not name or rows[name] <= mean_sum_r(results, best):
@@ -114,7 +115,7 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return p over seeds and over queries of the difference of two candidates; empty if they are the same."""
+    """Return the p-values over seeds and over queries of the difference of two candidates; empty if they are the same."""
     if rival is None or rival == candidate:
         return "", ""
     over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])
@@ -155,7 +156,7 @@ def _findings(results: StudyResults) -> Iterator[str]:
 
 
 def _point(results: StudyResults, base: Candidate) -> str:
-    """Return the best rate and settings of a method, and those that are not tried yet."""
+    """Return the best rate and settings of a method, and those that were not tried yet."""
     untried = " or ".join(map(str, results.untried[base]))
     return f"{results.points[base]}" + (f", not tried with {untried}" if untried else "")
 

@@ -35,17 +35,17 @@ from untrimmed.running.run import Run
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.training.trials import Trial
 
-CAPTIONS = 3  # captions whose words identify a data set
-NUMBERS = 8  # first numbers of each feature table that identify a data set
-WARMUP_SHARE = 0.1  # the published 0.01 is too few steps of a short training for large rates
-SIZES = "sizes.json"  # files beside the runs: sizes of models and batches, and the identity of the data
-FACTS = "data.json"  # what is printed about the data
-UNTRAINED = "untrained.json"  # the rows that need no training
-COSTS = "costs.json"  # costs of finalists
+CAPTIONS = 3  # number of captions whose words are in the identity of a data set
+NUMBERS = 8  # numbers of each feature table that are in the identity of a data set
+WARMUP_SHARE = 0.1  # in a short training, the published 0.01 is too few steps for large rates
+SIZES = "sizes.json"  # file beside the runs: sizes of models and batches, and the identity of the data
+FACTS = "data.json"  # file beside the runs: what the page prints about the data
+UNTRAINED = "untrained.json"  # file beside the runs: the rows that need no training
+COSTS = "costs.json"  # file beside the runs: costs of the finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 RATE = "train.learning_rate"
 _VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may have
-WARMUP_EPOCH = "warmup_epoch"  # setting of losses that start late; scaled with the length of training
+WARMUP_EPOCH = "warmup_epoch"  # name of the setting of losses that start late; it is scaled with the length of training
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 class StudySetup:
     """A data set and the model and batch sizes of all candidates; runs are stored in `out`/`data`.
 
-    `presets` are YAML files. A candidate starts from the file for its method with the most of its attachments.
+    `presets` are YAML files. For a candidate, the file is used that is for its method and has most of its attachments.
     """
 
     data: str
@@ -163,15 +163,15 @@ class StudySetup:
         return train_set, val_set, test_set
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the features: a training process maps them itself."""
+        """Leave out the features, because each training process maps them itself."""
         return {name: value for name, value in vars(self).items() if name != "sets"}
 
     @cached_property
     def identity(self) -> str:
         """A digest of test captions and some words and frames, the same on every machine.
 
-        Each table contributes its first numbers as hundredths of its largest, because features that are simulated on
-        two machines may differ in their last digits.
+        Each table contributes its first numbers, rounded to hundredths of its largest number. Features that are
+        simulated on two machines may differ in their last digits.
 
         Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
         """
@@ -214,7 +214,9 @@ class StudySetup:
         return {"dim": self.dim, "frames": self.frames, "batch": self.batch, "precision": self.precision}
 
     def require_same(self) -> None:
-        """Refuse a folder with runs of other sizes or data. Nothing is written; features are read only if it has runs.
+        """Check that existing runs in the folder have the same sizes and data. Nothing is written.
+
+        Features are read only if there are runs.
 
         Raises: ConfigError naming the first difference.
         """
@@ -224,7 +226,7 @@ class StudySetup:
         stored, data = read_sizes(self._noted)
         sizes = self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
-        runs = set(names) - BESIDE_RUNS  # folders and their files of figures
+        runs = set(names) - BESIDE_RUNS  # the folders of runs, and the files with their figures
         for name in stored if runs else ():
             if stored[name] != sizes[name]:
                 raise ConfigError(
@@ -237,20 +239,20 @@ class StudySetup:
             )
 
     def require_own(self) -> None:
-        """Write sizes and data beside the runs; raises like `require_same`."""
+        """Check the folder like `require_same`, and write sizes and data beside the runs."""
         self.require_same()
         text = json.dumps(self._sizes | {"data": self.identity})
         if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != text:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._noted, text)
-            (self.folder / FACTS).unlink(missing_ok=True)  # without runs, it may be of other data
+            (self.folder / FACTS).unlink(missing_ok=True)  # if there are no runs, the file may be of other data
             self.__dict__.pop("facts", None)
         if not (self.folder / FACTS).is_file():
             write_whole(self.folder / FACTS, json.dumps(asdict(self.facts)))
 
     @property
     def simulated(self) -> bool:
-        """Whether the features are simulated; then the hidden meaning gives the upper limit of results."""
+        """Whether the features are simulated. Then the hidden meaning gives an upper limit of the results."""
         return is_simulated(self.data, self.root)
 
     @cached_property
@@ -259,7 +261,8 @@ class StudySetup:
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:
-        """Return the preset of a method, as `choose_preset` takes it: a file, or the same data set for all methods."""
+        """Return the preset of a method as an argument of `choose_preset`: a file, or the same data set for all
+        methods."""
         fitting = [
             stated
             for stated in self._files
@@ -272,8 +275,8 @@ class StudySetup:
     def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
         """Return a training of a candidate with enough epochs for the steps.
 
-        All settings except sizes and those of the point are its preset's. Losses that start late start after the same
-        share of epochs.
+        Settings are those of its preset, except the sizes and the settings of the point. Losses that start late start
+        after the same share of epochs.
 
         Raises: ConfigError if both the candidate and the point set a key.
         """
@@ -329,7 +332,7 @@ class StudySetup:
         return self.report_of(trial.method, trial.measured("test", ranks), trial.note)
 
     def report_of(self, title: str, ranks: Sequence[int], stored: Path) -> Report:
-        """Return the results of stored ranks; captions have their numbers as ids.
+        """Return the results of stored ranks; the ids of captions are their numbers.
 
         Raises: ConfigError if the data set has another number of captions.
         """

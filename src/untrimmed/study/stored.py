@@ -11,24 +11,25 @@ from untrimmed.study.costs import read_costs
 from untrimmed.study.setup import BESIDE_RUNS, COSTS, FACTS, SIZES, UNTRAINED, Candidate, Point, StudySetup, read_sizes
 from untrimmed.study.study import StudyPlan, StudyResults
 
-_NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")  # of `StudySetup.trial`
+# name of a run, as `StudySetup.trial` builds it
+_NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The result file of one run. `ranks` are on test videos, empty for a run of the search only."""
+    """The result file of one run. `ranks` are on test videos. They are empty for a run that only served the search."""
 
     candidate: Candidate
     point: Point
     steps: int
     seed: int
-    sum_r: float | None  # on validation videos, if it was read there
+    sum_r: float | None  # on validation videos; None if it was not computed there
     ranks: tuple[int, ...]
     path: Path
 
 
 def stored_runs(folder: Path) -> list[StoredRun]:
-    """Return the result files in OUT/DATA; raises ConfigError for a file that is none."""
+    """Return the results of all runs in OUT/DATA. Raises ConfigError for a file that has no results."""
     runs = []
     for path in sorted(folder.glob("*.json")):
         if path.name in BESIDE_RUNS:
@@ -55,7 +56,9 @@ def has_results(folder: Path) -> bool:
 
 
 def stored_results(folder: Path) -> StudyResults:
-    """Return the results in OUT/DATA: of each candidate the runs with the most steps, and most seeds of equal settings.
+    """Return the results in OUT/DATA.
+
+    Of each candidate, these are the runs with the most steps, and of these the settings with the most seeds.
 
     Candidates with fewer steps than the longest runs on test videos are left out.
 

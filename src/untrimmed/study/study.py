@@ -30,10 +30,11 @@ SEARCH_SEED = 0
 class StudyPlan:
     """The trainings on each data set.
 
-    Each method, alone or with attachments, uses the rate of `rates` and the values of `grid` (each entry is
-    `KEY=VALUE,VALUE,...`) with the best SumR after `search_steps`. The best `grow` methods are extended by
-    `attachments`, up to `max_attachments` each. The best `finalists` of all candidates, and the methods that they grew
-    from, train `steps` steps with each of `seeds` seeds. Without attachments all methods are finalists.
+    For each method, the search tries the rates in `rates` and the values in `grid` (entries `KEY=VALUE,VALUE,...`) for
+    `search_steps` steps each. The method and everything that grows from it use those with the best SumR. The best
+    `grow` methods are extended by `attachments`, up to `max_attachments` each. The best `finalists` of all candidates,
+    and the methods that they grew from, are trained for `steps` steps with each of `seeds` seeds. Without attachments
+    all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -66,7 +67,10 @@ class StudyPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResults:
-    """The results on one data set so far. `reports` are on test videos, one for each completed seed."""
+    """The results on one data set so far.
+
+    `reports` has one report on test videos for each completed seed of a candidate.
+    """
 
     setup: StudySetup
     plan: StudyPlan
@@ -79,7 +83,7 @@ class StudyResults:
 
     @property
     def untried(self) -> Mapping[Candidate, tuple[Point, ...]]:
-        """The rates and settings of each method that are not trained yet."""
+        """The rates and settings that were not trained yet, by method."""
         return {
             method: tuple(
                 point for point in self.plan.points if not _knows(trial_of(self.setup, self.plan, method, point), "val")
@@ -88,18 +92,25 @@ class StudyResults:
         }
 
     def base_of(self, candidate: Candidate) -> Candidate:
-        """Return the method that a candidate grew from, with whose rate and settings it was best."""
+        """Return the method from which the search reached a candidate.
+
+        Its best rate and settings also apply to the candidate. If several methods reached it, this is the one with the
+        best SumR. A candidate that the search did not reach is its own base.
+        """
         return next((result.base for result in self.ranking if result.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
-        """Return the method that a candidate grew from, or its bare method if it was named directly."""
+        """Return the candidate to compare a candidate with: the method that it grew from.
+
+        For a candidate that was named directly, it is the method without attachments, if that has results.
+        """
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))
         return bare if base == candidate and bare in self.reports else base
 
     @property
     def ranking(self) -> list[CandidateResult]:
-        """Every candidate of the search once, with its best SumR, best first."""
+        """The candidates of the search, each once with its best SumR. The best is first."""
         best: dict[Candidate, CandidateResult] = {}
         results = (result for growth in self.growths for result in growth.results)
         for result in sorted(results, key=lambda result: -result.sum_r):
@@ -109,18 +120,18 @@ class StudyResults:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains trials, `jobs` at a time, and reports each finished one. With 0 jobs nothing is trained."""
+    """Trains up to `jobs` trials at a time and reports each finished one. With 0 jobs, nothing is trained."""
 
     tell: Tell = lambda line: None
     jobs: int = 1
 
     def reached(self, trials: Sequence[Trial]) -> list[float | None]:
-        """Return the SumR of each trial on validation videos; None for untrained ones."""
+        """Return the SumR of each trial on validation videos; None for trials that are not trained."""
         are_known = self.known(trials, "val")
         return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Train the trials without this figure, unless there are 0 jobs; return which trials have it."""
+        """Return which trials have this figure, after training the others, unless there are 0 jobs."""
         untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in untrained for trial in trials]
@@ -138,8 +149,8 @@ class Trainer:
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
-    """Return a pool of processes that share the processor cores and end with this process, however it ends."""
-    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads may never wake up
+    """Return a pool of processes that share the processor cores. They end with this process, even if it is killed."""
+    spawn = multiprocessing.get_context("spawn")  # after a fork, a process with threads may never continue
     threads = max(1, (os.cpu_count() or 1) // jobs)
     return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads, imported()))
 
@@ -154,7 +165,7 @@ def _begin_work(threads: int, plugins: Sequence[PluginModule]) -> None:
 def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
-        os._exit(1)  # even during a step: the next study resumes from the saved state
+        os._exit(1)  # end even during a step: the next study resumes from the saved state
 
 
 def _timed(trial: Trial) -> tuple[float, float]:
@@ -233,13 +244,16 @@ def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, point: Po
 
 
 def _knows(trial: Trial, figure: str) -> bool:
-    """Return whether a figure is stored or can be measured; raises ConfigError for a run with other settings."""
+    """Return whether a figure is stored or can be measured. Raises ConfigError if the run has other settings."""
     trial.require_same()
     return figure in trial.figures or trial.is_finished
 
 
 def _best_point(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> Point:
-    """Return the rate and settings with the best SumR in the search, or the only ones."""
+    """Return the rate and settings with the best SumR in the search.
+
+    If there is only one choice, return it without training.
+    """
     points = plan.points
     if len(points) == 1:
         return points[0]
@@ -253,14 +267,14 @@ def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
         trained = {result.candidate for result in results.ranking}
         return tuple(method for method in results.plan.methods if method in trained)
     finalists = [result.candidate for result in results.ranking[: results.plan.finalists]]
-    for finalist in finalists:  # also for bases added here: one method may have grown into another
+    for finalist in finalists:  # also visit bases that this loop adds: a method may itself have grown from another
         if (base := results.base_of(finalist)) not in finalists:
             finalists.append(base)
     return tuple(finalists)
 
 
 def _finals(results: StudyResults, trainer: Trainer) -> Iterator[StudyResults]:
-    """Yield the results with the finalists on test videos, seed by seed."""
+    """Yield the results after each seed of the finalists, with their reports on test videos."""
     setup = results.setup
     plan = results.plan
 

@@ -53,7 +53,7 @@ def require_arguments(
 
 
 def require_choices(train: TrainSettings) -> None:
-    """Refuse names of optimizers, schedules and others that do not exist; raises the errors of `choose`."""
+    """Check that every choice by name (optimizer, schedule and others) exists; raises the errors of `choose`."""
     for choose in (
         choose_optimizer,
         choose_schedule,
@@ -75,7 +75,7 @@ def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> N
 
 
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
-    """Refuse features of other sizes than the model's or without content, and a single training video.
+    """Raise an error for features whose sizes are not the model's or that are empty, and for a single training video.
 
     A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of other sizes.
     """

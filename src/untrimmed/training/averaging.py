@@ -19,7 +19,7 @@ def choose_average(train: TrainSettings) -> Callable[..., Any] | None:
 
 
 def create_average(model: nn.Module, train: TrainSettings) -> AveragedModel | None:
-    """Return a copy of the model for the average of `train.average`; None if there is none.
+    """Return a copy of the model that holds the average weights (`train.average`); None without averaging.
 
     Raises: the errors of `choose`, and ConfigError for settings that the average does not accept.
     """

@@ -1,4 +1,4 @@
-"""Callbacks: what they receive, how they are named, and several as one.
+"""Callbacks: what they receive, how they are named, and how several are called.
 
 A callback is a function of the progress, or a class without required arguments. On the command line it is a name that
 this package knows (`tensorboard`, `wandb`), MODULE:NAME or FILE.py:NAME. A callback with `state_dict` and
@@ -39,21 +39,22 @@ class TrainingProgress:
     step: int
     num_steps: int
     loss: float
-    terms: dict[str, float]  # unweighted, means over the epoch so far
-    sum_r: float | None  # the metric `selects_by` of the last validation
+    terms: dict[str, float]  # unweighted loss terms by name: means over the epoch so far
+    sum_r: float | None  # value of the metric in `train.select_by` at the last validation
     best_sum_r: float | None
     best_epoch: int | None  # also None for a run with 0 epochs, which validates the initial weights
     left_s: float
     model: RetrievalModel = field(repr=False)
     config: RunConfig = field(repr=False)  # all settings of the run
-    folder: Path  # of the run
+    folder: Path  # folder of the run
     learning_rate: float = math.nan
     results: Mapping[str, float] = field(default_factory=dict)
     stage: Stage = "training"
     selects_by: str = "SumR"
     updates: int = 0  # finished updates of the weights since the start of the run
-    batch_terms: Mapping[str, float] = field(default_factory=dict)  # of the last batch, unweighted, and its "loss"
-    process: int = 0  # of the processes of torchrun; only process 0 should write
+    # unweighted loss terms of the last batch, and its "loss"
+    batch_terms: Mapping[str, float] = field(default_factory=dict)
+    process: int = 0  # number of this process of torchrun; only process 0 should write
 
 
 @runtime_checkable
@@ -61,11 +62,14 @@ class Callback(Protocol):
     """Receives the progress of training. Returning "stop" ends training after validating the current epoch.
 
     The run is then finished, as after its last epoch. Training into its folder again returns the same run, with or
-    without a callback. To train longer, train its model (`run.load_model()`) into another folder.
+    without a callback. To train longer, start a new run in another folder from its model (`run.load_model()`).
     """
 
     def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
-        """Called at every stage (see `TrainingProgress`), in every process. All processes must return the same."""
+        """Receive the progress at every stage (see `TrainingProgress`), in every process.
+
+        All processes must return the same.
+        """
 
 
 Callbacks = Callback | str | Sequence[Callback | str] | None
@@ -118,7 +122,7 @@ def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> boo
 
 
 def stateful_callbacks(callbacks: Sequence[Callback]) -> dict[str, Stateful]:
-    """Return the callbacks that have a state, by the name of their class, counted if there are several of a class."""
+    """Return the callbacks that have a state, by class name. Several of one class are numbered."""
     parts: dict[str, Stateful] = {}
     counts: Counter[str] = Counter()
     for callback in callbacks:

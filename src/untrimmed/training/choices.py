@@ -11,7 +11,7 @@ from untrimmed.presets.settings import Choice
 
 
 def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """Return the function or class that a setting chooses; `named` are the names that the setting knows.
+    """Return the function or class that a setting chooses. `named` has the choices with a name of their own.
 
     Raises: UnknownNameError for another name, ConfigError for a module that cannot be imported or lacks the name.
     """
@@ -33,7 +33,7 @@ def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]])
 def call_choice(
     setting: str, chosen: Callable[..., Any], *args: Any, settings: Mapping[str, Any], **values: Any
 ) -> Any:
-    """Call what a setting chose, with the arguments in the setting's `..._settings`.
+    """Call the function or class that a setting chose, with the arguments in the setting's `..._settings`.
 
     Raises: ConfigError if it does not accept them.
     """
@@ -44,7 +44,9 @@ def call_choice(
 
 
 def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function: an object of the chosen class, or the chosen function; `settings` are further arguments.
+    """Return a function to call: the chosen function, or an object of the chosen class.
+
+    `settings` are further arguments.
 
     Raises: ConfigError if the class does not accept them.
     """
@@ -54,7 +56,7 @@ def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[st
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the named arguments that a function has parameters for.
+    """Return the arguments for which a function has parameters.
 
     >>> accepted(lambda update, total_steps: 0, {"total_steps": 8, "warmup_share": 0.1})
     {'total_steps': 8}

@@ -1,7 +1,7 @@
 """Callbacks that write to TensorBoard and to Weights & Biases.
 
-Both record after each update the loss and its terms of the last batch and the learning rate, and after each epoch the
-metrics on the validation split. Only process 0 of torchrun writes.
+After each update, both record the learning rate and the last batch's loss and loss terms. After each epoch, they record
+the metrics on the validation split. Only process 0 of torchrun writes.
 """
 
 import secrets
@@ -28,7 +28,7 @@ def _figures(progress: "TrainingProgress") -> Iterator[tuple[str, float]]:
 class TensorBoard:
     """Writes event files for TensorBoard to `folder`, by default RUN/tensorboard. Show them with its `--logdir`.
 
-    A run that continues after an interruption replaces the events after the state from which it continues.
+    When an interrupted run continues from its saved state, later events are replaced.
     """
 
     def __init__(self, folder: Path | str | None = None):
@@ -61,8 +61,8 @@ class TensorBoard:
 class WandB:
     """Logs to Weights & Biases, with all settings of the run. `settings` are arguments of `wandb.init`.
 
-    Without them, the variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. A run that continues after
-    an interruption continues the run of Weights & Biases.
+    Without them, the environment variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. When an
+    interrupted run continues, it continues the same run of Weights & Biases.
     """
 
     def __init__(self, **settings: Any):

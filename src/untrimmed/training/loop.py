@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SAVE_EVERY_S = 300.0  # an interruption loses at most this much work and one step
-DRAWS = 0  # the random stream of losses
-DROPOUT = 1  # the dropout stream of process 0; process p has stream 1 + p
+SAVE_EVERY_S = 300.0  # an interruption loses at most this much training time and one step
+DRAWS = 0  # number of the random stream for losses
+DROPOUT = 1  # number of the random stream for dropout in process 0; process p has 1 + p
 
 
 @dataclass
 class TrainingLoop:
-    """One run in this process. If there are several processes, process 0 writes; all compute the same results."""
+    """The training of one run. With several processes, all compute the same results, and process 0 writes the files."""
 
     config: RunConfig
     folder: Path
@@ -130,7 +130,7 @@ class TrainingLoop:
         return self.state
 
     def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
-        """Return a context in which a lack of memory is an error that names these settings of `train`."""
+        """Return a context that turns a lack of memory into an error that names these settings of `train`."""
         values = " or ".join(f"train.{name} (now {getattr(self.config.train, name)})" for name in settings)
         new_folder = " and choose another --out" if (self.folder / LAST).is_file() else ""
         return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
@@ -199,7 +199,7 @@ class TrainingLoop:
             self.fabric.backward(loss / num_batches)
 
     def _local_gradients(self, are_local: bool) -> AbstractContextManager[Any]:
-        """Let several processes add up gradients on their own until the last batch of an update."""
+        """Return a context in which several processes sum their own gradients, until the last batch of an update."""
         if self.fabric.world_size == 1:
             return nullcontext()
         return self.fabric.no_backward_sync(self.module, enabled=are_local)
@@ -214,7 +214,7 @@ class TrainingLoop:
         self.state.updates += 1
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
-        """Add the values to the sums of the epoch; end the run if a value is not finite."""
+        """Add the loss terms to the sums of the epoch. Raise a ConfigError if a value is not finite."""
         state = self.state
         self._batch_terms = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
         for name, value in self._batch_terms.items():
@@ -223,12 +223,12 @@ class TrainingLoop:
             state.sums[name] = state.sums.get(name, 0.0) + value
 
     def _require_finite_weights(self) -> None:
-        """End the run if the last step gave weights that are not finite, before they are saved."""
+        """Raise a ConfigError if the last step gave weights that are not finite, before they are saved."""
         if name := not_finite(self.model.state_dict()):
             self._give_up(f"{name} is not finite", self.state.step)
 
     def _give_up(self, problem: str, step: int) -> NoReturn:
-        """Raise a ConfigError."""
+        """Raise a ConfigError that explains the values that are not finite."""
         new_folder = ", with another --out" if (self.folder / LAST).is_file() else ""
         raise ConfigError(
             f"{self.folder}: {problem} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
@@ -279,7 +279,10 @@ class TrainingLoop:
         return self.average.module if is_averaged else self.model  # type: ignore[return-value, union-attr]
 
     def _figures(self) -> dict[str, float]:
-        """Return metrics on the validation split; those of moments, which are slow, only if they choose the epoch."""
+        """Return metrics on the validation split.
+
+        Metrics of moments are slow, so they are computed only if they choose the epoch.
+        """
         train = self.config.train
         opened = self._opened()
         fused = opened.score().fused
@@ -304,7 +307,10 @@ class TrainingLoop:
         return SavedParts(self.model, self.optimizer, self.average, others)
 
     def _save(self) -> None:
-        """Save the state last: if the process is killed before, a continued run writes the other files again."""
+        """Save the state, after all other files.
+
+        If the process is killed before that, a continued run writes these files again.
+        """
         if self.fabric.is_global_zero:
             save_state(self.folder / LAST, self.state, self._parts())
         self._saved_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""The optimizer: BertAdam as in every released program of the family, exact and per released tensor, or another."""
+"""The optimizer: BertAdam, computed exactly as in the released programs, or another one."""
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -13,7 +13,7 @@ from untrimmed.nn.attention import stacked_dims
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.training.choices import call_choice, choose, classes_of
 
-# LBFGS needs a closure, and SparseAdam sparse gradients; the loop has neither.
+# LBFGS needs a closure and SparseAdam sparse gradients, and the training loop offers neither.
 _OTHERS = ("LBFGS", "SparseAdam")
 
 
@@ -108,8 +108,8 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return groups for an optimizer: all parameters decay, except biases and the gains of layer norms.
 
-    The gains of norms with `decay_gain` decay: the released rule selects by name and does not match them. A parameter
-    whose name matches a pattern of `learning_rates` (as of files, the first that matches) gets its rate.
+    The gains of norms with `decay_gain` decay: the released rule selects by name and does not match them. Patterns in
+    `learning_rates` are like those of file names. A parameter gets the rate of the first pattern that matches its name.
 
     Raises: ConfigError for a pattern that matches no parameter.
     """

@@ -35,7 +35,7 @@ class SharedEncoding(Encoding):
         total = len(rows)
         size = self.fabric.world_size
         share = -(-total // size)
-        # Rows are dealt in turn, so that each process gets long and short videos. The last round reuses the first rows.
+        # Each process gets every n-th row, so that all get long and short videos. The last round reuses the first rows.
         local_rows = (torch.arange(share) * size + self.fabric.global_rank) % total
         encoded = super().__call__(encoder, rows.select(local_rows))
         gathered = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}

@@ -34,10 +34,10 @@ def rehearse_step(
 ) -> None:
     """Compute the losses of a batch once. `how_to_check` is the advice for values that are not finite.
 
-    Raises: ConfigError for a hook that fails or returns something else than its axes, a term without a weight, a value
-        that is not finite, or losses that depend on no parameter.
+    Raises: ConfigError for a hook that fails or whose result has the wrong axes, a term without a weight, a value that
+        is not finite, or losses that depend on no parameter.
     """
-    model.train()  # some encodings for losses exist only in training
+    model.train()  # some methods compute encodings for losses only in training mode
     queries = checked_queries(model, batch.queries)
     videos = checked_videos(model, batch.videos)
     checked_scores(model, queries, videos)
@@ -59,7 +59,7 @@ def rehearse_step(
 def rehearse_validation(opened: OpenedModel, device: torch.device, *, needs_moments: bool = False) -> None:
     """Score the first validation batch once, and find its timeline.
 
-    `needs_moments` refuses a method without a timeline, which otherwise finds no moments.
+    With `needs_moments`, a method without a timeline is an error. Otherwise its moments are just not evaluated.
 
     Raises: as `rehearse_step`.
     """

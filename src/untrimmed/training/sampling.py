@@ -26,7 +26,7 @@ from untrimmed.running.batches import caption_training_batch, epoch_batches, tra
 from untrimmed.training.choices import accepted, choose, ready_to_call
 from untrimmed.training.state import seed_of
 
-PREPARATION = 2**31  # the random stream of `prepare_batch`, the same in all processes
+PREPARATION = 2**31  # the number of the random stream of `prepare_batch`, the same in all processes
 
 Rows = Int[np.ndarray, " _"]
 
@@ -35,9 +35,9 @@ Rows = Int[np.ndarray, " _"]
 class BatchContext:
     """What a preparation of batches can use. Epoch and update are counted from 0.
 
-    `rows` are those of the batch: videos, or captions with `batch_of="captions"`. `read` reads a batch of other rows.
-    `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in the trial
-    before training.
+    `rows` are the rows of the batch: videos, or captions with `batch_of="captions"`. `read` reads a batch of other
+    rows. `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in the
+    trial before training.
     """
 
     rows: Rows

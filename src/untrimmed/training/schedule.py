@@ -23,7 +23,7 @@ from untrimmed.presets.settings import TrainSettings
 from untrimmed.training.choices import accepted, call_choice, choose, classes_of
 from untrimmed.training.optim import warmup_linear
 
-_OF_SCHEDULERS = ("ChainedScheduler", "SequentialLR")  # their arguments are other schedulers
+_OF_SCHEDULERS = ("ChainedScheduler", "SequentialLR")  # the arguments of these classes are other schedulers
 
 
 def constant(update: int) -> float:
@@ -39,7 +39,10 @@ def choose_schedule(train: TrainSettings) -> Callable[..., Any]:
 
 
 class Schedule:
-    """Sets the learning rates before each update. `rate` is that of the last update, in the first group."""
+    """Sets the learning rates before each update.
+
+    `rate` is the rate of the first parameter group in the last update.
+    """
 
     def __init__(self, optimizer: Optimizer, train: TrainSettings, num_updates: int):
         self.optimizer = optimizer
@@ -96,7 +99,7 @@ class Schedule:
                 self.scheduler.step()
 
     def end_epoch(self, selection: float) -> None:
-        """Report the metric that selects epochs, higher is better, to a scheduler that waits for a plateau."""
+        """Report the metric that selects epochs (higher is better) to a scheduler that waits for a plateau."""
         if isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau):
             self.scheduler.step(selection)
 

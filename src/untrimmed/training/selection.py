@@ -20,7 +20,7 @@ _VIDEO_METRICS = (*(f"R@{k}" for k in recall.RECALL_AT), "SumR", "mAP", "median_
 
 @dataclass(frozen=True)
 class Validation:
-    """What a metric of yours can use after an epoch.
+    """What your own metric can use after an epoch.
 
     `metrics` are those of the epoch by name, `scores` those of all captions of the split for all its videos, and
     `opened` is the model with the split: `opened.dataset`, `opened.event_recall()`.

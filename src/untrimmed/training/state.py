@@ -47,10 +47,10 @@ class TrainingState:
     epoch: int = 0
     step: int = 0
     updates: int = 0
-    failures: int = 0  # epochs in a row without a new best
+    failures: int = 0  # number of epochs since the last new best
     best_epoch: int | None = None
-    best_sum_r: float | None = None  # the metric in `train.select_by`
-    seconds: float = 0.0  # spent in the current epoch
+    best_sum_r: float | None = None  # value of the metric in `train.select_by`
+    seconds: float = 0.0  # time spent in the current epoch
     finished: bool = False
     sums: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class TrainingState:
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Anything whose state a run saves: a callback, a sampler, a preparation of batches, a schedule."""
+    """An object whose state a run saves: a callback, a sampler, a preparation of batches, or a schedule."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state: numbers, texts, tensors, and lists and dictionaries of them. It may be empty."""
@@ -69,7 +69,7 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True)
 class SavedParts:
-    """The parts of a run whose state is saved: those with tensors, and others by name."""
+    """The parts of a run whose state is saved: model, optimizer, average, and other parts by name."""
 
     model: RetrievalModel
     optimizer: Optimizer
@@ -77,7 +77,10 @@ class SavedParts:
     others: Mapping[str, Stateful] = field(default_factory=dict)
 
     def other_state(self) -> dict[str, Any]:
-        """Return the state without tensors of parameters, by name; empty for BertAdam and parts without state."""
+        """Return all state except the tensors of parameters, by name.
+
+        It is empty for BertAdam without other stateful parts.
+        """
         states = {name: part.state_dict() for name, part in self.others.items()}
         states = {name: state for name, state in states.items() if state}
         if states or not isinstance(self.optimizer, BertAdam):  # BertAdam's groups do not change, except the rate
@@ -168,7 +171,7 @@ def _require_shapes(module: torch.nn.Module, tensors: dict[str, Tensor]) -> None
 
 
 def save_state(path: Path, state: TrainingState, parts: SavedParts) -> None:
-    """Write everything to `path` atomically: after a kill at any moment, it is the old or the new file."""
+    """Write the state to `path` atomically. If the process is killed, the old file remains complete."""
     write_tensors(path, parts.tensors(), metadata={"state": json.dumps(dataclasses.asdict(state))})
 
 

@@ -46,7 +46,8 @@ from untrimmed.training.parallel import launch
 
 logger = logging.getLogger(__name__)
 
-_BEGUN: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()  # a run's folder -> its first weights
+# for each model in memory: a run's folder -> digest of the model's initial weights
+_BEGUN: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()
 
 
 @checked(
@@ -84,7 +85,8 @@ def train(
     decided at the start. `compile` applies `torch.compile` to the encoders of training steps (for GPUs).
 
     Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
-        setting, other settings than in `out` or a loss that is not a number, FeatureError for unfitting features.
+        setting, other settings than in `out` or a loss that is not a number, FeatureError for features that are
+        missing, damaged or of other sizes than the model's.
     """
     overrides = with_dotted_keys(overrides)
     data_name = require_arguments(method, data, root, video_features, overrides)
@@ -95,9 +97,9 @@ def train(
     model_settings = {} if initial is None else plain_sections(initial.config)
     seeded = {"train.seed": seed} if seed is not None else {}
     preset = None if preset is None else str(preset)
-    model_class(name)  # a wrong method is reported before a missing preset
+    model_class(name)  # report a wrong method before a missing preset
     chosen = choose_preset(name, data_name, preset, model_settings | seeded | overrides)
-    require_choices(chosen.train)  # before features are read for minutes
+    require_choices(chosen.train)  # checked first, because reading features can take minutes
     settings, sets = _sets(data, root, chosen, video_features, packing)
     sizes = chosen.sizes()
     if initial is None:
@@ -108,7 +110,7 @@ def train(
     require_fit(sets, sizes, chosen)
     warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
     number_format = choose_format(precision, str(choose_device(device))).name
-    if precision == "auto" and is_run(folder):  # fixed at the start of the run
+    if precision == "auto" and is_run(folder):  # the precision of a run is decided when it starts
         number_format = read_config(folder).precision
     config = _begun(folder, _run_config(chosen, sizes, settings, number_format, compile), initial)
     fabric, encoding = launch(device, number_format, compile)
@@ -143,7 +145,7 @@ def _sets(
         layout = Layout.at(Path(root), data)
         raise FeatureError(f"{layout.folder}: no such data set; {layout.next_step}{nearest(data, folders)}")
     for split in ("train", "val"):
-        read_split(data, place, split)  # finds errors in a second, before reading features for minutes
+        read_split(data, place, split)  # finds errors within a second, before minutes of reading features
     identity = encoder_identity_of(place / data)
     settings = DataSettings(name=data, root=str(place), video_features=video_features, encoder_identity=identity)
     train_set, val_set = (
@@ -153,7 +155,10 @@ def _sets(
 
 
 def _digest_of(sets: Sets) -> str:
-    """Return a digest of captions and first clips. A run continues only with data in memory of the same digest."""
+    """Return a digest of captions, words and clips.
+
+    A run on data in memory continues only if the digest is the same.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for dataset in sets:
         for annotation in dataset.annotations:
@@ -166,7 +171,10 @@ def _digest_of(sets: Sets) -> str:
 def _sized_for(
     dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, fixed: Collection[str]
 ) -> ModelConfig:
-    """Return the sizes with the data set's widths and, in memory, its resampling, except those in `fixed`."""
+    """Return the model's sizes, changed to the widths of the data set. Sizes in `fixed` are not changed.
+
+    For data in memory, the numbers of clips, frames and words are changed too.
+    """
     changes: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:
         features = dataset.features.settings
@@ -182,7 +190,10 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
 
 
 def _begun(folder: Path, config: RunConfig, initial: RetrievalModel | None) -> RunConfig:
-    """Return the settings with the initial model's digest; raises ConfigError if the folder contains something else."""
+    """Return the settings with the digest of the initial model's weights.
+
+    Raises: ConfigError if the folder contains a run with other settings, or something else.
+    """
     is_begun = is_run(folder)
     if initial is not None:
         digests = _BEGUN.setdefault(initial, {})

@@ -1,4 +1,6 @@
-"""One training in a folder named by its settings. It is trained unless it is finished, and its figures are stored.
+"""One training in a folder whose name identifies its settings.
+
+A finished training is reused, and its figures are stored.
 
 An interrupted command continues, commands share trainings, and changed settings never get old figures. The figures are
 in a small JSON file next to the folder, which is enough if the run is lost or was trained on another machine.
@@ -30,8 +32,8 @@ from untrimmed.training.train import train
 class Trial:
     """A method on the data set ROOT/DATA, with overrides of a preset by dotted keys.
 
-    Different settings need different names of `folder`, which contains the run. `preset` is as in `choose_preset`. With
-    `data_widths` the model gets the widths of the features.
+    `folder` is the folder of the run. Trials with different settings need different folders. `preset` is as in
+    `choose_preset`. With `data_widths` the model gets the widths of the features.
     """
 
     method: str
@@ -70,7 +72,7 @@ class Trial:
         return choose_preset(self.method, self.data, self.preset, overrides)
 
     def refusal(self) -> str:
-        """Return one line that says why a model cannot have these settings; empty if it can."""
+        """Return one line that explains why the model cannot have these settings. Empty if it can."""
         try:
             self.settings.sizes()
         except ConfigError as error:
@@ -78,7 +80,9 @@ class Trial:
         return ""
 
     def require_same(self) -> None:
-        """Refuse a run in the folder with other weights or settings, e.g. after a preset has changed.
+        """Check that a run in the folder has the same settings.
+
+        They can differ, for example, after a preset was changed.
 
         Raises: ConfigError naming the first difference. Settings that only newer versions have are not compared.
         """
@@ -121,7 +125,7 @@ class Trial:
 
     @property
     def note(self) -> Path:
-        """The file with the figures."""
+        """The path of the file with the figures."""
         return self.folder.with_name(f"{self.folder.name}.json")
 
     @property
