@@ -7,8 +7,9 @@ from PIL import Image
 from tests.media import clock_frame, read_clock, write_clip, write_pictures
 from tests.refusals import refused
 from untrimmed.errors import ConfigError, VideoError
-from untrimmed.video.pictures import check_pictures_fps, read_pictures
+from untrimmed.video.pictures import read_pictures
 from untrimmed.video.reader import FrameReader, Limits, Sampling, VideoReader
+from untrimmed.video.timeline import check_fps
 
 
 def write_clocks(folder, numbers, **options):
@@ -106,4 +107,4 @@ def test_a_single_frame_is_found_by_the_duration(tmp_path):
 @pytest.mark.parametrize("fps", [0.0, -3.0, float("nan"), 1e6])
 def test_an_impossible_rate_is_refused(fps):
     with refused(ConfigError, "pictures_fps", str(fps)):
-        check_pictures_fps(fps)
+        check_fps(fps, "pictures_fps", "pictures")

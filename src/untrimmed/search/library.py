@@ -148,11 +148,11 @@ class Library:
         from untrimmed.search.indexing.run import index_files  # slow; searches do not need it
         from untrimmed.search.indexing.video_files import find_videos
         from untrimmed.search.store.merge import LibraryPart
-        from untrimmed.video.pictures import check_pictures_fps
+        from untrimmed.video.timeline import check_fps
 
         roots = [Path(paths)] if isinstance(paths, str | os.PathLike) else list(map(Path, paths))
         if pictures_fps is not None:
-            check_pictures_fps(pictures_fps)
+            check_fps(pictures_fps, "pictures_fps", "pictures")
         videos = find_videos(roots, with_pictures=pictures_fps is not None)
         files = videos.files
         folder = self.folder

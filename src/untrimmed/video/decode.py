@@ -24,7 +24,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from untrimmed.video.messages import identity_of
-from untrimmed.video.timeline import MAX_HOLD_S
+from untrimmed.video.timeline import MAX_FPS, MAX_HOLD_S, MIN_FPS
 from untrimmed.video.timing import Timing, measure_rate
 
 # Demuxers of self-contained recordings. Audio formats are included so that the error can be "no video stream".
@@ -152,7 +152,7 @@ class OpenVideo:
     def frame_s(self) -> float:
         """The usual time between frames, in seconds; 1/25 if the container declares none."""
         rate = self.stream.average_rate or self.stream.guessed_rate
-        return float(1 / rate) if rate and 0.001 <= rate <= 1000 else 0.04
+        return float(1 / rate) if rate and MIN_FPS <= rate <= MAX_FPS else 0.04
 
     def hold_s(self, item: Any) -> float:
         """The declared duration of a frame or packet if it is plausible, otherwise `frame_s`."""
@@ -363,7 +363,9 @@ def measure_timing(video: OpenVideo) -> Timing:
         # Presentation times: some containers have no decoding times, or invented ones.
         stamps = [packet.pts for packet in packets if packet.pts is not None]
     rates = [rate for rate in (stream.average_rate, stream.base_rate, stream.guessed_rate) if rate]
-    rates = [rate for rate in rates if 0.001 <= rate <= 1000] or [Fraction(1 / video.frame_s).limit_denominator(1001)]
+    rates = [rate for rate in rates if MIN_FPS <= rate <= MAX_FPS] or [
+        Fraction(1 / video.frame_s).limit_denominator(1001)
+    ]
     rate, is_variable = measure_rate(stamps, stream.time_base, rates)
     tags = [stream.metadata, video.container.metadata, *(data.metadata for data in video.container.streams.data)]
     timecodes = [value for entries in tags for name, value in entries.items() if name.lower() == "timecode"]

@@ -1,13 +1,10 @@
 """Folders of numbered pictures as videos, such as the frames that TVR publishes (00001.jpg, 00002.jpg, ...)."""
 
-import math
 import os
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
-
-from untrimmed.errors import ConfigError
 
 PICTURE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 _NUMBERED = re.compile(r"(.*?)(\d+)(\.[a-z]+)", re.IGNORECASE | re.DOTALL)
@@ -70,9 +67,3 @@ def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None
     if len(set(numbers)) < len(numbers):
         return None
     return Pictures(os.fspath(folder), tuple(name for _, name, _ in matches), numbers, fps)
-
-
-def check_pictures_fps(fps: float) -> None:
-    """Raise a ConfigError unless this is a rate of pictures per second."""
-    if not (math.isfinite(fps) and 0.001 <= fps <= 1000):
-        raise ConfigError(f"pictures_fps is {fps}, expected 0.001 to 1000 pictures per second")

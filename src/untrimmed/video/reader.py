@@ -26,6 +26,7 @@ from jaxtyping import Float, UInt8
 from untrimmed.errors import ConfigError, VideoError, shown
 from untrimmed.files import whole_file
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
+from untrimmed.video.timeline import check_fps
 from untrimmed.video.timing import Timing
 
 if TYPE_CHECKING:
@@ -86,8 +87,7 @@ class Sampling:
     keyframes_only: bool = False
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.fps) and 0.001 <= self.fps <= 1000):
-            raise ConfigError(f"sampling fps is {self.fps}, expected 0.001 to 1000 frames per second")
+        check_fps(self.fps, "sampling fps")
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,21 @@ It needs no decoder, so its rules can be tested directly.
 import math
 from fractions import Fraction
 
+from untrimmed.errors import ConfigError
+
+MIN_FPS = 0.001
+MAX_FPS = 1000.0
 # Stamps of one container are rounded to its time base (a millisecond in Matroska), never to less than a microsecond.
 EPSILON_S = 1e-6
 # A longer picture, or a larger step backwards, indicates a broken clock.
 MAX_HOLD_S = 3600.0
 MAX_FALL_S = 1.0
+
+
+def check_fps(fps: float, name: str, unit: str = "frames") -> None:
+    """Raise a ConfigError unless this is a possible rate; `name` is that of the setting."""
+    if not (math.isfinite(fps) and MIN_FPS <= fps <= MAX_FPS):
+        raise ConfigError(f"{name} is {fps}, expected {MIN_FPS:g} to {MAX_FPS:g} {unit} per second")
 
 
 class Timeline:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from tests.refusals import refused
-from untrimmed.encoders.features.windows import Windows, as_fraction, common_rate
+from untrimmed.encoders.features.windows import MAX_RATE, Windows, as_fraction, common_rate
 from untrimmed.errors import ConfigError
+from untrimmed.video.timeline import MAX_FPS
 
 
 def test_a_vector_of_tvr_has_five_and_four_pictures_in_turn():
@@ -32,6 +33,10 @@ def test_a_number_of_frames_per_vector_is_exact_at_any_rate(fps):
 def test_the_rate_contains_the_frames_of_all_networks():
     assert common_rate([Fraction(3), Fraction(25)]) == 75
     assert common_rate([Fraction(1, 2), Fraction(16)]) == 16
+
+
+def test_the_largest_rate_is_that_of_decoding():
+    assert MAX_RATE == MAX_FPS
 
 
 def test_too_many_frames_are_refused():

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import ConfigError
 
-MAX_RATE = 1000  # frames per second that a video can be sampled at
+MAX_RATE = 1000  # frames per second: `untrimmed.video.timeline.MAX_FPS`, which encoders do not import
 _LARGEST_DENOMINATOR = 1000
 
 
