@@ -48,14 +48,20 @@ def test_pictures_are_ordered_by_number_and_stay_where_a_number_is_missing(tmp_p
     assert stream.duration_s == 2.5
 
 
-@pytest.mark.parametrize("numbers", [[0, 1, 10**12], [0, 1, 2, 3, 4, 5, 6], [0, 10**12]])
-def test_pictures_after_the_longest_duration_are_left_out(numbers, tmp_path):
+@pytest.mark.parametrize("numbers", [[0, 1, 10**12], [0, 1, 2, 3], [0, 10**12]])
+def test_a_folder_of_pictures_that_is_too_long_is_refused_because_its_rate_would_be_lost(numbers, tmp_path):
     folder = write_clocks(tmp_path / "frames", numbers)
-    stream, times_s, frames = read(folder, 1.0, 1.0, Limits(max_duration_s=3))
+    with refused(VideoError, str(folder), "--pictures-fps"):
+        read(folder, 1.0, 1.0, Limits(max_duration_s=3))
+
+
+def test_a_frame_of_the_longest_folder_of_pictures_is_found_by_its_duration(tmp_path):
+    folder = write_clocks(tmp_path / "frames", range(6))
+    stream, times_s, _ = read(folder, 1.0, 2.0, Limits(max_duration_s=3))
     assert times_s.tolist() == [0, 1, 2]
-    assert [read_clock(frame) for frame in frames] == [min(number, len(numbers) - 2) for number in range(3)]
-    assert stream.duration_s == stream.info.duration_s == 3
-    assert len(stream.warnings) == 1
+    with FrameReader() as reader:
+        frame = reader.frame_at(folder, 1.6, pictures_s=stream.duration_s)
+    assert read_clock(frame) == 3
 
 
 @pytest.mark.parametrize(

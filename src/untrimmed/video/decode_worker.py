@@ -123,7 +123,7 @@ class Worker:
             is_announced = False
             for sample in samples:
                 if sample.times_s[-1] > self.limits["max_duration_s"]:
-                    extra.append(self._too_long())
+                    extra.append(f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)")
                     sampler.duration_s = sample.times_s[0]
                     break
                 if not is_announced:
@@ -143,9 +143,6 @@ class Worker:
             if len(self._batch) == batch_size:
                 self._flush()
 
-    def _too_long(self) -> str:
-        return f"only the first {self.limits['max_duration_s']:g} s are used (Limits.max_duration_s)"
-
     def _finish(self, warnings: list[str], duration_s: float) -> None:
         """Send the last frames of a video, then `end`."""
         self._flush()
@@ -153,15 +150,23 @@ class Worker:
         self._send({"kind": "end", "warnings": warnings, "duration_s": duration_s, "decode_cpu_s": decode_cpu_s})
 
     def _read_pictures(self, request: dict[str, Any], pictures: Pictures) -> None:
-        """Sample a folder of pictures. A damaged picture is replaced by the one before it."""
+        """Sample a folder of pictures. A damaged picture is replaced by the one before it.
+
+        A folder that is too long is refused, not cut: the rate of its pictures is later computed from its duration.
+        """
         grid = SampleGrid(request["fps"])
         scaler = VideoReformatter()
         damaged: list[str] = []
         last: tuple[bytes, list[int]] | None = None
-        duration_s = min(pictures.duration_s, self.limits["max_duration_s"])
-        warnings = [] if duration_s == pictures.duration_s else [self._too_long()]
+        longest_s = self.limits["max_duration_s"]
+        if pictures.duration_s > longest_s:
+            raise MediaProblemError(
+                f"is {pictures.duration_s:,.0f} s long at {pictures.fps:g} pictures per second, expected at most "
+                f"{longest_s:,.0f} s",
+                "divide the folder, number the pictures without gaps, or name their rate (--pictures-fps)",
+            )
         for index, name in enumerate(pictures.names):
-            end_s = min(pictures.end_s(index), duration_s)
+            end_s = pictures.end_s(index)
             if not (times_s := grid.take_before(end_s)):
                 continue
             try:
@@ -169,7 +174,7 @@ class Worker:
                     frame = self._first_frame(video)
                     if last is None:
                         timing = Timing(str(Fraction(pictures.fps).limit_denominator(1001)))
-                        self._send(describe(video, frame, timing) | {"duration_s": duration_s})
+                        self._send(describe(video, frame, timing) | {"duration_s": pictures.duration_s})
                     last = to_rgb(scaler, frame, video, request["short_side"])
             except MediaProblemError as problem:
                 if problem.is_fatal:
@@ -180,9 +185,8 @@ class Worker:
             self._on_progress(end_s)
         if last is None:
             raise MediaProblemError(f"has numbered pictures, but none can be decoded ({damaged[0]})", ADVICE_COPY)
-        if damaged:
-            warnings.append(f"damaged pictures left out: {len(damaged)} ({damaged[0]})")
-        self._finish(warnings, duration_s)
+        warnings = [f"damaged pictures left out: {len(damaged)} ({damaged[0]})"] if damaged else []
+        self._finish(warnings, pictures.duration_s)
 
     def _pictures(self, request: dict[str, Any]) -> Pictures:
         try:

@@ -33,7 +33,7 @@ class Limits:
     `cpu_s_per_video_s` for every second of video decoded so far. `stall_s` is the longest wait for any message.
     `total_s` is the longest wait for all answers to one request, including the caller's work between them.
     `max_pixels` limits the size of a picture (the default allows 8K). Video after `max_duration_s` is left out with a
-    warning.
+    warning; a longer folder of pictures is refused.
     """
 
     memory_bytes: int = 3 << 30
