@@ -77,6 +77,17 @@ def test_features_keep_the_rate_of_the_library(typed, folder, kinds, tmp_path):
     assert (code, "already known" in out) == (0, True), err
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--kind", "roberta"), ("--encoder", "builtin"), ("--fps", "2"), ("--pictures-fps", "3")],
+)
+def test_options_of_indexing_are_refused_without_videos(option, value, typed, tmp_path):
+    code, _, err = typed("features", "--library", tmp_path / "library", "--out", tmp_path / "data", option, value)
+    assert code == 2
+    require_named(err.strip().splitlines()[-1], option, str(tmp_path / "library"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_clip_features_have_the_papers_rate_and_need_no_training_to_search(typed, folder, tmp_path):
     code, out, err = typed(
         "features", folder / "videos" / "wood.mp4", "--out", tmp_path, "--kind", f"clip={folder / 'clip'}", "--json"

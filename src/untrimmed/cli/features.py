@@ -107,6 +107,12 @@ def features(
 
     if not paths and library is None:
         raise ConfigError("nothing to export; add video files or folders, or a --library with videos")
+    for_indexing = {"--kind": kind, "--encoder": encoder, "--fps": fps, "--pictures-fps": pictures_fps}
+    if not paths and (unused := [name for name, value in for_indexing.items() if value]):
+        raise ConfigError(
+            f"{' and '.join(unused)} can only be used with videos to index; add their paths, or export the videos of "
+            f"{library} as they are, without {'it' if len(unused) == 1 else 'them'}"
+        )
     layout_name: ExportLayout | None = None if layout is None else layout.value
     prepared_data_set(out, name, layout_name, captions=captions is not None)  # check before hours of decoding
     if captions is not None:
