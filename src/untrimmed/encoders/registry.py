@@ -145,12 +145,16 @@ def _load_default(*, device: str, precision: Precision, fallback: bool) -> Loade
     return _load_hub(folder, name=source, device=device, precision=precision)
 
 
-def _load_hub(source: str | Path, *, name: str | None = None, device: str, precision: Precision) -> LoadedEncoder:
+def _load_hub(
+    source: str | Path, *, name: str | None = None, digest: str | None = None, device: str, precision: Precision
+) -> LoadedEncoder:
     try:
         from untrimmed.encoders.hub.encoder import TransformersEncoder
     except ImportError as error:
         raise EncoderError(f"{source}: {error}; pip install 'untrimmed[hub]'") from error
-    encoder = TransformersEncoder.load(source, name=name, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
+    encoder = TransformersEncoder.load(
+        source, name=name, digest=digest, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S
+    )
     return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
 
 
@@ -172,7 +176,7 @@ def _load_features(spec: FeatureSpec, *, device: str, precision: Precision) -> L
         raise EncoderError(f"{spec}: {error}; pip install 'untrimmed[hub]'") from error
     if spec.is_clip:
         weights = find_weights(spec.parts[0], timeout_s=HUB_TIMEOUT_S)  # checks the SHA-256
-        return _load_hub(weights.name, device=device, precision=precision)
+        return _load_hub(weights.name, digest=weights.digest, device=device, precision=precision)
     encoder = FeatureEncoder(spec, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
     return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
 

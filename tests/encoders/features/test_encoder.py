@@ -7,8 +7,10 @@ import pytest
 from tests.refusals import refused
 from tests.tiny_features import I3D_DIM, RESNET_DIM, SLOWFAST_DIM, WORD_DIM
 from tests.tiny_models import SHARED_DIM, save_clip
+from untrimmed.encoders.hub import weights
 from untrimmed.encoders.registry import load_encoder
 from untrimmed.errors import ConfigError, EncoderError
+from untrimmed.files import file_sha256
 
 
 def name_of(networks, *kinds):
@@ -114,6 +116,13 @@ def test_clip_alone_is_the_ordinary_encoder(clip_folder):
     assert (encoder.name, encoder.identity) == (ordinary.name, ordinary.identity)
     with refused(EncoderError, str(clip_folder), "0" * 64):
         load_encoder(f"clip={clip_folder}#sha256={'0' * 64}", device="cpu")
+
+
+def test_weights_of_clip_are_hashed_once(clip_folder, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(weights, "file_sha256", lambda path: hashed.append(path) or file_sha256(path))
+    load_encoder(f"clip={clip_folder}", device="cpu")
+    assert len(hashed) == 1
 
 
 def test_words_are_the_hidden_states_before_the_last_layer(tvr, networks):

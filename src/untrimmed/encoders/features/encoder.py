@@ -115,9 +115,11 @@ class FeatureEncoder(ClipEncoder):
     @cached_property
     def _clip(self) -> TransformersEncoder:
         """CLIP, which may encode frames, words or both."""
-        name = next(weights.name for part, weights in self._weights.items() if part.kind == CLIP)
+        weights = next(weights for part, weights in self._weights.items() if part.kind == CLIP)
         precision: Precision = self.number_format.name
-        return TransformersEncoder.load(name, device=str(self._device), precision=precision)
+        return TransformersEncoder.load(
+            weights.name, digest=weights.digest, device=str(self._device), precision=precision
+        )
 
     def _load_words(self, part: Part) -> TransformersEncoder | WordEncoder:
         if part.kind == CLIP:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from untrimmed.encoders.features.kinds import CLIP, KINDS, ROBERTA, Part
-from untrimmed.encoders.hub.weights import PROCESSOR, TOKENIZER, locate, weight_files, weights_sha256
+from untrimmed.encoders.hub.weights import DIGEST_LENGTH, PROCESSOR, TOKENIZER, locate, weight_files, weights_sha256
 from untrimmed.errors import EncoderError, one_line
 
 State = dict[str, Tensor]
@@ -35,6 +35,11 @@ class WeightFiles:
     name: str
     files: tuple[Path, ...]
     sha256: str
+
+    @property
+    def digest(self) -> str:
+        """The digest of the same weights in the identity of an ordinary encoder (`weights_digest`)."""
+        return self.sha256[:DIGEST_LENGTH]
 
 
 def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:

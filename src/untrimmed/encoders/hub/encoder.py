@@ -73,6 +73,7 @@ class TransformersEncoder:
         source: str | Path,
         *,
         name: str | None = None,
+        digest: str | None = None,
         device: str = "auto",
         precision: Precision = "auto",
         batch_size: int = 16,
@@ -82,7 +83,8 @@ class TransformersEncoder:
         """The encoder in a local folder or of a hub id (taken from the hub's cache, or fetched).
 
         `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name`
-        replaces the recorded name, for a folder that is only a copy. Code in a repository is never run.
+        replaces the recorded name, for a folder that is only a copy. `digest` is that of the weights if the caller has
+        computed it (`weights_digest`). Code in a repository is never run.
 
         Raises:
             ConfigError: an unknown device, or one that is not there.
@@ -95,7 +97,7 @@ class TransformersEncoder:
         folder = locate(source, local_files_only=local_files_only, timeout_s=timeout_s)
         if name is None:
             name = str(folder) if Path(source).expanduser().is_dir() else str(source)
-        digest = weights_digest(folder)
+        digest = digest or weights_digest(folder)
         model, tokenizer, processor = load_pretrained(folder, name, "AutoTokenizer", "AutoImageProcessor")
         return cls(
             model,

@@ -46,6 +46,7 @@ PROCESSOR = "processor"
 TOKENIZER = "tokenizer"
 _FILES_OF = {PROCESSOR: _PROCESSOR_FILES, TOKENIZER: _TOKENIZER_FILES}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+DIGEST_LENGTH = 16
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -114,8 +115,8 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weights_digest(folder: Path) -> str:
-    """The first 16 hexadecimal digits of `weights_sha256` of a model's weight files."""
-    return weights_sha256(weight_files(folder))[:16]
+    """The first `DIGEST_LENGTH` hexadecimal digits of `weights_sha256` of a model's weight files."""
+    return weights_sha256(weight_files(folder))[:DIGEST_LENGTH]
 
 
 def weights_sha256(paths: Sequence[Path]) -> str:
