@@ -212,7 +212,7 @@ async def _run_over_stdio(server: MCPServer[Any]) -> None:
     """Run a server like `server.run("stdio")`, but read stdin by `_Lines`."""
     lines = anyio.wrap_file(_Lines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
     async with stdio_server(stdin=lines) as (requests, answers):
-        lowlevel = server._lowlevel_server
+        lowlevel = server._lowlevel_server  # no public function of the SDK runs a server on other streams (2.3)
         await lowlevel.run(requests, answers, lowlevel.create_initialization_options())
 
 
