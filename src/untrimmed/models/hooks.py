@@ -35,23 +35,26 @@ def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQuerie
 
     Raises: ConfigError that names the first hook whose result has the wrong type or axes.
     """
-    inputs = queries.tensors()
-    encoded = _call(f"{_of(model)}.compute_query_vectors", inputs, model.compute_query_vectors, queries)
-    _require_record(f"{_of(model)}.compute_query_vectors", encoded, EncodedQueries, queries.mask)
-    for part in model.carried:
-        encoded = _call(f"{_of(part)}.encode_queries", inputs, part.encode_queries, model, queries, encoded)
-        _require_record(f"{_of(part)}.encode_queries", encoded, EncodedQueries, queries.mask)
-    return encoded
+    return _checked_vectors(model, queries, EncodedQueries, "compute_query_vectors", "encode_queries")
 
 
 def checked_videos(model: RetrievalModel, videos: VideoBatch) -> EncodedVideos:
-    """Return the encoded videos of all hooks; raises like `checked_queries`."""
-    inputs = videos.tensors()
-    encoded = _call(f"{_of(model)}.compute_video_vectors", inputs, model.compute_video_vectors, videos)
-    _require_record(f"{_of(model)}.compute_video_vectors", encoded, EncodedVideos, videos.frame_mask)
+    """Return the videos, encoded by the method and its attachments; raises like `checked_queries`."""
+    return _checked_vectors(model, videos, EncodedVideos, "compute_video_vectors", "encode_videos")
+
+
+def _checked_vectors(
+    model: RetrievalModel, batch: QueryBatch | VideoBatch, kind: type[E], method_hook: str, attachment_hook: str
+) -> E:
+    """Return what the hook of the method returns after the hooks of its attachments have changed it."""
+    inputs = batch.tensors()
+    hook = f"{_of(model)}.{method_hook}"
+    result = _call(hook, inputs, getattr(model, method_hook), batch)
+    encoded = _checked_record(hook, result, kind, len(batch))
     for part in model.carried:
-        encoded = _call(f"{_of(part)}.encode_videos", inputs, part.encode_videos, model, videos, encoded)
-        _require_record(f"{_of(part)}.encode_videos", encoded, EncodedVideos, videos.frame_mask)
+        hook = f"{_of(part)}.{attachment_hook}"
+        result = _call(hook, inputs, getattr(part, attachment_hook), model, batch, encoded)
+        encoded = _checked_record(hook, result, kind, len(batch))
     return encoded
 
 
@@ -190,14 +193,14 @@ class _Axes:
         )
 
 
-def _require_record(hook: str, encoded: Any, kind: type[E], mask: Tensor) -> None:
-    """Raise a ConfigError unless a record has the axes of its annotations and as many rows as `mask`."""
+def _checked_record(hook: str, encoded: Any, kind: type[E], num_rows: int) -> E:
+    """Return a record; raises ConfigError unless it has the axes of its annotations and this number of rows."""
     if not isinstance(encoded, kind):
         raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
     axis = "Q" if kind is EncodedQueries else "V"
     records: dict[str, Record] = {"": encoded, **{f"{name}.": record for name, record in encoded.attached.items()}}
     for prefix, record in records.items():
-        axes = _Axes(hook, **{axis: len(mask)})
+        axes = _Axes(hook, **{axis: num_rows})
         for name, annotation in _annotations(type(record)).items():
             value = getattr(record, name)
             if value is not None:
@@ -207,6 +210,7 @@ def _require_record(hook: str, encoded: Any, kind: type[E], mask: Tensor) -> Non
             f"{hook} returned frames without frame_mask, so that padding would count as frames; add "
             "frame_mask=videos.frame_mask"
         )
+    return encoded
 
 
 def _annotations(record: type[Record]) -> dict[str, Any]:
