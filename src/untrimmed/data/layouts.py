@@ -8,19 +8,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.bigfile import read_captions
+from untrimmed.data.hdf5 import FeatureFolderFrames, Hdf5Vectors, JSGFrames
 from untrimmed.data.jsg import read_jsg
 from untrimmed.data.layout import Layout
 from untrimmed.data.plain import CAPTION_FILE, read_plain
-from untrimmed.data.sources import (
-    BigFileFrames,
-    FeatureFolderFrames,
-    FolderArrays,
-    FolderVectors,
-    Hdf5Vectors,
-    JoinedFrames,
-    JSGFrames,
-    VectorSource,
-)
+from untrimmed.data.sources import BigFileFrames, FolderArrays, FolderVectors, JoinedFrames, VectorSource
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError, UntrimmedError, one_line
 from untrimmed.plugins import load_installed
 

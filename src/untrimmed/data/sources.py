@@ -1,4 +1,4 @@
-"""Read tables of vectors by name from a BigFile folder, an HDF5 file, a folder of numpy files, or memory."""
+"""Read tables of vectors by name from a BigFile folder, a folder of numpy files, or memory; HDF5: `hdf5.py`."""
 
 import zipfile
 from abc import ABC, abstractmethod
@@ -19,7 +19,6 @@ MAX_ENTRY_BYTES = 4 * 2**30
 """Largest table of one video or caption: 100 hours of 3,072 numbers at one frame per second, in single precision."""
 _MAX_COMPRESSION = 1100  # deflate reaches 1,032
 _SMALL_ENTRY = 2**20  # bytes that an entry may have without any stored data
-_MAX_LINKS = 16  # soft links that lead to a data set
 
 
 class VectorSource(ABC):
@@ -108,7 +107,7 @@ class BigFileFrames(VectorSource):
         return self._table[name]
 
 
-class _Tables(VectorSource):
+class TableSource(VectorSource):
     """Entries of shape (rows, width) or (1, rows, width). All must have the width of the first entry."""
 
     _suffix = ""  # of file names, for messages
@@ -172,52 +171,7 @@ class _Tables(VectorSource):
         return int(table[0]), int(table[1])
 
 
-class Hdf5Vectors(_Tables):
-    """One HDF5 file with one data set per name. It is read without following links to other files."""
-
-    def __init__(self, path: Path):
-        try:
-            self._file = h5py.File(path, "r")
-            first = _first_dataset(path, self._file)
-        except FeatureError:
-            raise
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
-            raise FeatureError(f"{path}: cannot be read as HDF5 ({one_line(error)}); write or copy it again") from error
-        if first is None:
-            raise FeatureError(f"{path}: contains no data set; write it again")
-        super().__init__(path, first.name.removeprefix("/"), first)
-
-    def files(self, names: list[str]) -> list[Path]:
-        """Return the file."""
-        return [self.place]
-
-    def _entry(self, name: str) -> Any:
-        try:
-            item = _find(self.place, self._file, name, _MAX_LINKS)
-        except FeatureError:
-            raise
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
-            what = f"entry {name!r} cannot be read ({one_line(error)})"
-            raise FeatureError(f"{self.place}: {what}; the file is damaged, write or copy it again") from error
-        return item if isinstance(item, h5py.Dataset) else None
-
-
-class JSGFrames(Hdf5Vectors):
-    """The frames of JSG's release, which averages in single precision."""
-
-    averages_in = "float32"
-
-
-class FeatureFolderFrames(Hdf5Vectors):
-    """An HDF5 file in a folder of `FeatureData`. Holmes and DreamPRVR average its frames in the stored precision."""
-
-    def __init__(self, path: Path):
-        super().__init__(path)
-        first = self._entry(self._first)
-        self.averages_in = "float64" if first is not None and first.dtype == np.float64 else "float32"
-
-
-class FolderVectors(_Tables):
+class FolderVectors(TableSource):
     """A folder with `<name>.npy` or `<name>.npz` files. An npz contains one array, or one named `frames` or `words`."""
 
     _suffix = ".npy"
@@ -251,7 +205,7 @@ def to_array(table: Any, place: str) -> Any:
         raise FeatureError(f"{what}, expected rows of numbers of one width; fix it") from error
 
 
-class ArrayVectors(_Tables):
+class ArrayVectors(TableSource):
     """Arrays by name, in memory or read lazily. Messages name them by `what`."""
 
     def __init__(self, arrays: Mapping[str, Any], what: str):
@@ -319,58 +273,6 @@ class JoinedFrames(VectorSource):
 
     def _pieces_of(self, name: str) -> list[str]:
         return [name] if name in self._source else self._pieces.get(name, [name])
-
-
-def _first_dataset(path: Path, file: Any) -> Any:
-    """Return the first data set of a file, also of nested groups, or None; a group is visited once, links may loop."""
-    waiting = [file]
-    visited = set()
-    while waiting:
-        group = waiting.pop()
-        address = h5py.h5o.get_info(group.id).addr
-        if address in visited:
-            continue
-        visited.add(address)
-        groups = []
-        for name in group:
-            item = _item(path, group, name, _MAX_LINKS)
-            if isinstance(item, h5py.Dataset):
-                return item
-            if isinstance(item, h5py.Group):
-                groups.append(item)
-        waiting += reversed(groups)
-    return None
-
-
-def _find(path: Path, group: Any, name: str, links: int) -> Any:
-    """Return a data set or group by its path from a group, or None. At most `links` soft links are followed."""
-    item = group
-    for part in filter(None, name.split("/")):
-        if not isinstance(item, h5py.Group):
-            return None
-        item = _item(path, item, part, links)
-    return item
-
-
-def _item(path: Path, group: Any, name: str, links: int) -> Any:
-    """Return an item of a group, or None; raises FeatureError for links that loop or lead to other files."""
-    link = group.get(name, getlink=True)
-    if link is None:
-        return None
-    if isinstance(link, h5py.ExternalLink):
-        raise FeatureError(_elsewhere(path, name, f"is a link to the file {link.filename!r}"))
-    if isinstance(link, h5py.SoftLink):
-        if links == 0:
-            raise FeatureError(_elsewhere(path, name, f"is a link to {link.path!r}, and so on in a loop"))
-        return _find(path, group.file if link.path.startswith("/") else group, link.path, links - 1)
-    item = group.get(name)
-    if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
-        raise FeatureError(_elsewhere(path, name, "is stored in another file"))
-    return item
-
-
-def _elsewhere(path: Path, name: str, what: str) -> str:
-    return f"{path}: {name!r} {what}, expected a data set in this file; copy the data into it (h5repack, h5copy)"
 
 
 def _require_size(place: Path, name: str, values: Any) -> None:
