@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from tests.bounded_memory import run_bounded
 from tests.refusals import refused, require_named
 from untrimmed.data.dataset import load_dataset
+from untrimmed.data.hdf5 import Hdf5Vectors
+from untrimmed.data.sources import FolderVectors
 from untrimmed.errors import CheckpointError, FeatureError
 from untrimmed.models.storage import load_model
 
@@ -103,6 +107,50 @@ def test_hostile_hdf5_files_end_in_one_line_with_little_memory(tmp_path):
         require_named(outcome["message"], str(tmp_path / name / "frames.h5"))
         assert "damaged" not in outcome["message"], outcome
         assert outcome["growth"] < 50 * 2**20, (name, outcome)
+
+
+def broken_npz(path):
+    np.savez(path, frames=FRAMES)
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def npz_of_two_arrays(path):
+    np.savez(path, first=FRAMES, second=FRAMES)
+
+
+def broken_hdf5(path):
+    path.write_bytes(b"no HDF5")
+
+
+def hdf5_without_data(path):
+    h5py.File(path, "w").close()
+
+
+def hdf5_with_a_link_to_another_file(path):
+    with h5py.File(path, "w") as file:
+        file["lake"] = h5py.ExternalLink(other_file(path.parent), "/lake")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed in /proc")
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [
+        ("frames/lake.npz", broken_npz),
+        ("frames/lake.npz", npz_of_two_arrays),
+        ("frames.h5", broken_hdf5),
+        ("frames.h5", hdf5_without_data),
+        ("frames.h5", hdf5_with_a_link_to_another_file),
+    ],
+)
+def test_refused_files_are_closed(name, write, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    write(path)
+    with pytest.raises(FeatureError) as refusal:  # it keeps the frames of functions, and so any open file in them
+        FolderVectors(path.parent) if path.suffix == ".npz" else Hdf5Vectors(path)
+    open_files = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+    assert str(path) not in open_files
+    require_named(str(refusal.value), str(path))
 
 
 def test_links_inside_a_file_are_followed(tmp_path):

@@ -1,5 +1,6 @@
 """Read tables of vectors by name from an HDF5 file, without following links to other files."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,19 @@ class Hdf5Vectors(TableSource):
     """One HDF5 file with one data set per name. It is read without following links to other files."""
 
     def __init__(self, path: Path):
-        try:
-            self._file = h5py.File(path, "r")
-            first = _first_dataset(path, self._file)
-        except FeatureError:
-            raise
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
-            raise FeatureError(f"{path}: cannot be read as HDF5 ({one_line(error)}); write or copy it again") from error
-        if first is None:
-            raise FeatureError(f"{path}: contains no data set; write it again")
-        super().__init__(path, first.name.removeprefix("/"), first)
+        with ExitStack() as closed_on_errors:
+            try:
+                self._file = closed_on_errors.enter_context(h5py.File(path, "r"))
+                first = _first_dataset(path, self._file)
+            except FeatureError:
+                raise
+            except (OSError, RuntimeError, KeyError, ValueError) as error:
+                what = f"cannot be read as HDF5 ({one_line(error)})"
+                raise FeatureError(f"{path}: {what}; write or copy it again") from error
+            if first is None:
+                raise FeatureError(f"{path}: contains no data set; write it again")
+            super().__init__(path, first.name.removeprefix("/"), first)
+            closed_on_errors.pop_all()
 
     def files(self, names: list[str]) -> list[Path]:
         """Return the file."""

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import h5py
 import numpy as np
@@ -17,6 +17,7 @@ from untrimmed.errors import FeatureError, one_line
 
 MAX_ENTRY_BYTES = 4 * 2**30
 """Largest table of one video or caption: 100 hours of 3,072 numbers at one frame per second, in single precision."""
+_ZIP = b"PK"  # the beginning of an npz file
 _MAX_COMPRESSION = 1100  # deflate reaches 1,032
 _SMALL_ENTRY = 2**20  # bytes that an entry may have without any stored data
 
@@ -295,21 +296,28 @@ def read_pieces(path: Path) -> dict[str, list[str]]:
 
 
 def _load_numpy(path: Path) -> np.ndarray:
+    """Return the array of an npy file, mapped, or that of an npz file, read. Both are recognised by their content."""
     try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            names = loaded.files
-            chosen = next((n for n in ("frames", "words") if n in names), names[0] if len(names) == 1 else None)
-            if chosen is not None:
-                size = loaded.zip.getinfo(f"{chosen}.npy").file_size
-                if size > MAX_ENTRY_BYTES:
-                    raise FeatureError(f"{path}: {size:,} bytes, expected at most {MAX_ENTRY_BYTES:,}; write it again")
-                return loaded[chosen]
+        with path.open("rb") as file:
+            is_zip = file.read(len(_ZIP)) == _ZIP
+            file.seek(0)
+            return _load_npz(path, file) if is_zip else np.load(path, mmap_mode="r", allow_pickle=False)
+    except FeatureError:
+        raise
     except (OSError, ValueError, EOFError, KeyError, MemoryError, zipfile.BadZipFile) as error:
         raise FeatureError(f"{path}: cannot be read as numpy ({one_line(error)}); write it again") from error
-    raise FeatureError(f"{path}: arrays {', '.join(names)}, expected one, or 'frames' or 'words'; rename it")
+
+
+def _load_npz(path: Path, file: BinaryIO) -> np.ndarray:
+    with np.load(file, allow_pickle=False) as arrays:
+        names = arrays.files
+        chosen = next((n for n in ("frames", "words") if n in names), names[0] if len(names) == 1 else None)
+        if chosen is None:
+            raise FeatureError(f"{path}: arrays {', '.join(names)}, expected one, or 'frames' or 'words'; rename it")
+        size = arrays.zip.getinfo(f"{chosen}.npy").file_size
+        if size > MAX_ENTRY_BYTES:
+            raise FeatureError(f"{path}: {size:,} bytes, expected at most {MAX_ENTRY_BYTES:,}; write it again")
+        return arrays[chosen]
 
 
 def _missing(place: Path, name: str) -> str:
