@@ -12,7 +12,7 @@ import torch
 from tests.bounded_memory import run_bounded
 from tests.refusals import require_named
 from untrimmed.errors import CheckpointError
-from untrimmed.models.checkpoint_file import read_checkpoint, read_checkpoint_tensors
+from untrimmed.models.checkpoint_file import read_checkpoint
 
 STATE = collections.OrderedDict(a=torch.arange(6.0).reshape(2, 3), b=torch.nn.Parameter(torch.ones(2).half()))
 
@@ -53,7 +53,7 @@ def checkpoint(tmp_path):
 
 
 def test_tensors_are_read_and_no_pickled_code_is_executed(checkpoint):
-    tensors = read_checkpoint_tensors(checkpoint)
+    tensors = read_checkpoint(checkpoint).tensors
     assert tensors.keys() == {"a", "b"}
     assert torch.equal(tensors["a"], STATE["a"])
     assert tensors["b"].dtype == torch.float16
@@ -65,13 +65,13 @@ def test_the_entry_may_be_called_model_or_be_the_file_itself(tmp_path):
     for i, content in enumerate(({"model": STATE, "epoch": 1}, STATE)):
         path = tmp_path / f"{i}.ckpt"
         torch.save(content, path)
-        assert torch.equal(read_checkpoint_tensors(path)["a"], STATE["a"])
+        assert torch.equal(read_checkpoint(path).tensors["a"], STATE["a"])
 
 
 def test_views_and_shared_storage_keep_their_values(tmp_path):
     base = torch.arange(12.0).reshape(3, 4)
     torch.save({"state_dict": {"rows": base[1:], "turned": base.T, "whole": base}}, tmp_path / "v.ckpt")
-    tensors = read_checkpoint_tensors(tmp_path / "v.ckpt")
+    tensors = read_checkpoint(tmp_path / "v.ckpt").tensors
     assert torch.equal(tensors["rows"], base[1:])
     assert torch.equal(tensors["turned"], base.T)
 
@@ -79,19 +79,19 @@ def test_views_and_shared_storage_keep_their_values(tmp_path):
 def test_a_truncated_file_is_refused(checkpoint):
     checkpoint.write_bytes(checkpoint.read_bytes()[:-200])
     with pytest.raises(CheckpointError):
-        read_checkpoint_tensors(checkpoint)
+        read_checkpoint(checkpoint)
 
 
 def test_files_that_are_not_checkpoints_are_refused(tmp_path):
     path = tmp_path / "x.ckpt"
     with pytest.raises(CheckpointError):
-        read_checkpoint_tensors(path)
+        read_checkpoint(path)
     path.write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(CheckpointError):
-        read_checkpoint_tensors(path)
+        read_checkpoint(path)
     torch.save({"epoch": 1}, path)
     with pytest.raises(CheckpointError):
-        read_checkpoint_tensors(path)
+        read_checkpoint(path)
 
 
 class _Settings(dict):

@@ -69,11 +69,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path}: {what}; download the file again") from error
 
 
-def read_checkpoint_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the parameters in an authors' checkpoint by name; raises like `read_checkpoint`."""
-    return dict(read_checkpoint(path).tensors)
-
-
 class _Storages:
     """The members of a zip file that torch.save wrote: one pickle, and one member per storage."""
 
