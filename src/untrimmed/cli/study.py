@@ -161,14 +161,14 @@ def _run(plan: StudyPlan, setups: list[StudySetup], jobs: int, page: Path | None
     from untrimmed.study.study import study as run_study
 
     trainer = Trainer(progress_console.print, jobs)
-    finished: list[StudyResults] = []
+    results_by_data: dict[str, StudyResults] = {}
     for setup in setups:
         for results in run_study(setup, plan, trainer):
+            results_by_data[setup.data] = results
             if page is not None:
-                _write(page, [*finished, results], _command(plan, setups, page, imports))
-        finished.append(results)
-        _print(results)
-    result_console.print("\n".join(across_worlds(finished)))
+                _write(page, list(results_by_data.values()), _command(plan, setups, page, imports))
+        _print(results_by_data[setup.data])
+    result_console.print("\n".join(across_worlds(list(results_by_data.values()))))
 
 
 def _rates(text: str) -> tuple[float, ...]:

@@ -22,7 +22,6 @@ from untrimmed.study.greedy import CandidateResult, Growth, grow
 from untrimmed.study.setup import COSTS, Candidate, Point, StudySetup, points_of, reached, require_teacher
 from untrimmed.training.trials import Trial
 
-Tell = Callable[[str], None]
 SEARCH_SEED = 0
 
 
@@ -122,7 +121,7 @@ class StudyResults:
 class Trainer:
     """Trains up to `jobs` trials at a time and reports each finished one. With 0 jobs, nothing is trained."""
 
-    tell: Tell = lambda line: None
+    print_line: Callable[[str], None] = lambda line: None
     jobs: int = 1
 
     def reached(self, trials: Sequence[Trial]) -> list[float | None]:
@@ -145,7 +144,7 @@ class Trainer:
         return [True for _ in trials]
 
     def _report(self, trial: Trial, sum_r: float, seconds: float) -> None:
-        self.tell(f"{trial.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
+        self.print_line(f"{trial.data}: {trial.folder.name}: {sum_r:.1f} on validation videos, {seconds:.0f} s")
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
