@@ -23,7 +23,6 @@ from untrimmed.reproduction.render import command_of
 from untrimmed.reproduction.results import left_out_note, notes_of, printed_grids
 from untrimmed.reproduction.runner import RunSettings, _evaluate, pairs_of, trial_of
 from untrimmed.reproduction.tables import (
-    CommandEntry,
     EfficiencyTable,
     NotCovered,
     SettingsTable,
@@ -233,7 +232,7 @@ def test_tables_that_differ_only_by_their_data_share_a_section():
     page = "".join(document([PAPERS["jsg"]], PAPERS["jsg"].entries, RunSettings(Path("runs")), "made"))
     headings = re.findall(r"(?m)^### (.*)$", page)
     assert [heading.partition(":")[0] for heading in headings] == [
-        *("jsg table1, table2", "jsg table3, table4", "jsg table5", "jsg table6", "jsg settings", "jsg")
+        *("jsg table1, table2", "jsg table3, table4", "jsg table5", "jsg table6", "jsg settings")
     ]
     assert re.search(r"\| JSG \| 13.27, [^|]* \| 7.23, [^|]* \| 10.95, ", page)
     assert re.search(r"\| JSG \| 2.4, [^|]* \| 6.8, [^|]* \| `jsg --data DATA` \|", page)
@@ -243,20 +242,36 @@ def test_notes_of_several_tables_are_printed_once(monkeypatch):
     monkeypatch.setattr(MethodCosts, "measure", lambda self, method, quantities, sizes: _no_costs(quantities, sizes))
     entries = [entry for paper in PAPERS.values() for entry in paper.entries]
     page = "".join(document(list(PAPERS.values()), entries, RunSettings(Path("runs")), "made"))
-    several = [note for note in SHARED_NOTES if sum(note in notes_of(entry) for entry in entries) > 1]
-    assert len(several) >= 6
-    assert [page.count(note) for note in SHARED_NOTES] == [1] * len(SHARED_NOTES)
+    tables = [entry for entry in entries if isinstance(entry, MEASURED) and getattr(entry, "has_figures", True)]
+    notes = [note for table in tables for note in notes_of(table)]
+    shared = [note for note in SHARED_NOTES if note in notes]
+    assert sum(notes.count(note) > 1 for note in shared) >= 5
+    assert [page.count(note) for note in shared] == [1] * len(shared)
     left_out = {left_out_note(entry) for entry in entries if getattr(entry, "left_out", "")}
-    assert all(note in page for entry in entries for note in notes_of(entry) if note not in left_out)
+    assert all(note in page for note in notes if note not in left_out)
 
 
-def test_figures_that_share_a_run_have_one_command_that_trains_it():
+def test_costs_of_all_papers_are_one_table_with_the_largest_corpora(monkeypatch):
+    def costs(self, method, quantities, sizes):
+        return {quantity: tuple(float(size) for size in sizes or [7]) for quantity in quantities}
+
+    monkeypatch.setattr(MethodCosts, "measure", costs)
+    papers = [PAPERS["gmmformer"], PAPERS["proto"]]
+    entries = [entry for paper in papers for entry in paper.entries if isinstance(entry, EfficiencyTable)]
+    page = "".join(document(papers, entries, RunSettings(Path("runs")), "made"))
+    assert re.findall(r"(?m)^\| MS-SL .*$", page) == [
+        "| MS-SL | 1.29 / 7.00 | 4.85 / 7.00 | - / 7.00 | 12.93 / 2500.00 | 250.11 / 2500.00 "
+        "| 1.66 / 4000.00 | 2.02 / 4000.000 |"
+    ]
+    alone = "".join(document([PAPERS["proto"]], entries, RunSettings(Path("runs")), "made"))
+    assert "| MS-SL | ms a query | 0.53 / 1000.00 | 0.91 / 2000.00 |" in alone
+
+
+def test_figures_without_numbers_are_listed_by_name():
     for paper in PAPERS.values():
-        page = "".join(document([paper], [], RunSettings(Path("runs")), "made"))
-        trained = re.findall(r"`(untrimmed train .*?--out (\w+).*?)`", page.partition(f"## {paper.title}")[2])
-        shown = {line for entry in paper.entries if isinstance(entry, CommandEntry) for line in entry.commands}
-        assert {command for command, _ in trained} == {line for line in shown if line.startswith("untrimmed train")}
-        assert len({out for _, out in trained}) == len(trained), paper.name
+        words = " ".join("".join(document([paper], [], RunSettings(Path("runs")), "made")).split())
+        entries = [entry for entry in paper.entries if not isinstance(entry, NotCovered)]
+        assert all(f"{entry.name}: {' '.join(entry.title.split())}" in words for entry in entries), paper.name
 
 
 def test_a_figure_lists_and_draws_the_same_captions():

@@ -1,13 +1,14 @@
 """The Markdown page of the papers' results, the commands that reproduce them, and our costs."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from untrimmed.presets.published import shared_notes
 from untrimmed.reproduction.commands import EVALUATE, TRAIN
-from untrimmed.reproduction.efficiency import MethodCosts, conditions
-from untrimmed.reproduction.render import Grid, command_of, markdown
+from untrimmed.reproduction.efficiency import SIZED_QUANTITIES, UNITS, MethodCosts, conditions
+from untrimmed.reproduction.render import Grid, markdown
 from untrimmed.reproduction.results import (
     COSTS_NOTE,
     EFFICIENCY_NOTES,
@@ -72,40 +73,91 @@ def document(
     command: str,
     on_progress: OnProgress = lambda step: None,
 ) -> Iterator[str]:
-    """Yield the parts of the page: how to read it, each paper with its entries, and notes."""
+    """Yield the parts of the page: how to read it, each paper with its entries, costs, and notes.
+
+    If several entries are tables of costs, one table has the costs of all of them, at the largest corpus of each.
+    """
     yield _preface(papers, command, settings)
-    shared = dict[str, None]()
-    details = list[str]()
+    costs = {
+        f"{paper.name} {entry.name}": entry
+        for paper in papers
+        for entry in paper.entries
+        if isinstance(entry, EfficiencyTable) and entry in entries
+    }
+    separate = [entry for entry in entries if len(costs) < 2 or not isinstance(entry, EfficiencyTable)]
+    notes = dict[str, None]()  # without repetitions
     for paper in papers:
         yield f"\n## {paper.title}\n"
-        for section in _sections(paper, entries, settings):
+        for section in _sections(paper, separate, settings):
             title = f"{paper.name} {section.name}: {section.title}"
-            yield f"\n### {title}\n"
+            heading = title if len(paper.entries) > 1 else ""  # the table of a paper with one table has no heading
+            yield f"\n### {heading}\n" if heading else "\n"
             for grid in _page_grids(section, settings, on_progress):
-                shared |= dict.fromkeys(note for note in grid.notes if note in SHARED_NOTES)
-                notes = _section_notes(grid, section)
-                details += [f"{paper.name} {section.name}: {note}" for note in notes[1:]]
-                yield markdown(replace(grid, notes=tuple(notes[:1])), heading=section.title)
-        if lines := tuple(_command_lines(paper, entries, settings)):
-            shared |= dict.fromkeys(note for entry in paper.entries for note in entry.notes if note in SHARED_NOTES)
-            yield f"\n### {paper.name}: other tables and figures\n"
-            yield markdown(Grid("", ("", "shows", "command"), lines, num_labels=3))
-    if shared or details:
-        ordered = [note for note in SHARED_NOTES if note in shared]
-        yield "\n## Notes\n\n" + "".join(f"- {note}\n" for note in (*ordered, *details))
+                first, *others = [*_section_notes(grid, section), ""]
+                notes |= dict.fromkeys(note for note in grid.notes if note in SHARED_NOTES)
+                notes |= dict.fromkeys(f"{paper.name} {section.name}: {note}" for note in others if note)
+                if grid.title == section.title:
+                    grid = replace(grid, title=title)
+                yield markdown(replace(grid, notes=(first,) if first else ()), heading=heading)
+        if text := _other_entries(paper, entries, settings):
+            yield f"\n{text}\n"
+    if len(costs) > 1:
+        grid = _joined_costs(costs, settings, on_progress)
+        notes |= dict.fromkeys(grid.notes)
+        yield f"\n## Costs\n\n{markdown(replace(grid, notes=()))}"
+    if notes:
+        ordered = [note for note in SHARED_NOTES if note in notes]
+        others = [note for note in notes if note not in SHARED_NOTES]
+        yield "\n## Notes\n\n" + "".join(f"- {note}\n" for note in (*ordered, *others))
 
 
 def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
-    """The grids of an entry for the page, which has one line per row."""
+    """The grids of an entry for the page, which has one line per row and only settings that differ."""
     if isinstance(entry, TrainedTable) and settings.root is None:
         yield page_grid(entry)
         return
     for grid in grids_of(entry, settings, on_progress):
-        if isinstance(entry, SettingsTable):
-            lines = tuple(line for line in grid.lines if any(" / " in cell for cell in line))
-            others = f"{len(grid.lines) - len(lines)} others"
-            grid = replace(grid, lines=(*lines, (others, *["same"] * (len(grid.header) - 1))))
-        yield grid
+        yield _differing_settings(grid) if isinstance(entry, SettingsTable) else grid
+
+
+def _differing_settings(grid: Grid) -> Grid:
+    """The settings that differ from the paper's, and one line each for equal ones and for those that it lacks."""
+    missing = [line[0] for line in grid.lines if all(cell.startswith("- /") for cell in line[1:])]
+    lines = [line for line in grid.lines if any(" / " in cell for cell in line[1:]) and line[0] not in missing]
+    columns = len(grid.header) - 1
+    if others := len(grid.lines) - len(lines) - len(missing):
+        lines.append((f"{others} others", *["same"] * columns))
+    if missing:
+        lines.append((f"not in the paper: {', '.join(missing)}", *[""] * columns))
+    return replace(grid, lines=tuple(lines))
+
+
+def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, on_progress: OnProgress) -> Grid:
+    """One table of costs: a line per method, a column per quantity and corpus size (the largest of each table)."""
+    names = list(dict.fromkeys(name for table in tables.values() for name in table.methods))
+    cells: dict[str, dict[str, str]] = {name: {} for name in names}
+    notes = dict[str, None]()
+    for table_name, table in tables.items():
+        largest = {
+            quantity: {name: values[-1:] for name, values in rows.items()} for quantity, rows in table.paper.items()
+        }
+        at_largest = replace(table, corpus_sizes=table.corpus_sizes[-1:], paper=largest)
+        for grid in grids_of(at_largest, settings, on_progress):
+            for name, *figures in grid.lines:
+                cells[name] |= dict(zip(_cost_columns(at_largest, grid), figures, strict=True))
+            notes |= dict.fromkeys(note for note in grid.notes if note in SHARED_NOTES)
+            notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
+    columns = dict.fromkeys(column for row in cells.values() for column in row)
+    lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
+    title = f"Costs of {', '.join(tables)}, for the largest corpus of each"
+    return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
+
+
+def _cost_columns(table: EfficiencyTable, grid: Grid) -> list[str]:
+    """The quantities of a table, with the corpus size if they depend on it."""
+    units = {UNITS[quantity] for quantity in SIZED_QUANTITIES}
+    size = f", {table.corpus_sizes[0]:,} videos" if table.corpus_sizes else ""
+    return [f"{unit}{size}" if unit in units else unit for unit in grid.header[1:]]
 
 
 def _section_notes(grid: Grid, entry: Entry) -> list[str]:
@@ -160,28 +212,15 @@ def _subject(title: str) -> str:
     return title[: title.find(" on ") + len(" on ")] if " on " in title else title
 
 
-def _command_lines(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> Iterator[tuple[str, ...]]:
-    """Lines of the entries without a section. The runs that several of them use are listed once, in the first line."""
-    shared = [entry for entry in paper.entries if isinstance(entry, CommandEntry)]
-    runs = dict.fromkeys(command for entry in shared for command in entry.commands if _is_training(command))
-    if runs:
-        yield "runs", "The runs for the figures below.", _code(runs)
-    for entry in paper.entries:
-        if isinstance(entry, NotCovered) or (entry in entries and _has_section(entry, settings)):
-            continue
-        lines = [line for line in command_of(paper, entry).split("\n") if not _is_training(line)]
-        notes = [note for note in entry.notes if note not in SHARED_NOTES]
-        if isinstance(entry, TrainedTable) and entry.picture:
-            notes.append(f"The command ends by printing one that draws it (`untrimmed plot {entry.picture}`).")
-        yield entry.name, " ".join([f"{entry.title}.", *notes]), _code(lines)
-
-
-def _is_training(command: str) -> bool:
-    return command.startswith("untrimmed train ")
-
-
-def _code(commands: Iterable[str]) -> str:
-    return "\n".join(f"`{command}`" for command in commands)
+def _other_entries(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> str:
+    """A list of the entries without a section, whose commands `untrimmed reproduce` prints; empty if there are none."""
+    titles = [
+        f"{entry.name}: {entry.title}"
+        for entry in paper.entries
+        if not isinstance(entry, NotCovered) and not (entry in entries and _has_section(entry, settings))
+    ]
+    text = f"`untrimmed reproduce {paper.name} NAME` prints the commands for {'; '.join(titles)}."
+    return textwrap.fill(text, 130, break_on_hyphens=False) if titles else ""
 
 
 def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> str:
@@ -193,10 +232,11 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "`untrimmed reproduce PAPER TABLE --root DIR` trains and evaluates all rows of a table and prints our "
             f"results beside the paper's. For a single row run `{TRAIN.format('TRAIN')}`, "
             f"then `{EVALUATE} EVALUATE`:\n\n"
-            "- TRAIN and EVALUATE are the row's cells *train* and *evaluate* (no such column: omit EVALUATE).\n"
-            "- DATA is the name in code font in the head of a column.\n"
+            "- TRAIN and EVALUATE are the row's cells *train* and *evaluate*. "
+            "If a table has no column *evaluate*, omit EVALUATE.\n"
+            "- DATA is the data set's name, which is in parentheses in the head of its column.\n"
             "- For columns named *events*, omit `--no-moments`.\n\n"
-            "The [notes](#notes) at the end have details of single tables."
+            "Tables of costs are joined at the end of the page. The [notes](#notes) have details of single tables."
         )
         origin = (
             "Only the tables of costs have our results, because trained tables need the papers' features; "

@@ -36,6 +36,7 @@ UNITS = {
     "memory_mb": "MB of the corpus",
     "matching_g": "GFLOPs of matching",
 }
+SIZED_QUANTITIES = ("runtime_ms", "memory_mb", "matching_g")  # those that depend on the size of the corpus
 LEAST_S = 0.5  # minimum total time of the timed queries, after one to warm up
 
 
