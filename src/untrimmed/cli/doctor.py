@@ -171,10 +171,13 @@ def _library(folder: Path | None) -> Iterator[Finding]:
 def _repair(folder: Path | None) -> Iterator[Finding]:
     """Read every byte of a library. Damaged videos are removed and have to be indexed again from their files."""
     import untrimmed
+    from untrimmed.search.store.records import THUMBNAILS
 
     damaged = untrimmed.open(folder).repair()
     for path in damaged.files:
         repair = "rebuilt" if path.is_file() else "removed; nothing is lost, searches read the table instead"
+        if path.parent.name == THUMBNAILS:
+            repair = "removed; to make these thumbnails again: untrimmed index --thumbnails FOLDER"
         yield Finding("note", "repair", f"{shown(path)}: was damaged; {repair}")
     for record in damaged.videos:
         file = shown(Path(record.path))

@@ -61,6 +61,14 @@ def index(
         videos_option("--keyframes/--no-keyframes", help="Decode only key frames: much faster, less exact."),
     ] = None,
     pictures_fps: PicturesFpsOption = None,
+    thumbnails: Annotated[
+        bool | None,
+        videos_option(
+            "--thumbnails/--no-thumbnails",
+            help="Keep small pictures of new videos, and add missing ones.  "
+            "\\[default: the library's; yes in a new one]",
+        ),
+    ] = None,
     model: ModelOption = None,
     part: PartOption = None,
     ray: RayOption = None,
@@ -93,6 +101,7 @@ def index(
             "fps": fps,
             "keyframes_only": keyframes,
             "pictures_fps": pictures_fps,
+            "thumbnails": thumbnails,
             "device": device,
             "part": part,
             "ray": ray,
@@ -220,6 +229,8 @@ class IndexDisplay(ProgressBar):
             print_marked("moved", "cyan", f"    {shown(step.path)}")
         elif step.state == "copied":
             print_marked("copied", "cyan", f"   {shown(step.path)}")
+        elif step.state == "thumbnails":
+            print_marked("pictures", "green", f" {shown(step.path)}")
 
 
 def print_report(report: IndexReport) -> None:
@@ -230,6 +241,8 @@ def print_report(report: IndexReport) -> None:
     result_console.print(
         f"{len(report.done)} indexed, {len(report.skipped)} already known{moved}, {len(report.failed)} failed"
     )
+    if report.thumbnails:
+        result_console.print(f"thumbnails added to {len(report.thumbnails)} of the known files")
     if report.done:
         result_console.print(_describe_timings(report.timings))
 

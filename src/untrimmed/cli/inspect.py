@@ -15,7 +15,14 @@ from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.listing import find_deleted, is_deleted, read_records
-from untrimmed.search.store.records import Settings, VideoRecord, absolute, library_folder, read_settings
+from untrimmed.search.store.records import (
+    THUMBNAILS,
+    Settings,
+    VideoRecord,
+    absolute,
+    library_folder,
+    read_settings,
+)
 
 _JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")  # printed by `status --json`
 
@@ -47,6 +54,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "frames": sum(record.num_frames for record in records),
         "gone": sum(is_deleted(record.path) for record in records),
         "bytes": sum(map(_size, folder.rglob("*"))),
+        "thumbnail_bytes": sum(map(_size, (folder / THUMBNAILS).rglob("*"))),
         **{name: getattr(settings, name, None) for name in _JSON_SETTINGS},
     }
     if json_output:
@@ -55,7 +63,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     write = result_console.print
     write(f"library   {name_of(folder)}")
     write(f"videos    {len(records)}, {clock(facts['duration_s'])} in total, {facts['frames']} frames indexed")
-    write(f"size      {facts['bytes'] / 1e6:.1f} MB")
+    write(f"size      {facts['bytes'] / 1e6:.1f} MB, of which thumbnails {facts['thumbnail_bytes'] / 1e6:.1f} MB")
     if settings is not None:
         exceptions = _describe_exceptions(records, settings.sampling)
         write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")

@@ -41,6 +41,7 @@ from untrimmed.search.store.records import (
     remove_damaged_copy,
 )
 from untrimmed.search.store.table import StoredVideo, VideoIndex
+from untrimmed.search.store.thumbnails import remove_damaged_thumbnails
 
 if TYPE_CHECKING:
     from untrimmed.search.cluster.ray_cluster import RayCluster
@@ -112,6 +113,7 @@ class Library:
         encoder: str | None = None,
         fps: float | None = None,
         keyframes_only: bool | None = None,
+        thumbnails: bool | None = None,
         device: str = "auto",
         precision: Precision | None = None,
         part: str | None = None,
@@ -130,6 +132,9 @@ class Library:
                 can be downloaded within seconds, otherwise `builtin` (see the report's `notice`).
             fps: Frames to index per second of video. Default: the library's; 2 for a new one.
             keyframes_only: Decode only key frames, which is many times faster and coarser.
+            thumbnails: Keep a small picture of each second of new videos, so that nothing needs to be decoded to show
+                them. True also adds those that known files lack; False keeps existing ones. Default: the library's
+                setting; True for a new one.
             precision: auto, float32 or bfloat16. Default: that of this object. One library may mix both formats.
             part: "3/16" indexes the third of 16 parts of the files into another library beside this one
                 (`LibraryPart.folder`), so that many machines can index at once. `merge` joins the parts.
@@ -172,6 +177,7 @@ class Library:
             replace_empty=encoder is not None,
             fps=fps,
             keyframes_only=keyframes_only,
+            thumbnails=thumbnails,
             workers=None if ray is None else partial(_connect(ray).workers, load, device),
             pictures_fps=pictures_fps,
             progress=progress,
@@ -317,6 +323,7 @@ class Library:
         with VideoIndex(self.folder) as index:
             read_settings(self.folder)  # raises an error if they are damaged, which cannot be repaired
             files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
+            files += tuple(remove_damaged_thumbnails(self.folder))
             videos = index.damaged()
             index.remove([record.video_id for record in videos])
         cache_library(self.folder)

@@ -35,7 +35,9 @@ from untrimmed.search.indexing.video_files import (
 )
 from untrimmed.search.store.records import Settings, VideoRecord
 from untrimmed.search.store.table import StoredVideo, VideoIndex, new_video_id
+from untrimmed.search.store.thumbnails import thumbnails_file, write_thumbnails
 from untrimmed.video.reader import FrameBatch, TimingReader, VideoReader
+from untrimmed.video.thumbnails import ThumbnailMaker
 
 _QUEUED_BATCHES = 8
 
@@ -64,6 +66,7 @@ class IndexReport:
     skipped: list[Path] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
+    thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
     warnings: list[Failure] = field(default_factory=list)  # indexed files that are truncated or have guessed times
     timings: Timings = field(default_factory=Timings)
     linked: tuple[Path, ...] = ()  # links to folders, which were not followed
@@ -75,7 +78,7 @@ class Progress:
     """A step of an indexing run, for a progress display."""
 
     path: Path
-    state: str  # encoding, done, skipped, moved, copied, failed
+    state: str  # encoding, done, skipped, moved, copied, failed; then thumbnails for those that were added
     position: int  # number of finished files
     total: int
     done_s: float = 0.0  # seconds of this video that are already encoded
@@ -99,6 +102,7 @@ class Indexer:
         self._model = model
         self._sampling = settings.sampling
         self._fps = settings.fps
+        self._with_thumbnails = settings.thumbnails
         # The calling thread updates `_by_path` and `_by_hash`. The decoding thread works ahead of it, so it keeps its
         # own count in `_copies`: how many records will have a content when the calling thread gets to a file.
         self._by_path = {record.path: record for record in index.scan()}
@@ -115,10 +119,13 @@ class Indexer:
         progress: ProgressCallback | None = None,
         workers: Workers | None = None,
         pictures_fps: float | None = None,
+        *,
+        add_thumbnails: bool = False,
     ) -> IndexReport:
         """Index files and report on each. A file that cannot be used does not affect the others.
 
-        `pictures_fps` is the rate of folders of pictures.
+        `pictures_fps` is the rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails are
+        decoded again, but not encoded.
 
         If there are `workers`, they decode and encode. Only this process decides which contents are known, and commits.
         """
@@ -134,6 +141,9 @@ class Indexer:
         with contextlib.closing(steps), TimingReader() as self._timing_reader:
             for step in steps:
                 self._handle(step)
+        if add_thumbnails:
+            for path in paths:
+                self._add_missing_thumbnails(path)
         self._report.timings.wall_s = time.perf_counter() - started
         return self._report
 
@@ -173,7 +183,15 @@ class Indexer:
         try:
             for file in files:
                 is_known = partial(self._will_be_known, file.record)
-                for step in decode(file, self._sampling, self._reader.read, is_known, self._stop):
+                steps_of_file = decode(
+                    file,
+                    self._sampling,
+                    self._reader.read,
+                    is_known,
+                    self._stop,
+                    with_thumbnails=self._with_thumbnails,
+                )
+                for step in steps_of_file:
                     if isinstance(step, EndOfFrames):
                         self._copies[step.file.digest] += 1
                     steps.put(step)
@@ -244,7 +262,10 @@ class Indexer:
         record = self._new_record(video)
         stored = StoredVideo(record, video.features)
         try:
-            self._index.put(replace(stored, encoded=encode_with(self._model, stored)))
+            stored = replace(stored, encoded=encode_with(self._model, stored))
+            if video.thumbnails is not None:
+                write_thumbnails(self._index.folder, record.content_hash, video.thumbnails)
+            self._index.put(stored)
         except FeatureError as error:
             self._fail(path, str(error))
             return
@@ -255,6 +276,25 @@ class Indexer:
         if record.warnings:
             self._report.warnings.append(Failure(path, record.warnings))
         self._notify(path, "done", done_s=record.duration_s, duration_s=record.duration_s)
+
+    def _add_missing_thumbnails(self, path: Path) -> None:
+        record = self._by_path.get(str(path))
+        if record is None or thumbnails_file(self._index.folder, record.content_hash).is_file():
+            return
+        maker = ThumbnailMaker()
+        file = HashedFile(path, record.size, record.mtime_ns, record.content_hash)
+        try:
+            file.require_unchanged()
+            for batch in self._reader.read(path, self._pictures_fps):
+                maker.add(batch.times_s, batch.frames)
+                self._notify(path, "encoding", done_s=float(batch.times_s[-1]), duration_s=record.duration_s)
+            file.require_unchanged()
+        except (FeatureError, OSError) as error:  # the video was indexed before, so it has not failed
+            self._report.warnings.append(Failure(path, f"its thumbnails cannot be made ({error})"))
+            return
+        write_thumbnails(self._index.folder, record.content_hash, maker.finish())
+        self._report.thumbnails.append(path)
+        self._notify(path, "thumbnails")
 
     def _new_record(self, video: EncodedFile) -> VideoRecord:
         file = video.file

@@ -26,6 +26,7 @@ def index_files(
     replace_empty: bool,
     fps: float | None,
     keyframes_only: bool | None,
+    thumbnails: bool | None,
     workers: Callable[[Settings], Workers] | None,
     pictures_fps: float | None,
     progress: ProgressCallback | None,
@@ -35,6 +36,7 @@ def index_files(
     Args:
         choose_encoder: Returns the encoder for a library with these settings.
         replace_empty: Ignore the settings of a library without videos.
+        thumbnails: Whether thumbnails of new videos are kept, see `Library.index`.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
         pictures_fps: The rate of folders of pictures among the files.
 
@@ -54,14 +56,15 @@ def index_files(
             previous = None
         loaded = choose_encoder(previous)
         sampling = _sampling(loaded.encoder, stored_sampling, fps, keyframes_only)
-        settings = _settings(previous, loaded, sampling)
+        settings = _settings(previous, loaded, sampling, thumbnails)
         model = load_search_model(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
         if previous != settings:
             index.write_settings(settings)
         with open_reader(settings, loaded.encoder) as reader:
             indexer = Indexer(index, loaded.encoder, reader, settings, model)
-            report = indexer.run(files, progress, workers(settings) if workers is not None else None, pictures_fps)
+            file_workers = workers(settings) if workers is not None else None
+            report = indexer.run(files, progress, file_workers, pictures_fps, add_thumbnails=bool(thumbnails))
     notice = loaded.notice
     if not notice and previous is not None and previous.sampling != settings.sampling:
         changed = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
@@ -70,7 +73,9 @@ def index_files(
     return loaded, replace(report, notice=notice or None)
 
 
-def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampling) -> Settings:
+def _settings(
+    previous: Settings | None, loaded: LoadedEncoder, sampling: Sampling, thumbnails: bool | None
+) -> Settings:
     """Return the settings of the library for this run and later ones."""
     return Settings(
         encoder=loaded.encoder.name,
@@ -82,6 +87,7 @@ def _settings(previous: Settings | None, loaded: LoadedEncoder, sampling: Sampli
         products=joined_products([previous.products, loaded.products] if previous else [loaded.products]),
         model=previous.model if previous else NAME,
         model_folder=previous.model_folder if previous else None,
+        thumbnails=(previous is None or previous.thumbnails) if thumbnails is None else thumbnails,
     )
 
 

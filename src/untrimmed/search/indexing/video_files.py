@@ -17,6 +17,7 @@ from untrimmed.search.store.records import Settings, VideoRecord, absolute
 from untrimmed.types import FrameFeatures
 from untrimmed.video.pictures import read_pictures
 from untrimmed.video.reader import FrameBatch, Sampling, VideoReader, VideoStream, is_video_path
+from untrimmed.video.thumbnails import ThumbnailMaker, Thumbnails
 from untrimmed.video.timing import Timing
 
 _SAME_DURATION_S = 1e-6
@@ -116,6 +117,7 @@ class EncodedFile:
     width: int
     height: int
     timing: Timing
+    thumbnails: Thumbnails | None = None
     warnings: tuple[str, ...] = ()
     decode_s: float = 0.0
     encode_s: float = 0.0
@@ -127,6 +129,7 @@ class StartedFile:
 
     file: HashedFile
     stream: VideoStream
+    thumbnails: ThumbnailMaker | None = None
     vectors: list[np.ndarray] = field(default_factory=list)
     times_s: list[np.ndarray] = field(default_factory=list)
     decode_s: float = 0.0
@@ -154,8 +157,11 @@ class StartedFile:
         self.encode_s += time.perf_counter() - started
         features = FrameFeatures(np.concatenate(self.vectors), np.concatenate(self.times_s), stream.duration_s)
         info = stream.info
+        thumbnails = self.thumbnails.finish() if self.thumbnails is not None else None
         times_s = self.decode_s, self.encode_s
-        return EncodedFile(self.file, features, info.width, info.height, info.timing, stream.warnings, *times_s)
+        return EncodedFile(
+            self.file, features, info.width, info.height, info.timing, thumbnails, stream.warnings, *times_s
+        )
 
 
 @dataclass(frozen=True)
@@ -177,10 +183,13 @@ def decode(
     read: Callable[[Path, float | None], VideoStream],
     is_known: Callable[[HashedFile], bool],
     stop: Event,
+    *,
+    with_thumbnails: bool,
 ) -> Iterator[DecodingStep]:
     """Yield the steps of a file: its start, its frames in batches, and their end.
 
-    `read` opens a path; its second argument is the rate of folders of pictures.
+    `read` opens a path; its second argument is the rate of folders of pictures. Thumbnails are made here and not where
+    frames are encoded, because this thread mostly waits for the decoder.
     If its content is known, yield only its hash. If it cannot be used, yield a failure. `stop` ends hashing.
     """
     start_s = time.perf_counter()
@@ -189,7 +198,8 @@ def decode(
         if is_known(hashed):
             yield hashed
             return
-        started = StartedFile(hashed, read(file.path, file.pictures_fps))
+        stream = read(file.path, file.pictures_fps)
+        started = StartedFile(hashed, stream, ThumbnailMaker() if with_thumbnails else None)
         yield started
         batches = iter(started.stream)
         while True:
@@ -197,6 +207,8 @@ def decode(
             started.decode_s += time.perf_counter() - start_s
             if batch is None:
                 break
+            if started.thumbnails is not None:
+                started.thumbnails.add(batch.times_s, batch.frames)
             yield batch
             start_s = time.perf_counter()
         hashed.require_unchanged()
@@ -276,7 +288,15 @@ class FileEncoder:
 
         Raises: IndexMismatchError if this process loads another encoder than the library's.
         """
-        for step in decode(file, self.settings.sampling, self._read, lambda hashed: hashed.digest in digests, Event()):
+        steps = decode(
+            file,
+            self.settings.sampling,
+            self._read,
+            lambda hashed: hashed.digest in digests,
+            Event(),
+            with_thumbnails=self.settings.thumbnails,
+        )
+        for step in steps:
             match step:
                 case StartedFile():
                     started = step

@@ -20,6 +20,7 @@ from pathlib import Path
 from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, named, shown
 from untrimmed.search.store.records import Settings, VideoRecord, absolute, batched_by_size, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
+from untrimmed.search.store.thumbnails import copy_thumbnails
 
 _PART_NAME = re.compile(r"(.+)\.part-(\d+)-of-(\d+)")
 _BYTES_PER_COMMIT = 1 << 26
@@ -137,6 +138,8 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
         settings = _common_settings(libraries)
         records = [library.scan() for library in libraries]
         rows = _merged_rows(records)
+        for library in libraries:
+            copy_thumbnails(library.folder, out, {row.record.content_hash for row in rows})
         copied = _copy_rows(target, rows, libraries, progress)
         if settings != old_settings:
             target.write_settings(settings)

@@ -30,6 +30,7 @@ from untrimmed.video.timing import Timing
 
 FORMAT = 1
 TABLE = "videos.lance"
+THUMBNAILS = "thumbnails"  # folder of files, see `untrimmed.search.store.thumbnails`
 T = TypeVar("T")
 
 _SETTINGS = "library.json"
@@ -61,6 +62,7 @@ class Settings:
     model: str = "frames"
     model_folder: str | None = None  # None for a training-free model
     products: str = "float32"  # number formats that frames were encoded in, e.g. "bfloat16 and float32"
+    thumbnails: bool = True  # whether small pictures of new videos are kept
     format: int = FORMAT
 
     @property
@@ -286,7 +288,7 @@ def read_settings(folder: Path) -> Settings | None:
     if not file.exists():
         return None
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        values = {"thumbnails": True} | json.loads(file.read_text(encoding="utf-8"))
         if values["format"] == FORMAT and values.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**values)
     except (ValueError, KeyError, TypeError):  # not text, not JSON, or without these fields

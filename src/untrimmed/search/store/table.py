@@ -35,6 +35,7 @@ from untrimmed.search.store.records import (
     write_records_copy,
     write_settings,
 )
+from untrimmed.search.store.thumbnails import remove_unused_thumbnails
 from untrimmed.types import FrameFeatures
 from untrimmed.video.timing import Timing
 
@@ -158,7 +159,8 @@ class VideoIndex:
         try:
             if self._commits and kind is None:  # after an error or Ctrl-C, leave this to the next writer
                 self.compact()
-                self.scan()  # writes the copy of the records
+                records = self.scan()  # writes the copy of the records
+                remove_unused_thumbnails(self.folder, (record.content_hash for record in records))
         finally:
             assert self._lock is not None, "entered before"
             self._lock.release()

@@ -1,0 +1,152 @@
+"""The thumbnails of a library: one file per content of a video, beside the table.
+
+A file is named by the hash of the content, so it stays valid when the video is moved, and copies share it. It is
+written before the video's row, and it never changes. A file without a row is removed by the next writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.errors import UntrimmedError, shown
+from untrimmed.files import whole_file
+from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
+from untrimmed.search.store.records import THUMBNAILS
+from untrimmed.video.thumbnails import Thumbnails
+
+MAX_DISTANCE_S = 0.5  # a picture stands for times up to this far from its own
+_EPSILON_S = 1e-6
+
+
+class StoredThumbnails:
+    """The thumbnails of one video in a file that is mapped into memory. Thread-safe.
+
+    All members raise DamagedError if the file is damaged.
+    """
+
+    def __init__(self, path: Path):
+        """Raises: DamagedError if the file is missing or damaged."""
+        self._arrays = MappedArrays(path)
+
+    @cached_property
+    def times_s(self) -> Float[np.ndarray, " T"]:
+        """The times of the pictures, in order."""
+        return self._arrays["times_s"]
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of all pictures."""
+        return int(self._ends[-1])
+
+    def nearest(self, time_s: float) -> int:
+        """Return the number of the picture nearest to a time."""
+        after = int(np.searchsorted(self.times_s, time_s))
+        candidates = range(max(0, after - 1), min(len(self.times_s), after + 1))
+        return min(candidates, key=lambda number: abs(self.times_s[number] - time_s))
+
+    def at(self, time_s: float) -> bytes | None:
+        """Return the picture nearest to a time, as WebP; None if it is more than `MAX_DISTANCE_S` away."""
+        number = self.nearest(time_s)
+        is_near = abs(self.times_s[number] - time_s) <= MAX_DISTANCE_S + _EPSILON_S
+        return self.picture(number) if is_near else None
+
+    def picture(self, number: int) -> bytes:
+        """Return a picture by its number, counted from 0, as WebP."""
+        row = int(self._rows[number])
+        start = int(self._ends[row - 1]) if row else 0
+        return self._arrays.row_range("webp", start, int(self._ends[row])).tobytes()
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        return self._arrays["rows"]
+
+    @cached_property
+    def _ends(self) -> np.ndarray:
+        return self._arrays["ends"]
+
+
+def thumbnails_file(library: Path, content_hash: str) -> Path:
+    """Return the path of the thumbnails of a content. It may not exist."""
+    return library / THUMBNAILS / content_hash
+
+
+def open_thumbnails(library: Path, content_hash: str) -> StoredThumbnails | None:
+    """Return the thumbnails of a content; None if there are none, or the file is damaged."""
+    path = thumbnails_file(library, content_hash)
+    if not path.is_file():
+        return None
+    with contextlib.suppress(DamagedError):
+        return StoredThumbnails(path)
+    return None
+
+
+def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -> None:
+    """Write the thumbnails of a content, whole or not at all; UntrimmedError if the disk is full or read-only."""
+    path = thumbnails_file(library, content_hash)
+    arrays = {
+        "times_s": thumbnails.times_s,
+        "rows": np.array(thumbnails.rows, dtype=np.int64),
+        "ends": np.cumsum([len(picture) for picture in thumbnails.pictures], dtype=np.int64),
+        "webp": np.frombuffer(b"".join(thumbnails.pictures), dtype=np.uint8),
+    }
+    try:
+        write_arrays(path, arrays)
+    except OSError as error:
+        raise _write_error(path, error) from error
+
+
+def copy_thumbnails(source: Path, target: Path, content_hashes: Iterable[str]) -> None:
+    """Copy the thumbnails of these contents to another library, as far as only the source has them.
+
+    On one file system both libraries share the file.
+    """
+    for content_hash in content_hashes:
+        old = thumbnails_file(source, content_hash)
+        new = thumbnails_file(target, content_hash)
+        if not old.is_file() or new.is_file():
+            continue
+        try:
+            new.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):  # another file system, or one without hard links
+                os.link(old, new)
+                continue
+            with whole_file(new) as temporary:
+                shutil.copyfile(old, temporary)
+        except OSError as error:
+            raise _write_error(new, error) from error
+
+
+def remove_unused_thumbnails(library: Path, content_hashes: Iterable[str]) -> None:
+    """Remove all thumbnails except those of these contents. The caller holds the writer's lock."""
+    used = set(content_hashes)
+    with contextlib.suppress(OSError):  # no thumbnails
+        for file in (library / THUMBNAILS).iterdir():
+            if file.name not in used:
+                file.unlink(missing_ok=True)
+
+
+def remove_damaged_thumbnails(library: Path) -> list[Path]:
+    """Verify every byte of the thumbnails; remove damaged files and return their paths."""
+    damaged = []
+    for path in sorted((library / THUMBNAILS).glob("[!.]*")):
+        try:
+            dict(MappedArrays(path))
+        except DamagedError:
+            path.unlink(missing_ok=True)
+            damaged.append(path)
+    return damaged
+
+
+def _write_error(path: Path, error: OSError) -> UntrimmedError:
+    return UntrimmedError(
+        f"{shown(path)}: cannot be written ({error.strerror}); free space or change the folder's permissions, then run "
+        "the same command again (finished work is not lost)"
+    )
