@@ -81,7 +81,7 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 
 
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
-    """Return the p-values over seeds and over queries of the difference to the best row; None for the best row itself."""
+    """Return the p-values over seeds and over queries of the difference to the best row. The best row has none."""
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 

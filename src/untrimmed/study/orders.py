@@ -70,8 +70,7 @@ def notes(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield a line with the settings that were chosen on validation videos for each candidate; nothing if all are
-    equal."""
+    """Yield a line with the settings of each candidate, chosen on validation videos. Yield nothing if all are equal."""
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports

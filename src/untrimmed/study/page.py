@@ -27,8 +27,7 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
 
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
-    """Yield a sentence for each data set: the best candidate, its lead with p-values, and its place on the other data
-    sets."""
+    """Yield a sentence for each data set: the best candidate, its lead, and its place on the other data sets."""
     ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
     for result, (best, *followers) in ranked:
         line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
@@ -115,7 +114,7 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return the p-values over seeds and over queries of the difference of two candidates; empty if they are the same."""
+    """Return the p-values over seeds and over queries of the difference of two candidates; empty for the same one."""
     if rival is None or rival == candidate:
         return "", ""
     over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])

@@ -261,8 +261,7 @@ class StudySetup:
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:
-        """Return the preset of a method as an argument of `choose_preset`: a file, or the same data set for all
-        methods."""
+        """Return the preset of a method for `choose_preset`: a file, or the same data set for all methods."""
         fitting = [
             stated
             for stated in self._files
@@ -275,8 +274,8 @@ class StudySetup:
     def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
         """Return a training of a candidate with enough epochs for the steps.
 
-        Settings are those of its preset, except the sizes and the settings of the point. Losses that start late start
-        after the same share of epochs.
+        Settings are those of the candidate's preset, except the sizes, the candidate's own settings and those of the
+        point. Losses that start late start after the same share of epochs.
 
         Raises: ConfigError if both the candidate and the point set a key.
         """
