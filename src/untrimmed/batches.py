@@ -1,9 +1,9 @@
 """Records of tensors: the batches that a model takes, and the encodings that it returns.
 
-Axes as in `types.py`: Q queries, W words, V videos, L clips, T frames, D width; E and C are the widths of word and
-frame features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every tensor
-field. A method can therefore subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment can add a
-record; indexing and evaluation need no change for either.
+The axes are those of `types.py`: Q queries, W words, V videos, L clips, T frames, D width; E and C are the widths of
+word and frame features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every
+tensor field. A method can therefore subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment
+can add a record; indexing and evaluation need no change for either.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class Record:
 
     @classmethod
     def of(cls: type[R], record: "Record") -> R:
-        """The same record, after a check that it has this class.
+        """Return the record itself, after checking that it has this class.
 
         Raises: ConfigError for a record of another class, for example the encodings of another method.
         """

@@ -252,7 +252,7 @@ def _convert_scalar(value: Any, hint: Any, where: str) -> Any:
     if origin is Literal:
         for choice in typing.get_args(hint):
             if (type(value) is type(choice) or isinstance(value, str)) and value == choice:
-                return choice  # for a member of a text enum: the text
+                return choice  # return the text for a member of a text enum
     elif origin is Callable:
         if callable(value):
             return value
@@ -277,7 +277,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises: ConfigError if the file cannot be read, is not YAML, or does not contain a mapping.
     """
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # C: fast
+        # the C loader is much faster
+        values = yaml.load(path.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); name an existing YAML file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -402,7 +403,9 @@ def reference_of(function: Callable[..., Any]) -> str:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values as one mapping with dotted keys. An empty section is kept, and one whose keys contain dots.
+    """Nested values as one mapping with dotted keys.
+
+    Empty sections, and sections whose keys contain dots, stay mappings.
 
     >>> flat({"weights": {"nce": 0.1}, "losses": {}})
     {'weights.nce': 0.1, 'losses': {}}

@@ -47,8 +47,8 @@ class PluginModule:
     sha256: str
 
 
-_IMPORTED: dict[str, PluginModule] = {}  # by `import_module`
-_INSTALLED: set[str] = set()  # entry points already tried: while one registers its names, it may load all entry points
+_IMPORTED: dict[str, PluginModule] = {}  # modules that `import_module` has imported
+_INSTALLED: set[str] = set()  # entry points that were already tried; loading one may start the loading of all
 
 
 def import_module(module: str | os.PathLike[str]) -> PluginModule:

@@ -33,7 +33,7 @@ class NumberFormat:
 
 
 def read_precision(name: str) -> Precision:
-    """The name itself, after a check.
+    """Return the name itself, after checking it.
 
     Raises: ConfigError for an unknown name.
     """

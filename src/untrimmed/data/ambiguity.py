@@ -8,7 +8,7 @@ from itertools import chain
 from untrimmed.data.annotations import Annotation, plain_text
 
 MIN_OVERLAP = 0.8
-"""Jaccard index of their word sets from which two captions count as nearly equal.
+"""Two captions count as nearly equal if the Jaccard index of their sets of words is at least this.
 
 The dense labels of Charades-STA accept such a caption for the other video as often as an equal one (2.7 % and 2.3 % of
 the pairs). For captions that share half of their words it is 0.8 %.

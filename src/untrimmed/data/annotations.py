@@ -64,8 +64,8 @@ def plain_text(text: str) -> str:
 def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tuple[Span, ...]:
     """Return the part of a span inside the video as a tuple of one span, or an empty tuple if there is no such part.
 
-    Swapped start and end are exchanged (a few captions of Charades-STA and ActivityNet Captions). An end after the
-    video is cut (two thousand captions of Charades-STA).
+    If the start is after the end, the two are exchanged (a few captions of Charades-STA and ActivityNet Captions need
+    this). If the end is after the end of the video, it is moved there (two thousand captions of Charades-STA).
 
     >>> usable_moment(9.0, 5.0, 8.0)
     ((5.0, 8.0),)

@@ -12,10 +12,11 @@ from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """Files that a benchmark needs. `place` is a repository on GitHub with the path inside, or where to find one.
+    """Files that a benchmark needs. `place` is a GitHub repository and the path in it, or advice on where to find one.
 
-    `size` is in words, `sha256` a checksum, `commit` the version of the repository whose files we have read. `command`
-    puts the files in their place, with DOWNLOADS for the folder of the downloads and ROOT for that of data sets.
+    `size` is a text such as "2 GB", `sha256` is a checksum, and `commit` is the version of the repository from which we
+    read the files. `command` moves the files to the right folder. In it, DOWNLOADS stands for the folder of the
+    downloads and ROOT for the folder of data sets.
     """
 
     benchmark: str

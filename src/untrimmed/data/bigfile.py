@@ -52,11 +52,11 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the existing ones of `names` without repeats, in row order, and their vectors, as the releases do."""
+        """Return the names that exist, without repetitions and in row order, and their vectors, as the releases do."""
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the names and vectors of some rows without repeats, in row order."""
+        """Return the names and vectors of these rows, without repetitions and in row order."""
         ordered = sorted(set(rows))
         return [self.names[row] for row in ordered], np.asarray(self.vectors[ordered])
 

@@ -28,7 +28,7 @@ from untrimmed.data.packed import (
 from untrimmed.data.sources import ArrayVectors, VectorSource
 from untrimmed.errors import FeatureError
 
-_NO_LIMIT = 2**31 - 1  # on frames or words
+_NO_LIMIT = 2**31 - 1  # a number of frames or words that no entry reaches
 
 
 class TrainingRows(NamedTuple):
@@ -52,12 +52,13 @@ class CaptionItem(NamedTuple):
 class RetrievalDataset:
     """Videos, captions and features of one split. Each caption is a query, and each distinct video a candidate.
 
-    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Batches are faster: `data.features.videos`.
+    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading batches is faster
+    (`data.features.videos`).
 
     Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
-    empty if the files contain no times. With `several_annotators` they are opinions about one span (DiDeMo). `source`
-    describes in words which features of the folder are used; it is empty for arrays. `dense_labels` is the file of
-    the folder with all right videos of each caption, if there is one.
+    empty if the files contain no times. With `several_annotators`, the moments of a caption are several annotators'
+    choices of one span (DiDeMo). `source` describes in words which features of the folder are used; it is empty for
+    arrays. `dense_labels` is the file of the folder with all right videos of each caption, if there is one.
     """
 
     name: str
@@ -244,7 +245,7 @@ def load_shared_space(
 
     Without `video_features`, the CLIP vectors of DL-DKD's teacher are used if the data set has them: frames, and one
     sentence vector per caption instead of words. Otherwise the frames and words of the data set are used. They must be
-    vectors of one image-text encoder, but only their widths can be checked. The rest is as in `load_dataset`.
+    vectors of one image-text encoder, but only their widths can be checked. Everything else is as in `load_dataset`.
 
     Raises:
         FeatureError: as in `load_dataset`, and for frames and words of different widths.

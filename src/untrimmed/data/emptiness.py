@@ -40,9 +40,9 @@ def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]
 
 
 def require_content(dataset: RetrievalDataset) -> None:
-    """Refuse a split without usable features, and log a warning about a few videos or captions that are all zeros.
+    """Check that a split has usable features, and log a warning if a few videos or captions are all zeros.
 
-    Only the beginning of each first row is read, and the rest of suspicious tables.
+    Only the beginning of each table is read; suspicious tables are read completely.
 
     Raises: FeatureError if all videos or all captions have the same features, or if the share of all-zero videos or
         captions exceeds `MAX_ZERO_SHARE`.
@@ -79,7 +79,7 @@ def _zeros(tables: RaggedRows) -> list[int]:
 
 
 def _is_constant(tables: RaggedRows) -> bool:
-    """Whether there are several tables, and all contain only one common row or all are equal."""
+    """Whether there are several tables, and all tables are equal or consist of the same row."""
     heads = _heads(tables)
     if len(heads) < 2 or not is_close(heads, heads[0]):
         return False

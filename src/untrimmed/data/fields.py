@@ -57,7 +57,7 @@ def _parsed(text: str, place: str, fix: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise FeatureError(f"{place}: JSON with too many nested brackets; {fix}") from None
-    except ValueError as error:  # also a number of more than 4,300 digits
+    except ValueError as error:  # a ValueError also occurs for a number of more than 4,300 digits
         raise FeatureError(f"{place}: not JSON ({error}); {fix}") from error
 
 

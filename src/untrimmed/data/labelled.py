@@ -16,7 +16,7 @@ from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.fields import AnnotationRow, read_rows
 from untrimmed.errors import FeatureError
 
-_MIN_VIDEOS = 3  # in validation and test, if there are at least nine videos
+_MIN_VIDEOS = 3  # fewest videos in validation and in test, if there are at least nine videos
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Label:
     text: str
     moment: Span | None
     split: str | None
-    place: str  # file and line, for messages
+    place: str  # file and line that it comes from, for messages
     caption_id: str | None = None
     duration_s: float | None = None
 
@@ -89,7 +89,9 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
 
 
 def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
-    """Return the captions of each split. A label comes with the video's name in the data set and its length in seconds.
+    """Return the captions of each split.
+
+    Each label in `labels` has the video's name in the data set and its length in seconds.
 
     If the labels have no splits, `assign_splits` assigns them. With `plain`, caption ids are those of the plain layout.
     """
@@ -113,10 +115,11 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 
 
 def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
-    """Assign videos to splits by hash: a tenth each to val and test (at least three videos, if possible), rest train.
+    """Assign videos to splits by hash.
 
-    Unlike `data.plain.hashed_split`, this leaves no split of a small data set empty. In a val split of one video every
-    model finds it, so that the first epoch would be the best. Raises: FeatureError for fewer than three videos.
+    Val and test get a tenth each, if possible at least three videos; train gets the rest. Unlike
+    `data.plain.hashed_split`, this leaves no split of a small data set empty. If val had only one video, every model
+    would find it, and the first epoch would be the best. Raises: FeatureError for fewer than three videos.
     """
     ordered = sorted(set(videos), key=stable_hash)
     if len(ordered) < len(SPLITS):

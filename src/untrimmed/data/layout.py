@@ -51,9 +51,10 @@ class Layout:
 
     @property
     def next_step(self) -> str:
-        """What to do if the data set is missing: the command that prepares its benchmark, or the file to write.
+        """Advice for a missing data set: the command that prepares its benchmark, or the file to write.
 
-        The benchmark is the one of `benchmark`, otherwise the one whose name begins the folder's: `tvr_clip` is TVR.
+        The benchmark is that of `benchmark`, or otherwise the one with whose name the folder's name begins (`tvr_clip`
+        is TVR).
         """
         check = "check its name and --root, or"
         benchmark = self.benchmark or find_benchmark(self.name.partition("_")[0])
@@ -66,7 +67,7 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The data set's name in names of files: the folder's, unless all files have another one (a renamed folder)."""
+        """The data set's name in file names: the folder's, unless all files have another (the folder was renamed)."""
         texts = self.folder / "TextData"
         ends = [f"{split}.caption.txt" for split in SPLITS]
         names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}
@@ -82,7 +83,7 @@ class Layout:
         return self.folder / "TextData" / f"{self.prefix}{split}.caption.txt"
 
     def moments(self, split: str) -> Path:
-        """Captions with times for JSG, whose released files have one of two names."""
+        """JSG's file of captions with times. The released files have one of two names."""
         short = self.folder / "TextData" / f"prvr_vcmr_{split}.jsonl"
         long = short.with_name(f"prvr_vcmr_{split}_comp.jsonl")
         return long if long.is_file() and not short.is_file() else short
@@ -101,7 +102,7 @@ class Layout:
 
     @property
     def words(self) -> Path:
-        """Word features in the standard layout. JSG's file for TVR has an addition to the name."""
+        """The file of word features in the standard layout. JSG's file for TVR has a longer name."""
         path = self.folder / "TextData" / f"roberta_{self.prefix}_query_feat.hdf5"
         similar = [] if path.is_file() else list(path.parent.glob(f"{escape(path.stem)}*.hdf5"))
         return similar[0] if len(similar) == 1 else path
@@ -119,7 +120,7 @@ class Layout:
     def frame_sources(self) -> dict[str, Path]:
         """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, those of the plain layout.
 
-        Of several with one name the first kind has precedence.
+        If several have the same name, the first kind has precedence.
         """
         features = self.folder / "FeatureData"
         by_name = {path.parent.name: path.parent for path in sorted(features.glob("*/shape.txt"))}

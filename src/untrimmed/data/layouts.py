@@ -100,7 +100,10 @@ class JSGLayout:
 
 
 class FieldLayout(JSGLayout):
-    """The standard layout: caption files without times. JSG's lines add times by caption id or by video and text."""
+    """The standard layout, with caption files without times.
+
+    Times come from JSG's file, by caption id or by video and text.
+    """
 
     def recognises(self, folder: Path) -> bool:
         """Whether the folder has a caption file."""

@@ -24,7 +24,10 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 FORMAT = 1
-"""Increase it when packed values change for the same input, so that old caches are not read."""
+"""The format of the cache.
+
+Increase it when packed values change for the same input, so that old caches are not read.
+"""
 
 TeacherRule = Literal["conference", "later"]
 
@@ -98,7 +101,8 @@ class RaggedRows:
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         rows = np.zeros((*mask.shape, self.dim), dtype=np.float32)
         for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
-            rows[place, :length] = self.rows[start : start + length]  # fancy indexing would copy twice
+            # with an index array, the rows would be copied twice
+            rows[place, :length] = self.rows[start : start + length]
         return PaddedRows(rows, mask)
 
 
@@ -119,7 +123,7 @@ class PackedFeatures:
     words_packed: RaggedRows
     teacher: TeacherFeatures | None
     settings: PackSettings
-    folder: Path | None  # of the cache; None for features in memory
+    folder: Path | None  # folder of the cache; None for features in memory
 
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
         """Return clips, padded frames and frame mask of the videos in this order, as float32."""

@@ -66,7 +66,8 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
-    is_exported = (layout.folder / ORIGIN).is_file()  # its ids may be paths, which the standard layout quotes
+    # ids may be paths; the standard layout quotes their special characters
+    is_exported = (layout.folder / ORIGIN).is_file()
     if isinstance(layout_of(layout.folder), PlainLayout) and (is_exported or (layout.folder / CAPTION_FILE).is_file()):
         raise ConfigError(
             f"{layout.folder}: is in the plain layout, where captions of {name} would not be read; choose another name "
@@ -108,7 +109,7 @@ def prepare(
 
 
 def _has_own_captions(layout: Layout) -> bool:
-    """Whether `untrimmed features` wrote captions there, of which there may be no other copy."""
+    """Whether `untrimmed features` wrote captions into the folder. There may be no other copy of them."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
 

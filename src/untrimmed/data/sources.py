@@ -18,8 +18,8 @@ from untrimmed.errors import FeatureError, one_line
 MAX_ENTRY_BYTES = 4 * 2**30
 """Largest table of one video or caption: 100 hours of 3,072 numbers at one frame per second, in single precision."""
 _ZIP = b"PK"  # the beginning of an npz file
-_MAX_COMPRESSION = 1100  # deflate reaches 1,032
-_SMALL_ENTRY = 2**20  # bytes that an entry may have without any stored data
+_MAX_COMPRESSION = 1100  # largest plausible ratio of compression; deflate reaches 1,032
+_SMALL_ENTRY = 2**20  # bytes that an entry may need in memory even if nothing is stored for it
 
 
 class VectorSource(ABC):
@@ -111,7 +111,7 @@ class BigFileFrames(VectorSource):
 class TableSource(VectorSource):
     """Entries of shape (rows, width) or (1, rows, width). All must have the width of the first entry."""
 
-    _suffix = ""  # of file names, for messages
+    _suffix = ""  # suffix of file names, for messages
 
     def __init__(self, place: Path, first: str, values: Any):
         self.place = place

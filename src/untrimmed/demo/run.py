@@ -49,7 +49,7 @@ class DemoResult:
 
     recall_at_1: float
     recall_at_5: float
-    mean_iou: float  # of the first hits; 0 for a query whose first hit is another video
+    mean_iou: float  # mean over the first hits; a first hit in another video counts as 0
     wall_s: float
     picture: Path
     answers: tuple[DemoAnswer, ...]

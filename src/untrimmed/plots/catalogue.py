@@ -65,7 +65,7 @@ class Picture:
     """
 
     description: str
-    figures: str  # of the papers
+    figures: str  # figures of papers that the picture reproduces
     draw: Callable[[Sequence[TrainedRun], PlotOptions], Figure]
     methods: str = "any method"
     part: type[nn.Module] | None = None

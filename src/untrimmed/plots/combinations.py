@@ -31,7 +31,10 @@ class Combinations:
 
 @styled
 def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
-    """Draw one panel per data set, with SumR from left to right. A legend explains the marks if any is kept."""
+    """Draw one panel per data set, with SumR from left to right.
+
+    If the search kept a combination, a legend explains the marks.
+    """
     heights = [LINE_IN * (sum(len(_lines(result.label)) for result in world.results) + 2.5) for world in worlds]
     kinds = {result.is_kept for world in worlds for result in world.results}
     explained = [kind for kind in LOOK if kind in kinds] if True in kinds else []
@@ -39,7 +42,8 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    panels[-1].set_xlabel("validation SumR, one seed", loc="right")  # wider than axes beside long names
+    # the text can be wider than the axes, because long names narrow them
+    panels[-1].set_xlabel("validation SumR, one seed", loc="right")
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:
         figure.legend(handles=handles, loc="outside lower right", borderpad=0.2, borderaxespad=0.2)
@@ -63,14 +67,14 @@ def _draw(axes: Axes, world: Combinations) -> None:
         )
     axes.set_yticks(places, ["\n".join(name) for name in names])
     axes.set_ylim(max(1, sum(map(len, names))), 0)
-    if world.results:  # empty before the first training
+    if world.results:  # there are no results before the first training
         _scale(axes, [result.sum_r for result in world.results])
     axes.grid(axis="y")
     axes.set_title(world.world, loc="left")
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Set a few ticks within the range of the values, with room for their labels and for the numbers beside points."""
+    """Set a few ticks within the range of the values, and leave room for the numbers beside the points."""
     from matplotlib.ticker import MaxNLocator
 
     middle = (min(values) + max(values)) / 2

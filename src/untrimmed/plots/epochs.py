@@ -7,7 +7,8 @@ from untrimmed.plots.seeds import Spread, group_by_seed, seeds_note, spread_of
 from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_over, new_figure, plot_band, styled
 from untrimmed.plots.trained_run import TrainedRun
 
-UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("videos", "--")}  # label, line style
+# metric -> label, line style
+UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("videos", "--")}
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def draw_epochs(data: Epochs) -> Figure:
     panels[-1].set_xlabel(f"epoch\n{seeds_note([spread.num_seeds for spread in data.sum_r.values()])}")
     panels[-1].xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     epochs = set().union(*data.epoch.values())
-    if len(epochs) == 1:  # otherwise matplotlib zooms in until epochs have decimals
+    if len(epochs) == 1:  # without this, matplotlib would show epochs with decimals
         panels[-1].set_xlim(min(epochs) - 0.5, min(epochs) + 0.5)
     for axes in panels:
         axes.grid(axis="y")

@@ -25,7 +25,7 @@ from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 MOST_CAPTIONS = 5
-TICK_IN = 0.1  # distance of a tick label from the axes; all margins together are as high
+TICK_IN = 0.1  # distance of a tick label from the axes, and total height of all margins
 STRIP_IN = 0.17
 TEXT_IN = 0.19
 REST_IN = 1.1

@@ -53,23 +53,23 @@ class NoisyFrames(VectorSource):
 
     @property
     def dim(self) -> int:
-        """Width of a frame."""
+        """The width of a frame's vector."""
         return self.source.dim
 
     def __contains__(self, name: str) -> bool:
         return name in self.source
 
     def count(self, name: str) -> int:
-        """Number of frames, noise included."""
+        """Return the number of frames, including the noise."""
         count = self.source.count(name)
         return count + round(self.level * count)
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """Noise, then the frames."""
+        """Return the noise, followed by the frames."""
         return with_noise(self.source.read(name), self.level, name)
 
     def files(self, names: list[str]) -> list[Path]:
-        """Files of the other source."""
+        """Return the files of the other source."""
         return self.source.files(names)
 
 

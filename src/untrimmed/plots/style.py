@@ -34,7 +34,7 @@ BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = COLOURS = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 HATCHES = ("", "/////", ".....", "xxxxx", "|||||", "-----", "\\\\\\\\\\")
 GREY = "#595959"
-HEAT = "Blues"  # light to dark, so that it is readable in grey
+HEAT = "Blues"  # from light to dark, so that the picture is readable in grey
 _SETTINGS: Any = {
     "font.size": 7.5,
     "axes.titlesize": 7.5,

@@ -29,7 +29,7 @@ from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.running.top import CaptionRanking, RetrievedVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
 
-NUM_VIDEOS = 3  # for one run; several runs show the first video of each
+NUM_VIDEOS = 3  # number of videos that are shown for one run; with several runs, the first video of each is shown
 MOST_CAPTIONS = 4
 NUM_FRAMES = 6
 FRAME_PIXELS = (96, 72)  # width and height

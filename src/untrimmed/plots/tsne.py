@@ -14,7 +14,7 @@ from untrimmed.plots.timeline import part_similarities, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 NUM_VIDEOS = 2
-NUM_RANDOM = 10  # videos in the picture of captions only
+NUM_RANDOM = 10  # number of videos in the picture that shows only captions
 SEED = 0
 
 

@@ -28,8 +28,8 @@ class WordConfidence:
     words: tuple[str, ...]
     confidence: Float[np.ndarray, " W"]
     similarity: Float[np.ndarray, "W T"]
-    rank: int  # of the caption's video, with these confidences
-    even_rank: int  # of the caption's video, with equal confidences
+    rank: int  # rank of the caption's video with these confidences
+    even_rank: int  # rank of the caption's video with equal confidences
 
 
 def word_names(text: str, num_rows: int) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ class RowCommands:
 
     @property
     def train(self) -> str:
-        """The whole command that trains."""
+        """The complete command that trains the row."""
         return TRAIN.format(self.train_arguments)
 
     @property
@@ -37,7 +37,7 @@ class RowCommands:
 
     @property
     def evaluate(self) -> str:
-        """The whole command that evaluates."""
+        """The complete command that evaluates the row."""
         return f"{EVALUATE_MOMENTS if self.column.events else EVALUATE} {self.evaluate_arguments}".rstrip()
 
 

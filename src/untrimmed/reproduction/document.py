@@ -34,17 +34,18 @@ from untrimmed.reproduction.tables import (
     UntrainedTable,
 )
 
-TIMES = "times.json"  # in the folder of runs
-SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)  # printed once a page
+TIMES = "times.json"  # file in the folder of runs with the measured times
+# notes that the page prints only once
+SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)
 
 
 def grids_of(
     entry: Entry, settings: RunSettings, on_progress: OnProgress = lambda step: None, *, simulated: bool = False
 ) -> Iterator[Grid]:
-    """Yield the result tables of an entry. An entry that other commands produce, or nothing, has no tables.
+    """Yield the result tables of an entry. Entries that are produced by other commands, or not at all, have no tables.
 
-    A trained table is run if the settings have a root of data sets, or if `simulated`. Otherwise its grids have the
-    paper's results.
+    The rows of a trained table are run if the settings have a root of data sets, or with `simulated`. Otherwise the
+    tables contain only the paper's results.
     """
     if isinstance(entry, TrainedTable):
         if settings.root is not None:
@@ -112,7 +113,7 @@ def document(
 
 
 def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
-    """The grids of an entry for the page, which has one line per row and only settings that differ."""
+    """Yield the tables of an entry as the page prints them: one line per row, and only settings that differ."""
     if isinstance(entry, TrainedTable) and settings.root is None:
         yield page_grid(entry)
         return
@@ -161,7 +162,7 @@ def _cost_columns(table: EfficiencyTable, grid: Grid) -> list[str]:
 
 
 def _section_notes(grid: Grid, entry: Entry) -> list[str]:
-    """The notes that only this entry has, without the list of systems that are not available."""
+    """Return the notes of this entry that are not shared, without the list of systems that are not available."""
     left_out = left_out_note(entry) if isinstance(entry, TrainedTable | EfficiencyTable) else ""
     return [note for note in grid.notes if note not in (*SHARED_NOTES, left_out)]
 
@@ -174,7 +175,10 @@ def _has_section(entry: Entry, settings: RunSettings) -> bool:
 
 
 def _sections(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> list[Entry]:
-    """The requested entries with numbers; consecutive tables that differ only by their data sets are joined."""
+    """Return the requested entries that have numbers.
+
+    Consecutive tables that differ only in their data sets are joined.
+    """
     sections: list[Entry] = []
     for entry in paper.entries:
         if entry not in entries or not _has_section(entry, settings):
@@ -188,7 +192,7 @@ def _sections(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> 
 
 
 def _joined(first: Entry, second: Entry) -> TrainedTable | None:
-    """Join two tables, or return None if they differ by more than data sets, numbers and notes."""
+    """Join two tables, or return None if they differ in more than data sets, numbers and notes."""
     if not (isinstance(first, TrainedTable) and isinstance(second, TrainedTable)):
         return None
     columns = first.columns + second.columns
@@ -208,7 +212,7 @@ def _joined(first: Entry, second: Entry) -> TrainedTable | None:
 
 
 def _subject(title: str) -> str:
-    """The part of a title before the data set: "Comparison on "."""
+    """Return the part of a title before the data set, such as "Comparison on "."""
     return title[: title.find(" on ") + len(" on ")] if " on " in title else title
 
 
@@ -252,5 +256,5 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
 
 
 def _anchor(heading: str) -> str:
-    """The anchor that Markdown sites create for a heading."""
+    """Return the anchor that Markdown sites create for a heading."""
     return re.sub(r"[^\w\s-]", "", heading.lower()).strip().replace(" ", "-")

@@ -37,19 +37,22 @@ UNITS = {
     "matching_g": "GFLOPs of matching",
 }
 SIZED_QUANTITIES = ("runtime_ms", "memory_mb", "matching_g")  # those that depend on the size of the corpus
-LEAST_S = 0.5  # minimum total time of the timed queries, after one to warm up
+LEAST_S = 0.5  # least total time of the timed queries; the first query only warms up
 
 
 @dataclass(frozen=True)
 class Flops:
-    """FLOPs of maps with learned weights, and of products of activations."""
+    """The FLOPs of maps with learned weights, and those of products of activations."""
 
     weights: int
     activations: int
 
 
 class _Counter(TorchDispatchMode):
-    """Counts FLOPs of matrix products, separately for those with a parameter (or a view of one) as a factor."""
+    """Counts the FLOPs of matrix products.
+
+    Products in which a factor is a parameter, or a view of one, are counted separately.
+    """
 
     def __init__(self, model: RetrievalModel):
         super().__init__()
@@ -112,7 +115,7 @@ class _SavedMaps:
 
 @torch.no_grad()
 def stored_numbers(model: RetrievalModel) -> int:
-    """Return how many numbers the score reads from one video of `max_frames` frames: vectors times width."""
+    """Return how many numbers the score reads for a video of `max_frames` frames: vectors times width."""
     encoded = model.encode_videos(_videos(model.config))
     # `unit_attention` serves to find moments, not to score.
     fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}
@@ -139,7 +142,7 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
         start = clock()
         model.score(model.encode_queries(queries), corpus).fused.topk(min(100, num_videos))
         times.append(clock() - start)
-    return 1e3 * statistics.median(times[1:])  # the first warms up
+    return 1e3 * statistics.median(times[1:])  # the first query warms up
 
 
 @dataclass(frozen=True)

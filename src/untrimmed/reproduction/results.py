@@ -42,7 +42,7 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
 
 
 def page_grid(table: TrainedTable) -> Grid:
-    """Return the paper's results and the arguments that train and evaluate a row: one line per row.
+    """Return the paper's results, and the arguments that train and evaluate each row. There is one line per row.
 
     One data set has a column per metric. Several data sets have one column each, with all metrics in a cell.
     """
@@ -64,7 +64,10 @@ def page_grid(table: TrainedTable) -> Grid:
 
 
 def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
-    """The metrics of one data set, or the names of several; their common metrics are above the row labels."""
+    """Return the column headings: the metrics of one data set, or the names of several data sets.
+
+    With several data sets, the heading of the row labels lists the metrics.
+    """
     metrics = [", ".join(map(heading, column.metrics)) for column in columns]
     if len(columns) == 1:
         return ["", *map(heading, columns[0].metrics)]
@@ -75,7 +78,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """The arguments that train a row: once with DATA, or one line per data set if other settings differ too."""
+    """Return the arguments that train a row: once with DATA, or for each data set if more than the data set differs."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)
@@ -97,7 +100,8 @@ def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings
 def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
     """Yield one grid for each data set that was run: the paper's results, ours, and the difference.
 
-    For a simulated data set it has our results and those of baselines without training; the paper's do not apply.
+    For a simulated data set, the grid has our results and those of baselines without training, because the paper's
+    results do not apply.
     """
     for column in results.columns:
         if settings.root is not None and is_simulated(column.data_name, settings.root):
@@ -118,7 +122,7 @@ def _missing_note(missing: Sequence[str]) -> list[str]:
 def _simulated_grid(
     table: TrainedTable, column: Column, results: TableResults, root: Path, settings: RunSettings
 ) -> Grid:
-    """Our results on one simulated data set, below baselines without training on the same split."""
+    """Return our results on one simulated data set, below baselines without training on the same split."""
     untrained, split = untrained_rows_of(column.data_name, root, column.split)
     trained = {row: figures for (row, on), figures in results.figures.items() if on == column.name}
     lines = [
@@ -209,7 +213,7 @@ def _figure(metric: str, value: float | None, sign: str = "") -> str:
 def efficiency_grid(
     table: EfficiencyTable, costs: MethodCosts, report: Callable[[str], None] = lambda name: None
 ) -> Grid:
-    """Return the costs at the published sizes: a line per method.
+    """Return a table of the costs at the published sizes, with one line per method.
 
     Costs that depend on the size of the corpus have a line per method and quantity.
     """
@@ -274,7 +278,7 @@ def _setting(paper: float | None, preset: float) -> str:
 
 
 def _preset_title(name: str) -> str:
-    """The title of a preset's data set; that of a preset for moments ends with "events"."""
+    """Return the title of a preset's data set. It ends with "events" for a preset that ranks moments."""
     data = name.removesuffix("_event")
     return Column(name=name, data=data, events=name != data).label
 

@@ -115,7 +115,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield the rows to run on each column: those with results for it, and those without any results."""
+    """Yield the rows to run for each column: those with a printed result in it, and those with no printed result."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):
@@ -125,7 +125,9 @@ def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
 def available_columns(
     table: TrainedTable | UntrainedTable, settings: RunSettings
 ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    """Return the columns whose data sets are in the root, and the missing data sets. Without a root: all columns.
+    """Return the columns whose data sets are in the root, and the names of the missing data sets.
+
+    Without a root, return all columns.
 
     Raises: ConfigError if the root has none of them.
     """

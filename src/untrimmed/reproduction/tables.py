@@ -20,12 +20,12 @@ class Column:
 
     name: str
     metrics: tuple[str, ...] = RECALL
-    data: str = ""  # the folder in the root; empty: same as `name`
-    preset: str = ""  # empty: same as `name`
+    data: str = ""  # folder of the data set in the root; empty: the same as `name`
+    preset: str = ""  # name of the preset; empty: the same as `name`
     title: str = ""
     events: bool = False
     split: str = "test"
-    overrides: Mapping[str, Any] = field(default_factory=dict)  # for all rows
+    overrides: Mapping[str, Any] = field(default_factory=dict)  # settings that apply to all rows
 
     @property
     def data_name(self) -> str:
@@ -49,7 +49,7 @@ class Column:
 
 
 def titled(data: str) -> str:
-    """Return the benchmark's title for a data set's folder, or the folder's name if it is not a benchmark.
+    """Return the title of the benchmark in this folder, or the folder's name if it is not a benchmark.
 
     >>> titled("activitynet"), titled("mine")
     ('ActivityNet Captions', 'mine')

@@ -12,7 +12,7 @@ from untrimmed.search.query.query import Cutoff, Filters, GroupBy, Query, specs
 from untrimmed.server.client import ask_address
 
 Source: TypeAlias = Library | str  # an open library, or the address of a service
-_MAX_MOMENTS = int(specs(Cutoff)["moments"][1].service_maximum or 0)  # per video
+_MAX_MOMENTS = int(specs(Cutoff)["moments"][1].service_maximum or 0)  # largest number of moments per video
 _METADATA = ("video_id", "start_s", "end_s", "peak_s", "score", "confidence", "duration_s")
 
 
@@ -30,7 +30,7 @@ class MomentDocument:
 
     @classmethod
     def of(cls, hit: Hit) -> MomentDocument:
-        """The first moment of a hit."""
+        """Return the first moment of a hit as a document."""
         return cls(
             f"{hit.video_id}@{hit.start_s:.3f}-{hit.end_s:.3f}",
             f"{Path(hit.video).name}, {hit.start_s:.1f} to {hit.end_s:.1f} s",

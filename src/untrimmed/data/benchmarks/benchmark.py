@@ -35,8 +35,9 @@ class Benchmark:
     files: Mapping[str, tuple[str, ...]]
     parts: Mapping[str, str]
     sizes: Mapping[str, Sequence[PublishedSize]]
-    video_features: str | None = None  # folder in FeatureData of the released archive
-    several_annotators: bool = False  # the moments of a caption are opinions about one span, not all relevant spans
+    video_features: str | None = None  # folder in `FeatureData` of the released archive
+    # whether the moments of a caption are several annotators' choices of one span, instead of all relevant spans
+    several_annotators: bool = False
     merge: Callable[[list[Annotation]], list[Annotation]] | None = None
     pieces: Callable[[list[str]], dict[str, list[str]]] | None = None  # merged video -> its pieces in temporal order
     notes: tuple[str, ...] = field(default=())
@@ -46,7 +47,7 @@ class Benchmark:
         return next((folder / name for name in self.files[part] if (folder / name).is_file()), None)
 
     def read_part(self, part: str, folder: Path) -> list[Annotation]:
-        """Return the captions of a part, with merged videos if the papers merge them.
+        """Return the captions of a part. If the papers merge videos, the captions refer to merged videos.
 
         Raises: UnknownNameError for an unknown part, FeatureError for missing or damaged files.
         """
@@ -70,7 +71,7 @@ class Benchmark:
         return annotations
 
     def published(self, part: str, videos: int, captions: int) -> str:
-        """Name a source that publishes these counts for the part, or list the published counts."""
+        """Return a source that publishes these counts for the part, or otherwise the published counts."""
         sizes = self.sizes.get(part, ())
         agreeing = [size.source for size in sizes if (size.videos, size.captions) == (videos, captions)]
         if agreeing:

@@ -28,9 +28,12 @@ CENTRE_WEIGHT = 0.6
 RARE_SHARE = 0.05
 """A word is rare if a smaller share of the captions contains it."""
 MIXING = 1.5
-"""Frequency of the waves that mix meanings. With one of six words replaced, two mixed meanings have cosine 0.7."""
+"""Frequency of the waves that mix meanings.
+
+If two sentences differ in one of six words, their mixed meanings have cosine 0.7.
+"""
 ASPECTS = 6
-"""Number of parts of a mixed meaning that frames show separately; as many as a usual caption has content words."""
+"""Number of parts of a mixed meaning that frames show separately; a typical caption has as many content words."""
 
 
 class Content(NamedTuple):
@@ -60,7 +63,9 @@ class RandomWaves:
 
 
 class Lexicon:
-    """Meanings of words and sentences, from a seed and the sentences of a corpus (for the rarity of words).
+    """The meanings of words and sentences, generated from a seed.
+
+    The sentences of a corpus determine how rare words are.
 
     A sentence's meaning is the sum of its words, or with `mixed` a nonlinear map of that sum.
     """

@@ -1,4 +1,4 @@
-"""Write a simulated data set: real or invented captions, features from `untrimmed.data.simulation.world`."""
+"""Write a simulated data set: real or invented captions with simulated features (`untrimmed.data.simulation.world`)."""
 
 import json
 from collections import defaultdict
@@ -23,7 +23,7 @@ from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
 """Name of the frame features, so that they are not confused with extracted features."""
-SETTINGS = "simulation.json"  # in the folder of every simulated data set
+SETTINGS = "simulation.json"  # file in the folder of every simulated data set
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,8 @@ def simulate(
 
     With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise the name
     is free, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher` adds
-    DL-DKD's files. The settings are stored in `simulation.json`, and the benchmark's name if the folder has another.
+    DL-DKD's files. The settings are stored in `simulation.json`. If the folder's name is not the benchmark's, the
+    benchmark's name is stored too.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
         settings, FeatureError for missing or damaged annotations.
@@ -170,7 +171,8 @@ def open_world(name: str, root: Path) -> World:
     path = layout.folder / SETTINGS
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        named = [field.name for field in fields(SimulationSettings) if field.name in about]  # older files have fewer
+        # older files have fewer settings
+        named = [field.name for field in fields(SimulationSettings) if field.name in about]
         settings = SimulationSettings(**{name: about[name] for name in named})
         written: LayoutName = about["layout"]
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -2,15 +2,16 @@
 
 Hidden: each word has a meaning close to those of its synonyms. A sentence's intent is the mean of its words, in which
 rare words have more weight (`untrimmed.data.simulation.lexicon`). During the span of a caption some of its words are
-visible, most strongly around one point in time. In half of the time without captions, other captions happen, half of
-them with a rare word of the video. Text: a token is its word's meaning plus some intent and noise, through a fixed
-random network, plus a direction that all words share (as in RoBERTa). Vision: a frame is the event plus scene and shot,
-with noise, through another such network with a final ReLU (as in ResNet and I3D). No text coordinate corresponds to a
-video coordinate. Features depend on the seed, the video's id and captions, and the corpus. From `World.events` and
-`World.intent`, the hidden side, `untrimmed.running.untrained` computes the best possible result.
+visible, most strongly around one point in time. In half of the time without captions, distractions happen: events of
+other captions, half of which share a rare word with the video. Text: a token is its word's meaning plus some intent and
+noise, through a fixed random network, plus a direction that all words share (as in RoBERTa). Vision: a frame is the
+event plus scene and shot, with noise, through another such network with a final ReLU (as in ResNet and I3D). No text
+coordinate corresponds to a video coordinate. Features depend on the seed, the video's id and captions, and the corpus.
+From `World.events` and `World.intent`, the hidden side, `untrimmed.running.untrained` computes the best possible
+result.
 
-This world favours some methods (`BUILT_IN_SIDES`). Three settings remove one side each: `words=mixed`, `runs=scattered`
-and `teacher_map=nonlinear`.
+This world favours some methods (`BUILT_IN_SIDES`). Each of three settings removes one such property: `words=mixed`,
+`runs=scattered` and `teacher_map=nonlinear`.
 """
 
 import math
@@ -47,28 +48,39 @@ DISTRACTOR = 0.7
 RELATED_SHARE = 0.5
 """Share of distractions that contain a rare word of the video's captions."""
 SCATTERED_SHARE = 0.5
-"""Share of a moment's frames that show its caption if runs are scattered, stronger by the inverse of this share."""
+"""Share of a moment's frames that show its caption if runs are scattered.
+
+The events in them are stronger by the inverse of this share.
+"""
 CONTEXT_WEIGHT = 0.5
 NOISE_WEIGHT = 0.3
 """Weights of the sentence's intent and of noise in a token, relative to its word's meaning."""
 MIXED_CONTEXT_WEIGHT = 1.0
-"""The same of the intent if words are mixed: at 0.5, MS-SL hardly learned (SumR 45 on validation videos, at 1.0 92)."""
+"""Weight of the intent in a token if words are mixed.
+
+With 0.5, MS-SL hardly learned: SumR was 45 on validation videos, and 92 with 1.0.
+"""
 COMMON = 0.3
-"""Root mean square of the direction that all words share. With the network's bias, half of a word's other part."""
+"""Root mean square of the direction that all words share.
+
+Together with the network's bias, it is half as large as the rest of a word.
+"""
 
 FAINT = 0.1
-"""First coordinate of a frame that would be all zeros, which happens with about a dozen coordinates or fewer."""
+"""First coordinate of a frame that would otherwise be all zeros, as can happen with a dozen coordinates or fewer."""
 
 BUILT_IN_SIDES = {
     "words=mixed": "a frame is a sum of the caption's words, which favours matching by words (RAL)",
     "runs=scattered": "a moment is one run of similar frames, which favours clips of consecutive frames (MS-SL)",
     "teacher_map=nonlinear": "the teacher is linear in the hidden meaning, which favours distillation (DL-DKD)",
 }
-"""What favours which methods in the standard world, by the setting that removes it."""
+"""The properties of the standard world that favour some methods, by the setting that removes the property."""
 
 
 def built_in_sides(settings: Mapping[str, Any]) -> list[str]:
-    """Return what favours which methods in a world with these settings; settings that are missing have their default.
+    """Return the properties of a world with these settings that favour some methods.
+
+    Missing settings have their defaults.
 
     >>> len(built_in_sides({})), len(built_in_sides({"words": "mixed"}))
     (3, 2)
@@ -141,8 +153,8 @@ class RandomNetwork:
 class World:
     """Features of sentences and videos from one seed. `corpus` contains the captions of all videos.
 
-    Frames show every moment of a caption. With `main_moments` they show only its main moment, which is right if the
-    moments are opinions about one span.
+    Frames show every moment of a caption. With `main_moments` they show only its main moment. This is right if the
+    moments are several annotators' choices of one span.
     """
 
     def __init__(
@@ -243,7 +255,10 @@ class World:
         return settings.scene * scene + settings.shots * shots[shot]
 
     def _event(self, text: str, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, "T M"]:
-        """Return the frames of an event. The visibility of each part of its meaning is a Markov chain over frames."""
+        """Return the frames of an event.
+
+        Whether a part of its meaning is visible changes over frames as a Markov chain.
+        """
         meanings, visible = self._lexicon.content(text)
         drawn = rng.random((num_frames, len(meanings))) < visible
         is_new = rng.random(drawn.shape) > np.exp(-1 / (MEMORY_S * self.settings.frames_per_second))
@@ -301,7 +316,7 @@ def _frame_span(moment: Span, duration_s: float, num_frames: int) -> slice:
 
 
 def _free_stretches(busy: Bool[np.ndarray, " T"], median: float, rng: np.random.Generator) -> list[slice]:
-    """Return the frames without an event in pieces of at least 2 frames, except for the rest of each gap."""
+    """Return the frames without an event, in pieces of at least 2 frames. The last piece of each gap may be shorter."""
     edges = np.flatnonzero(np.diff(np.concatenate([[True], busy, [True]]).astype(int))).reshape(-1, 2)
     stretches = []
     for start, gap_end in edges.tolist():
