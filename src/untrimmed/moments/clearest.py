@@ -9,11 +9,12 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float, Float64, Int
 
-from untrimmed.moments.peaks import best_index
+from untrimmed.moments.peaks import best_index, smoothed, spacing_s, span_around, widened
 from untrimmed.moments.suppression import suppress
 from untrimmed.types import Moment
 
 _MIN_S = 1e-6
+_FLAT = 1e-3  # smaller differences of relevance may be due to rounding of float16 vectors
 
 Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # of one or several queries
 
@@ -26,6 +27,8 @@ class SpanSettings:
     # At this length, a video's mean has half of that weight, because one moment dominates the mean of a short video.
     own_background_s: float = 20.0
     length_exponent: float = 0.15
+    peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian for spans around peaks
+    peak_share: float = 0.5  # the span around the peak of a moment is offered if it is shorter than this share of it
 
     def background(self, own: Numbers, others: Numbers, duration_s: float) -> Numbers:
         """Return the relevance that spans must exceed, between the mean of the video and that of all videos."""
@@ -43,24 +46,58 @@ def clearest_moments(
     settings: SpanSettings,
     limit: int,
     min_s: float = 0.0,
+    nested: bool = False,
 ) -> list[Moment]:
     """Return the `clearest_scenes` of a video with frames at these times, each with its peak.
 
-    `others` is the mean relevance of all videos.
+    `others` is the mean relevance of all videos. With `nested`, the span around the peak follows each moment that is
+    much longer: in a continuous take, the scene is often the whole video, but the sentence describes a part of it.
     """
     # A frame covers the time up to halfway to its neighbours: a change is expected in the middle between two frames.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
+    own = float(np.average(relevance, weights=_durations_s(edges_s)))
     moments = clearest_scenes(
         relevance,
         edges_s,
         scenes,
-        background=settings.background(float(np.average(relevance, weights=_durations_s(edges_s))), others, duration_s),
+        background=settings.background(own, others, duration_s),
         length_exponent=settings.length_exponent,
         limit=limit,
         min_s=min_s,
     )
+    if nested:
+        smooth = smoothed(relevance, settings.peak_smoothing_s / spacing_s(times_s))
+        offered: list[Moment] = []
+        for moment in moments:
+            around = _span_around_peak(moment, relevance, smooth, times_s, edges_s, min_s)
+            is_much_shorter = _length_s(around) < settings.peak_share * _length_s(moment)
+            offered += [moment, around] if is_much_shorter else [moment]
+        moments = offered[:limit]
     peaks = (best_index(moment.start_s, moment.end_s, times_s, relevance) for moment in moments)
     return [replace(moment, peak_s=float(times_s[peak])) for moment, peak in zip(moments, peaks, strict=True)]
+
+
+def _span_around_peak(
+    moment: Moment,
+    relevance: Float[np.ndarray, " T"],
+    smooth: Float[np.ndarray, " T"],
+    times_s: Float[np.ndarray, " T"],
+    edges_s: Float[np.ndarray, " E"],
+    min_s: float,
+) -> Moment:
+    """Return the part of a moment around the peak of the smooth curve, down to half of its height above the mean."""
+    durations_s = _durations_s(edges_s)
+    peak = best_index(moment.start_s, moment.end_s, times_s, smooth)
+    inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
+    first, stop = span_around(smooth, peak, inside, float(np.average(smooth, weights=durations_s)) - 2 * _FLAT)
+    span_s = float(edges_s[first]), float(edges_s[stop])
+    start_s, end_s = widened(*span_s, min_s, after_s=moment.start_s, before_s=moment.end_s)
+    shares_s = np.maximum(np.minimum(edges_s[1:], end_s) - np.maximum(edges_s[:-1], start_s), 0.0)
+    return Moment(start_s, end_s, float(np.average(relevance, weights=np.maximum(shares_s, _MIN_S * inside))))
+
+
+def _length_s(moment: Moment) -> float:
+    return moment.end_s - moment.start_s
 
 
 def clearest_scenes(

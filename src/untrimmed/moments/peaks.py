@@ -1,7 +1,7 @@
 """Peaks of a relevance curve, the spans around them, and the shortest length of a span."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 
 Curve = Float[np.ndarray, " T"]
 
@@ -44,3 +44,22 @@ def widened(start_s: float, end_s: float, min_s: float, *, after_s: float, befor
         return start_s, end_s
     new_start_s = max(after_s, min(start_s - missing_s / 2, before_s - min_s))
     return new_start_s, min(before_s, new_start_s + min_s)
+
+
+def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
+    """Return the median time between two frames in seconds; 1 if all frames have the same time."""
+    gaps_s = np.diff(times_s)
+    gaps_s = gaps_s[gaps_s > 0]
+    return float(np.median(gaps_s)) if len(gaps_s) else 1.0
+
+
+def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
+    """Smooth a curve with a Gaussian of this standard deviation, in steps. Weights are normalized at both ends.
+
+    >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
+    [0.08, 0.26, 0.43, 0.35]
+    """
+    reach = max(1, int(np.ceil(3 * deviation)))
+    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
+    inside = slice(reach, reach + len(curve))
+    return np.convolve(curve, weights)[inside] / np.convolve(np.ones(len(curve)), weights)[inside]

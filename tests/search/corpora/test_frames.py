@@ -169,6 +169,41 @@ def test_the_peak_of_a_moment_is_its_most_relevant_frame(query):
     assert moment.peak_s == moment.picture_s == 23.5
 
 
+def one_take(query, bump_s):
+    """Return a video of 40 s without cuts that fits the query, and fits it better in the middle of `bump_s`."""
+    times_s = np.arange(0, 40, 0.5)
+    unlike = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
+    middle_s = (bump_s[0] + bump_s[1]) / 2
+    cosines = 0.5 + 0.2 * np.exp(-((times_s - middle_s) ** 2) / (2 * ((bump_s[1] - bump_s[0]) / 3) ** 2))
+    vectors = cosines[:, None] * query.sentence + np.sqrt(1 - cosines**2)[:, None] * unlike
+    return FrameFeatures(vectors.astype(np.float16), times_s, 40.0)
+
+
+def test_a_long_take_is_followed_by_the_span_around_its_peak(query):
+    prepared = corpus_of([one_take(query, (20.0, 26.0))]).prepare(query)
+    whole, around, *others = prepared.moments("0", limit=5, nested=True)
+    assert (whole.start_s, whole.end_s) == (0.0, 40.0)
+    assert iou(spans_of([around]), np.array([(20.5, 25.5)])) > 0.8
+    assert whole.peak_s == around.peak_s == 23.0
+    assert around.score > whole.score
+    assert not others
+    assert prepared.moments("0", limit=5) == [whole], "only if nested spans are requested"
+    assert prepared.moments("0", limit=1, nested=True) == [whole]
+
+
+def test_a_take_that_fits_equally_well_throughout_has_no_span_around_a_peak(query):
+    video = one_take(query, (20.0, 26.0))
+    video.vectors[:] = video.vectors[0]
+    video.vectors[7] += np.float16(1e-3)  # noise
+    assert len(corpus_of([video]).prepare(query).moments("0", limit=5, nested=True)) == 1
+
+
+def test_the_span_around_a_peak_is_as_long_as_requested_and_inside_its_moment(query):
+    video = one_take(query, (38.0, 40.0))
+    _, around = corpus_of([video]).prepare(query).moments("0", limit=5, min_s=12.0, nested=True)
+    assert (around.start_s, around.end_s) == (28.0, 40.0)
+
+
 @pytest.mark.parametrize(("min_s", "expected"), [(0.0, (10.25, 11.25)), (1.0, (10.25, 11.25)), (1.5, (0.0, 11.25))])
 def test_scenes_shorter_than_the_minimum_are_no_moments(query, min_s, expected):
     unlike = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)

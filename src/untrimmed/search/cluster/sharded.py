@@ -179,7 +179,7 @@ class ShardedQuery(PreparedQuery):
         self._corpus = corpus
         self._query = query
         self._ranked: list[str] = []
-        self._moments: dict[tuple[int, float], dict[str, list[Moment]]] = {}  # by limit and shortest length
+        self._moments: dict[tuple[Any, ...], dict[str, list[Moment]]] = {}  # by options, then by id
         self._missing: set[int] = set()
         self._alive: set[int] = set()  # shards that answered their last call
 
@@ -200,15 +200,15 @@ class ShardedQuery(PreparedQuery):
         self._ranked = [video.video_id for video in best]
         return best
 
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """See `PreparedQuery`; empty if the shard does not answer.
 
         The first call requests the moments of all ranked videos at once.
         """
-        spans = self._moments.setdefault((limit, min_s), {})
+        options = {"limit": limit, "min_s": min_s, "nested": nested}
+        spans = self._moments.setdefault(tuple(options.values()), {})
         if video_id not in spans:
             groups = self._by_shard({*self._ranked, video_id})
-            options = {"limit": limit, "min_s": min_s}
             calls = {n: [methodcaller("moments", name, **options) for name in ids] for n, ids in groups.items()}
             for number, answer in self._tracked_call(calls).items():
                 spans.update(zip(groups[number], answer, strict=True))

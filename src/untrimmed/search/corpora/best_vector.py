@@ -259,11 +259,8 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         share_work(len(positions), 1, score)
         return scores
 
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
-        """Return spans of one video that do not overlap, with their mean relevance.
-
-        The span that matches most clearly is first.
-        """
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
+        """Return spans of one video with their mean relevance; the span that matches most clearly is first."""
         video = self.corpus.video(video_id)
         return clearest_moments(
             self._frame_relevance(video),
@@ -274,6 +271,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
             settings=self.corpus.span_settings,
             limit=limit,
             min_s=min_s,
+            nested=nested,
         )
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
@@ -283,25 +281,6 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
 
     def _frame_relevance(self, video: VectorVideo) -> Float64[np.ndarray, " T"]:
         return np.repeat(exact_products(video.vectors, self._halves), video.frames_per_row)
-
-
-def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
-    """Return the median time between two frames in seconds; 1 if all frames have the same time."""
-    gaps_s = np.diff(times_s)
-    gaps_s = gaps_s[gaps_s > 0]
-    return float(np.median(gaps_s)) if len(gaps_s) else 1.0
-
-
-def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
-    """Smooth a curve with a Gaussian of this standard deviation, in steps. Weights are normalized at both ends.
-
-    >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
-    [0.08, 0.26, 0.43, 0.35]
-    """
-    reach = max(1, int(np.ceil(3 * deviation)))
-    weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / deviation) ** 2)
-    inside = slice(reach, reach + len(curve))
-    return np.convolve(curve, weights)[inside] / np.convolve(np.ones(len(curve)), weights)[inside]
 
 
 def _sum_totals(totals: Sequence[Totals]) -> Totals:

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Int
 
 from untrimmed.moments.clearest import SpanSettings
+from untrimmed.moments.peaks import spacing_s
 from untrimmed.moments.scenes import scene_tree
-from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo, spacing_s
+from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo
 from untrimmed.types import FrameFeatures
 
 if TYPE_CHECKING:

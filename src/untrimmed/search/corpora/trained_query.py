@@ -80,7 +80,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
 
     @torch.inference_mode()
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video in seconds, best first, that do not overlap; short spans are widened."""
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)

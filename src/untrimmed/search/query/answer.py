@@ -18,7 +18,7 @@ from jaxtyping import Float, UInt8
 
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
-from untrimmed.search.corpora.best_vector import smoothed, spacing_s
+from untrimmed.moments.peaks import smoothed, spacing_s
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
 from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term

@@ -102,7 +102,7 @@ class CombinedQuery(PreparedQuery):
                 return [video for video in combined if video.score >= last]
             take *= 4
 
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video, best first, that do not overlap; see `pairs`."""
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 

@@ -77,7 +77,9 @@ def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, cutoff: C
     if isinstance(prepared, CombinedQuery):
         pairs = prepared.pairs(ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s)
     else:
-        moments = prepared.moments(ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s)
+        moments = prepared.moments(
+            ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s, nested=group_by == "video"
+        )
         pairs = [(moment, None) for moment in moments]
     if not pairs:
         return []
