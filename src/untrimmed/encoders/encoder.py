@@ -16,7 +16,7 @@ class Encoder(Protocol):
 
     `identity` names the weights exactly (name and content hash): vectors of two encoders may be compared only if their
     identities are equal, so the index stores it. `short_side` is the size in pixels to which the decoder scales the
-    shorter side of a frame before handing it over; any crop is the encoder's own.
+    shorter side of a frame before the encoder gets it. If frames must be cropped, the encoder does it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Encoder(Protocol):
 
 
 class VideoEncoding(ABC):
-    """The vectors of one video, from its frames in temporal order. It may hold back frames until `finish`."""
+    """Encodes one video from its frames in temporal order. It may keep frames back until `finish`."""
 
     @abstractmethod
     def add(
@@ -53,7 +53,7 @@ class VideoEncoding(ABC):
 
 
 class ClipEncoder(ABC):
-    """An `Encoder` whose vectors are of clips, such as features of motion, and whose sentences are words only.
+    """An `Encoder` with vectors of clips, such as features of motion, instead of frames, and without sentence vectors.
 
     Its frames and sentences share no space: `TextFeatures.sentence` is empty, and only a trained model can search.
     `fps` is the usual number of vectors per second of video.
@@ -76,7 +76,7 @@ class ClipEncoder(ABC):
 
     @abstractmethod
     def start_video(self, fps: float) -> VideoEncoding:
-        """Begin a video of which frames are decoded at `rate(fps)` from time 0."""
+        """Return an encoding for a video whose frames are decoded at `rate(fps)`, from time 0 on."""
 
     @abstractmethod
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
@@ -88,7 +88,7 @@ class ClipEncoder(ABC):
 
 
 class FrameEncoding(VideoEncoding):
-    """One vector per frame, at once."""
+    """Encodes each frame as one vector, immediately."""
 
     def __init__(self, encoder: Encoder):
         self._encoder = encoder
@@ -100,10 +100,13 @@ class FrameEncoding(VideoEncoding):
         return self._encoder.encode_frames(frames), times_s
 
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """See `VideoEncoding`: none."""
+        """See `VideoEncoding`. There are no last vectors."""
         return np.empty((0, self._encoder.frame_dim), np.float32), np.empty(0)
 
 
 def start_video(encoder: Encoder, fps: float) -> VideoEncoding:
-    """Begin a video with an encoder of frames or of clips, which makes this many vectors per second."""
+    """Return an encoding for a video, by an encoder of frames or of clips.
+
+    `fps` is the number of vectors per second.
+    """
     return encoder.start_video(fps) if isinstance(encoder, ClipEncoder) else FrameEncoding(encoder)

@@ -1,4 +1,4 @@
-"""Which words of a sentence an encoder does not know, and where it cuts the sentence."""
+"""Determines which words of a sentence an encoder does not know, and how many words it reads."""
 
 import re
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from untrimmed.types import Reading
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
     """The `Reading` of a text from its tokens: start, end, and whether the token is known.
 
-    A word (between spaces) is known if one of its tokens is known. A word without tokens or after the cut is neither
-    known nor unknown.
+    A word (between spaces) is known if one of its tokens is known. A word without tokens, or after the last word that
+    is read, is neither known nor unknown.
 
     >>> reading_of("a dog 犬", [(0, 1, True), (2, 5, True), (6, 7, False)], is_cut=False)
     Reading(unknown=('犬',), is_understood=True, num_words_read=None)
@@ -32,7 +32,7 @@ def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bo
 
 
 def known_words(text: str, reading: Reading) -> str:
-    """The part of a text that an encoder encodes: the words before the cut, without unknown ones.
+    """The part of a text that an encoder encodes: the words that it reads, without unknown ones.
 
     A text whose words are all known, or all unknown, is returned unchanged.
 

@@ -19,10 +19,11 @@ from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
 DEFAULT = "siglip2-base"
 BUILTIN = "builtin"
-HUB_TIMEOUT_S = 5.0  # after this time without an answer the hub counts as unreachable
+HUB_TIMEOUT_S = 5.0  # after this time without an answer, the hub counts as unreachable
 
 _SELF_TEST_SIDE = 96
-_SELF_TEST_DISTANCE = 1e-3  # of unit vectors; one input twice differs by 1e-7 in float32 and not at all in bfloat16
+# least distance of unit vectors; two vectors of the same input differ by 1e-7 in float32 and not at all in bfloat16
+_SELF_TEST_DISTANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ def load_encoder(
 
     If the default's files are not cached and the hub does not answer within seconds, or torch or transformers are not
     installed, `builtin` is used instead, with a notice; `fallback=False` makes that an error. A named encoder is never
-    replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is tested: a search needs
-    no pictures, and an encoder may load that part later.
+    replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is tested, because a search
+    needs no pictures, and an encoder may load its image part later.
 
     Raises:
         UnknownNameError: The name is unknown.

@@ -28,12 +28,12 @@ from untrimmed.video.timeline import EPSILON_S, Timeline
 VIDEO_TICKS = 90_000  # per second, like MPEG; divisible by all common frame rates
 # In order of preference. Builds of FFmpeg differ in the encoders that they have; all players support these formats.
 VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
-FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: makes the last frame end with the span
-MAX_INTERLEAVE_S = 10.0  # a file may store sound this long after its picture; later sound is dropped
+FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
+MAX_INTERLEAVE_S = 10.0  # how long after a picture a file may store its sound; later sound is dropped
 
 
 class CutWriter:
-    """Writes the new file. It takes frames and sound with their times in the source and keeps those in the span."""
+    """Writes the new file. It takes frames and sound with their times in the source, and keeps what is in the span."""
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: str, format_name: str) -> None:
         self.video = video
@@ -41,7 +41,7 @@ class CutWriter:
         self.end_s = end_s
         self.num_frames = 0
         self.picture_until_s = start_s
-        self.sound_until_s = -math.inf  # how far the sound of the source has been read
+        self.sound_until_s = -math.inf  # end of the sound that was read from the source
         self._container = av.open(out, "w", format=format_name)
         self._scaler = VideoReformatter()
         self._picture: Any = None
@@ -122,7 +122,7 @@ class CutWriter:
         track.pix_fmt = "yuv420p"
         if name != "libx264":
             track.bit_rate = 4 * track.width * track.height
-        if name != "mpeg4":  # it allows at most 65535 ticks per second
+        if name != "mpeg4":  # this encoder allows at most 65535 ticks per second
             track.codec_context.time_base = Fraction(1, VIDEO_TICKS)
         track.codec_context.flags |= FRAME_DURATION
         track.codec_context.colorspace = picture.colorspace
@@ -166,7 +166,7 @@ def write_cut(
     writer = CutWriter(video, start_s, end_s, out, format_name)
     sound = video.container.streams.best("audio")
     if sound is not None and sound.codec_context is None:
-        sound = None  # no decoder: the cut is silent
+        sound = None  # without a decoder for the sound, the cut is silent
     if sound is not None:
         writer.add_sound_track(sound)
     current: VideoFrame | None = None
@@ -191,7 +191,7 @@ def write_cut(
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
-    """Streams and frames of picture and sound, to the end of the file or well after the end of the span."""
+    """Yield frames of picture and sound with their streams, until the file ends or the span ended some time ago."""
     streams = [stream for stream in (video.stream, sound) if stream is not None]
     for packet in read_packets(video, streams, []):
         at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0

@@ -77,11 +77,13 @@ class MediaProblemError(Exception):
         super().__init__(f"{problem}; {advice}")
         self.problem = problem
         self.advice = advice
-        self.is_fatal = is_fatal  # this process must end (out of memory)
+        self.is_fatal = is_fatal  # whether this process must end (out of memory)
 
 
 def open_regular_file(path: str, identity: list[int] | None = None) -> int:
-    """A read-only descriptor of a regular, non-empty file. Never blocks: pipes and devices are refused unopened.
+    """A read-only descriptor of a regular, non-empty file.
+
+    The call never blocks, because pipes and devices are not opened.
 
     With an `identity` (`identity_of`), a file with another identity is refused.
     """
@@ -162,13 +164,13 @@ class OpenVideo:
 
     @property
     def declared_s(self) -> float:
-        """The declared duration in seconds, 0 if there is none. Untrusted."""
+        """The declared duration in seconds, 0 if there is none. It may be wrong."""
         if self.stream.duration and self.stream.time_base:
             return max(0.0, float(self.stream.duration * self.stream.time_base))
         declared = self.container.duration or 0
         start = self.container.start_time or 0
         if self.container.format.name == "matroska,webm" and start < declared:
-            declared -= start  # Matroska counts from 0, wherever the first frame is
+            declared -= start  # Matroska counts the duration from 0, even if the first frame is later
         return max(0.0, declared / 1e6)
 
 
@@ -282,7 +284,7 @@ def check_limits_in(log: str, max_pixels: int) -> None:
 
 @dataclass(frozen=True)
 class Orientation:
-    """How to turn stored pixels upright: transpose, then mirror."""
+    """How to turn stored pixels upright: first transpose them, then mirror them."""
 
     transpose: bool = False
     flip_x: bool = False
@@ -338,7 +340,7 @@ def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> I
 
 
 def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
-    """The frames that a packet completes, or the remaining ones if it is None. Returns None if the packet is damaged.
+    """The frames that a packet completes, or None if the packet is damaged. If `packet` is None, the remaining frames.
 
     Raises:
         MediaProblemError: Out of memory.

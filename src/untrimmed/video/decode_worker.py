@@ -227,12 +227,12 @@ class Worker:
             self._send_frame(frame, video, time_s, short_side)
 
     def _send_picture_at(self, request: dict[str, Any]) -> None:
-        """Send the picture of a folder at a time. Its rate follows from its duration, `pictures_s`."""
+        """Send the picture that a folder shows at a time. The duration `pictures_s` determines the frame rate."""
         whole = self._pictures({**request, "pictures_fps": 1.0})
         pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
         name = pictures.names[pictures.index_at(request["time_s"])]
         with self._open_picture(pictures, name) as video:
-            # Only now: replacing the picture before it was opened has changed the folder.
+            # Check the folder last, because a picture that was replaced before it was opened has changed the folder.
             check_folder(pictures.folder, request["identity"])
             self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
@@ -322,7 +322,7 @@ class Worker:
     def _allow_cpu(self, time_s: float) -> None:
         """Raise the limit of processor time in proportion to the decoded time.
 
-        A limit based on the declared length would trust the file.
+        The declared length is not used, because it cannot be trusted.
         """
         allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
@@ -372,14 +372,17 @@ def to_rgb(
 
 
 def read_log() -> str:
-    """The messages of FFmpeg and the run-time during this request, from stderr, which is a file."""
+    """The messages of FFmpeg and of the run-time during this request.
+
+    They are in a file, to which stderr is redirected.
+    """
     return os.pread(sys.stderr.fileno(), 8192, max(0, os.fstat(sys.stderr.fileno()).st_size - 8192)).decode(
         errors="replace"
     )
 
 
 def in_brackets(warnings: list[str], log: str) -> str:
-    """The most specific remark in brackets, to append to a message."""
+    """The most specific line of FFmpeg's messages, in brackets, to append to a message."""
     remark = warnings[0] if warnings else last_line(log)
     return f" ({remark})" if remark else ""
 

@@ -31,5 +31,5 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
 
 def identity_of(status: os.stat_result) -> list[int]:
-    """Numbers that distinguish a file from any other that may replace it under its name."""
+    """Numbers that identify a file, even if another file replaces it under the same name."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

@@ -12,9 +12,9 @@ _NUMBERED = re.compile(r"(.*?)(\d+)(\.[a-z]+)", re.IGNORECASE | re.DOTALL)
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a folder in the order of their numbers, and the frames per second that they were taken at.
+    """The pictures of a folder in the order of their numbers, and the frame rate at which they were taken.
 
-    The first picture is shown at time 0. Where a number is missing, the picture before it stays.
+    The first picture is shown at time 0. If a number is missing, the previous picture is shown for longer.
     """
 
     folder: str
@@ -46,8 +46,8 @@ class Pictures:
 def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
     """The numbered pictures of a folder; None if it has fewer than two, or pictures that are named otherwise.
 
-    All pictures must have the same name but for the number, and different numbers. Other files, folders, links and
-    hidden files are ignored.
+    The names of all pictures must be equal except for the numbers, which must be different. Other files, folders, links
+    and hidden files are ignored.
 
     Raises: OSError if the folder cannot be read.
     """

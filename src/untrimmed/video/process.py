@@ -22,7 +22,7 @@ from untrimmed.video.messages import HEADER, MAX_PIXEL_BYTES, MAX_TEXT_BYTES
 
 EXIT_WAIT_S = 5.0
 _SLICE_S = 60.0
-_STOP_CHECK_S = 0.1  # between checks of `stop`
+_STOP_CHECK_S = 0.1  # time between checks of `stop`
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class DecodeProcess:
             stderr=self._log,
             # Each OpenBLAS thread (one per core) reserves 41 MB of the limited address space.
             env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-            cwd="/",  # python -m imports from here first, so it must not be a folder of videos
+            cwd="/",  # `python -m` imports from the current folder first, so that must not be a folder of videos
             bufsize=0,
         )
         self._finalizer = weakref.finalize(self, _end, self._process, self._log)
@@ -91,7 +91,7 @@ class DecodeProcess:
         try:
             self._process.stdin.write(json.dumps(request).encode("ascii") + b"\n")
         except BrokenPipeError:
-            return  # it has just died; the first read reports the cause
+            return  # the child has just died; the first read reports the cause
 
     def next_message(
         self, path: Path, on_progress: Callable[[float], None] | None = None
@@ -113,7 +113,7 @@ class DecodeProcess:
             pixels = self._read(num_pixel_bytes, path)
             if message["kind"] == "error":
                 if message["is_fatal"]:
-                    self.kill()  # it is about to exit and must not get the next file
+                    self.kill()  # the child is about to exit and must not get the next file
                 raise VideoError(f"{shown(path)}: {message['problem']}; {message['advice']}")
             if message["kind"] != "progress":
                 return message, pixels
@@ -147,7 +147,7 @@ class DecodeProcess:
         return data
 
     def _can_read_within(self, patience_s: float) -> bool:
-        """Wait for an answer. It waits in slices, because a system timer is limited to 24 days."""
+        """Return whether an answer arrives in time. The wait is split, because a system timer is limited to 24 days."""
         end = time.monotonic() + patience_s
         slice_s = _SLICE_S if self._stop is None else _STOP_CHECK_S
         while self._stop is None or not self._stop.is_set():

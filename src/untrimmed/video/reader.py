@@ -6,8 +6,9 @@
             for batch in stream:
                 ...                             # batch.times_s, batch.frames
 
-Times are seconds from the first frame of the video, by the presentation stamps: right for variable frame rates,
-B-frames, edit lists and streams that do not start at 0. Pixels are upright and square, whatever the file stores.
+Times are seconds from the first frame of the video, computed from the presentation stamps. They are therefore right for
+variable frame rates, B-frames, edit lists and streams that do not start at 0. Pixels are upright and square, whatever
+the file stores.
 """
 
 from __future__ import annotations
@@ -184,7 +185,10 @@ class VideoReader(_Decoder):
 
 
 class VideoStream:
-    """The sampled frames of one file, in order; iterable once. Measurements are set after the last batch."""
+    """The sampled frames of one file, in order. It can be iterated once.
+
+    Measured values are set after the last batch.
+    """
 
     def __init__(self, path: Path, info: VideoInfo, process: DecodeProcess) -> None:
         self.path = path
@@ -252,7 +256,7 @@ class FrameReader(_Decoder):
         identity: list[int] | None = None,
         pictures_s: float | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
-        """The frame at a time, like `frame_at`, with its shorter side reduced to `short_side` pixels.
+        """The frame at a time, as from the function `frame_at`, with its shorter side reduced to `short_side` pixels.
 
         With an `identity` (`messages.identity_of`), a file with another identity is refused. `pictures_s` is the
         duration of the video if it is a folder of pictures.
@@ -268,7 +272,7 @@ class FrameReader(_Decoder):
         return self._frame(path, {"task": "frame_at", **times, **form, "identity": identity})
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """A still picture as RGB, like `read_image`.
+        """A still picture as RGB, as from the function `read_image`.
 
         Raises:
             VideoError: The file has another format or is damaged.
@@ -341,10 +345,10 @@ def cut(
 
     Returns the time in the video, in seconds, at which the new file ends. It is before `end_s` if the video ends there.
 
-    The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only
-    when it is complete. `progress` is called about once per second with the time in the video that has been reached.
-    That time is below `start_s` at first if the container has no index, because decoding starts at its beginning. With
-    an `identity` (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread
+    The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only when
+    it is complete. `progress` is called about once per second with the time in the video that has been reached. If the
+    container has no index, decoding starts at its beginning, so that time is below `start_s` at first. With an
+    `identity` (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread
     cancels the call.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Samples the frames at the grid times and decodes as few others as possible. Runs in the child process.
+"""Samples the frames at the grid times and decodes as few other frames as possible. Runs in the child process.
 
 A frame that is neither sampled nor needed by another one is skipped: the decoder gets its packet with
 `skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. Both decisions use
@@ -22,13 +22,14 @@ from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGr
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# If less is missing, the file is not damaged: containers round times, and few declare the duration of the last frame.
+# A file is regarded as truncated only if more than this is missing, because containers round times and few declare the
+# duration of the last frame.
 MIN_MISSING_S = 3.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A frame and its grid times."""
+    """A sampled frame and the grid times that it is sampled for."""
 
     times_s: list[float]
     frame: VideoFrame

@@ -41,11 +41,11 @@ class Timeline:
 
     @property
     def is_plain(self) -> bool:
-        """Whether stamps convert directly to times: none was missing, and the clock never broke."""
+        """Whether stamps convert directly to times, because no stamp was missing and the clock never broke."""
         return self.num_missing == 0 and self.num_breaks == 0
 
     def raw_s(self, pts: int) -> float:
-        """Seconds from the origin, ignoring breaks."""
+        """The seconds from the origin to a stamp, ignoring breaks of the clock."""
         assert self.origin is not None
         return float((pts - self.origin) * self.time_base)
 
@@ -90,7 +90,7 @@ class SampleGrid:
         self._next_index = 0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Take the remaining grid times before `end_s`, to within a microsecond."""
+        """Remove and return the grid times before `end_s`, to within a microsecond."""
         stop = math.ceil((end_s - EPSILON_S) * self.fps)
         times = [index / self.fps for index in range(self._next_index, stop)]
         self._next_index = max(self._next_index, stop)
@@ -110,7 +110,7 @@ class SingleTime:
         self._is_taken = False
 
     def take_before(self, end_s: float) -> list[float]:
-        """Take the time if it is before `end_s`."""
+        """Remove and return the time if it is before `end_s`."""
         if self._is_taken or self.time_s >= end_s - EPSILON_S:
             return []
         self._is_taken = True

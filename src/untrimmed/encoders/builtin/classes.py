@@ -1,4 +1,4 @@
-"""The thousand ImageNet classes as unit vectors in the space of the sentences: the bridge from pictures to words.
+"""The thousand ImageNet classes as unit vectors in the space of the sentences. They connect pictures with words.
 
 Embedding some seven thousand texts takes half a minute or more, so the table is stored beside this file. It is made
 from the pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test recomputes some rows.
@@ -20,7 +20,7 @@ _GLOSS_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class ClassText:
-    """Three names of a class, and a gloss: a name with one sentence about its appearance."""
+    """Three names of a class, and a description: a name with one sentence about its appearance."""
 
     names: tuple[str, str, str]
     gloss: str
@@ -45,7 +45,7 @@ def read_class_texts() -> list[ClassText]:
 
 
 def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
-    """A unit vector per class: the mean direction of its names in all prompts, plus half of its gloss."""
+    """A unit vector per class: the mean direction of its names in all prompts, plus half of its description."""
     prompts = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
     distinct = list(dict.fromkeys([*prompts, *(text.gloss for text in texts)]))
     vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))

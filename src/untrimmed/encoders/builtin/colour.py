@@ -45,8 +45,9 @@ _COLOURLESS = re.compile(
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"
 )
 _LIGHTNESS_WEIGHT = 0.6
-_SMALL_SHARE = 0.01  # of the frame; smaller areas are hardly noticed
-_GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0  # mean of max(R, G, B) - min(R, G, B): film grain below, colour above
+_SMALL_SHARE = 0.01  # share of a frame; smaller areas are hardly noticed
+# limits of the mean of max(R, G, B) - min(R, G, B): film grain is below the first, colour above the second
+_GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0
 _LEVELS = 32
 DIM = len(_NAMES) + 1
 MAX_NORM = np.sqrt(DIM) / 2
@@ -67,7 +68,10 @@ class ColourNames:
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The name of every colour in a coarse cube. Computed when first needed, because sentences do not use it."""
+        """The nearest colour name of every cell of a coarse colour cube.
+
+        It is computed when first needed, because sentences do not use it.
+        """
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))

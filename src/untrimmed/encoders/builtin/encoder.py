@@ -1,4 +1,4 @@
-"""The `builtin` encoder: pictures and sentences in one space, from packages alone, without any paired training.
+"""The `builtin` encoder: pictures and sentences in one space, from installed packages, without paired training.
 
 A frame x becomes the probability-weighted mean of the names of its ImageNet classes (ConSE: Norouzi et al. 2014,
 arXiv 1312.5650, Eq. 2-3), followed by its colours:
@@ -6,14 +6,15 @@ arXiv 1312.5650, Eq. 2-3), followed by its colours:
     s(x) = normalise(sum_k softmax(z(x) / temperature)_k  normalise(c_k - m))
     f(x) = [a s(x), b colour(x), rest(x)]
 
-with z the logits of EfficientNet-Lite2 over the whole frame (its features averaged over all places, not a centre crop),
-c_k the text vector of class k (several names, prompts and a short description: `classes`), m the mean of all
-c_k, and rest(x) >= 0 what makes f(x) a unit vector. A sentence q becomes
+Here z are the logits of EfficientNet-Lite2 over the whole frame (with its features averaged over all positions, not a
+centre crop), c_k is the text vector of class k (from several names, prompts and a description, see `classes`), and m is
+the mean of all c_k. The number rest(x) >= 0 makes f(x) a unit vector. A sentence q becomes
 
     f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) mentioned(q), 0])
 
-so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight mentioned(q) . colour(x). Texts
-share a large common part that does not help to choose a frame; m removes it without using any corpus or query.
+so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight mentioned(q) . colour(x). The
+vectors of all texts have a large common part that does not help to choose a frame. Subtracting m removes it without
+using any corpus or query.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class BuiltinEncoder:
         return self._network
 
     def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-        """Frames cropped to the maximum aspect and scaled to the short side, unless the decoder has done that."""
+        """Frames cropped to the maximum aspect ratio, and scaled to the short side if the decoder has not done that."""
         height, width = frames.shape[1:3]
         limit = round(min(height, width) * self.recipe.max_aspect)
         top = max(height - limit, 0) // 2

@@ -5,7 +5,7 @@ activations are in [0, 6] by construction. Only the outputs of the narrow layers
 from the batch normalisation before them, which gives each channel mean `bias` and deviation `weight`. So no calibration
 pictures are needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
 
-- frames: 8-bit RGB already is stored = 128 * real + 127, on which the networks were trained;
+- frames: the networks were trained on inputs for which 8-bit RGB is already stored = 128 * real + 127;
 - after ReLU6: zero is 0, and rounding into [0, 255] does the clamping;
 - narrow layers: `_DEVIATIONS` deviations around the mean of the widest channel; deviations of a sum add in quadrature;
 - weights: one scale per output channel. (x86 processors without VNNI would saturate sums of two products at 16 bits.
@@ -37,7 +37,7 @@ _DEVIATIONS = 4.0
 _OPSET = 17
 _IR_VERSION = 8
 FEATURE_DIM = 1280
-# how much deeper a network is than the smallest; its widths are read off the weights
+# how many times deeper a network is than the smallest one; its widths follow from the weights
 DEPTHS = {"lite2": 1.2}
 
 
@@ -63,7 +63,7 @@ def _blocks(depth: float) -> Iterator[_Block]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A quantised tensor of the graph, with mean and deviation per channel if no activation bounds it."""
+    """A quantised tensor of the graph. If no activation limits its range, it has a mean and deviation per channel."""
 
     name: str
     scale: float
@@ -91,7 +91,10 @@ class GraphBuilder:
 
 
 class _ImageGraphBuilder(GraphBuilder):
-    """Builds the graph layer by layer: stored inputs -> real -> layer -> stored output, which ONNX Runtime fuses."""
+    """Builds the graph layer by layer.
+
+    ONNX Runtime fuses the steps of a layer: stored inputs -> real -> layer -> stored output.
+    """
 
     def __init__(self, weights: Mapping[str, np.ndarray]):
         super().__init__()
@@ -195,7 +198,7 @@ class ImageNetwork:
         # leave one core to the decoder, which runs at the same time; idle threads must not spin on it
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if not has_exact_int8():  # VNNI is exact without this option, and twice as slow with it
+        if not has_exact_int8():  # processors with VNNI are exact without this option, and twice as slow with it
             options.add_session_config_entry("session.x64quantprecision", "1")
         graph = build_graph(depth, weights).SerializeToString()
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -60,7 +60,7 @@ class _StateUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"contains {module}.{name}, which is not a tensor")
 
     def persistent_load(self, reference: Any) -> tuple[Any, str]:
-        """Type and key of a storage."""
+        """Return the type and the key of a storage."""
         _, dtype, key, *_ = reference
         return dtype, key
 
@@ -79,7 +79,9 @@ def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
 
 
 def read_torch_state(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file from PyTorch before 1.6: pickles, the fourth with the tensors' names, then their numbers.
+    """The arrays of a file that PyTorch before 1.6 wrote.
+
+    The file contains several pickles, of which the fourth names the tensors, and then the numbers of the tensors.
 
     Raises:
         EncoderError: The file is of another format, damaged, or holds something that is not weights.

@@ -22,7 +22,7 @@ from untrimmed.types import Reading
 
 DIM = 384
 GRAPH = Path(__file__).with_name("minilm.onnx")
-_MAX_TOKENS = 256  # the limit in training; longer texts are cut
+_MAX_TOKENS = 256  # the limit in training; longer texts are truncated
 _BATCH = 64
 
 
@@ -54,7 +54,8 @@ class MiniLM:
         self._tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
         weights = read_safetensors(TEXT_WEIGHTS.locate())
         self._tokens = weights["embeddings.word_embeddings.weight"]
-        # every text here is one segment, so its embedding is a constant and joins the position's
+        # every text is a single segment, so the segment's embedding is a constant; it is added to the positions'
+        # embeddings
         segment = weights["embeddings.token_type_embeddings.weight"][0]
         self._positions = weights["embeddings.position_embeddings.weight"] + segment
         options = onnxruntime.SessionOptions()
@@ -91,10 +92,11 @@ class MiniLM:
 
 
 def _read(text: str, encoding: Encoding) -> Reading:
-    """Return which words of a text are known to a model that was trained on English.
+    """Return which words of a text the model knows. It was trained on English.
 
-    Its vocabulary contains single letters of many scripts. A Greek or Russian word is therefore spelt out instead of
-    `[UNK]`, but has no meaning to the model. A Latin word may be spelt out and have a meaning (`ww2`, `4x4`).
+    Its vocabulary contains single letters of many scripts. A Greek or Russian word is therefore split into letters and
+    does not become `[UNK]`, but it has no meaning for the model. A word in Latin letters can be split and still have a
+    meaning (`ww2`, `4x4`).
     """
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):

@@ -1,4 +1,4 @@
-"""MiniLM's layers as an ONNX graph without weights, which `text` reads from the released file.
+"""MiniLM's layers as an ONNX graph. It has no weights; `text` reads them from the released file.
 
 Building the graph needs the package `onnx`, which a search should not import, so the graph is stored beside this file.
  `python -m untrimmed.encoders.builtin.text_graph` builds it, and a test compares it with a new one. The weights

@@ -1,6 +1,6 @@
 """Files of installed packages that the built-in encoder reads, each pinned by its SHA-256.
 
-The packages are data here: their files are found and read, their code is never imported.
+The packages are only used as data: their files are read, but their code is never imported.
 """
 
 import contextlib
@@ -70,7 +70,10 @@ def _state(file: Path) -> str:
 
 
 def _is_known(file: Path, sha256: str) -> bool:
-    """Whether the unmodified file was checked before. Hashing 90 MB takes as long as the rest of a search."""
+    """Whether the file was checked before and has not changed since.
+
+    Hashing 90 MB takes as long as the rest of a search.
+    """
     try:
         return file.stat().st_size > _LARGE and _note(sha256).read_text(encoding="utf-8") == _state(file)
     except (OSError, ValueError):
@@ -115,5 +118,5 @@ CLASS_GLOSSES = PackagedFile(
     "imagenet1k_gpt_names_descriptions.json",
     "b79862fae730052815563e8b77db9f35ce930421cb93068e4370ebe4d3f78100",
 )
-# not from a package: stored beside this module by `classes`
+# this file is not from a package; `classes` stores it beside this module
 CLASS_TABLE = Path(__file__).with_name("classes.npy")

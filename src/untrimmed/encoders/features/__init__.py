@@ -1,1 +1,1 @@
-"""The networks of the published benchmarks as an encoder (ResNet-152, I3D, SlowFast, CLIP, RoBERTa); see `kinds`."""
+"""Encoders made of the networks of published benchmarks (ResNet-152, I3D, SlowFast, CLIP, RoBERTa); see `kinds`."""

@@ -1,8 +1,8 @@
 """Benchmark features as an encoder: frames become clips, clips become vectors, and RoBERTa or CLIP encodes the words.
 
-A vector is that of each network, scaled to unit length, one after the other (as in the released features of TVR), and
-the whole is scaled to unit length again, which no model notices. Frames and sentences share no space, so only a model
-that was trained on such features can search them.
+A vector consists of the vectors of all networks, each scaled to unit length (as in the released features of TVR). The
+result is scaled to unit length again, which makes no difference for the models. Frames and sentences share no space, so
+only a model that was trained on such features can search them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from untrimmed.encoders.hub.text import WordEncoder
 from untrimmed.precision import NumberFormat, Precision, choose_format
 from untrimmed.types import TextFeatures
 
-_VERSION = 1  # of everything but the weights that decides the vectors
-_STILL_SIZE = 16  # frames of a clip that shows a single picture
+_VERSION = 1  # version of the code; increase it when vectors change for the same weights
+_STILL_SIZE = 16  # number of frames in a clip that is made from a single picture
 _VECTORS_AT_ONCE = 8
 
 
 class FeatureEncoder(ClipEncoder):
-    """An encoder made of the benchmarks' networks. Those for frames are loaded when the first frame is encoded.
+    """An encoder made of the benchmarks' networks. The networks for frames are loaded when the first frame is encoded.
 
     `name` has absolute paths, so it loads the encoder again from any folder. `identity` covers the weights of all
     networks, in order.
@@ -80,7 +80,7 @@ class FeatureEncoder(ClipEncoder):
         return FeatureEncoding(self._networks, self._windows(fps))
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Unit vectors of single pictures: each becomes a clip that shows nothing else."""
+        """Unit vectors of single pictures. Each picture is repeated to make a clip."""
         vectors = [np.empty((0, self.frame_dim), np.float32)]
         for frame in frames:
             rows = [network.prepare(frame[None]) for network in self._networks]
@@ -154,7 +154,7 @@ class FeatureEncoding(VideoEncoding):
         return self._encode(self._complete(before=None))
 
     def _complete(self, *, before: int | None) -> list[int]:
-        """The vectors, in order, that have frames for all networks and are before a vector that may get more."""
+        """The numbers of complete vectors, in order: all networks have frames, and the number is below `before`."""
         numbers = set.intersection(*map(set, self._frames))
         return sorted(number for number in numbers if before is None or number < before)
 
@@ -167,6 +167,6 @@ class FeatureEncoding(VideoEncoding):
 
 
 def _joined(networks: Sequence[ClipNetwork], clips: Sequence[Sequence[Tensor]]) -> Float[np.ndarray, "N D"]:
-    """The unit vectors of all networks side by side, as unit vectors. `clips` has a list for each network."""
+    """The unit vectors of all networks, concatenated and scaled to unit length. `clips` has a list for each network."""
     parts = [unit(network.encode(listed)) for network, listed in zip(networks, clips, strict=True)]
     return unit(np.concatenate(parts, axis=1))

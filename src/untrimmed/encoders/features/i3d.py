@@ -70,7 +70,7 @@ class I3D(nn.Module):
         self.dim = sum(int(state[key].shape[0]) for key in last)
 
     def forward(self, clip: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, " D"]:
-        """The mean of a clip over the places and times of the last pool."""
+        """The mean over positions and times of the last pool, for each clip."""
         x = self.Conv3d_1a_7x7(clip.transpose(0, 1)[None])
         x = _max_pool(x, (1, 3, 3), (1, 2, 2))
         x = self.Conv3d_2c_3x3(self.Conv3d_2b_1x1(x))

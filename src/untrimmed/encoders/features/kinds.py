@@ -3,7 +3,7 @@
     resnet152+i3d=/weights/i3d.pt+roberta          TVR: two networks for pictures and one for words
     slowfast=sf.pyth#sha256=6b1a...+clip=clip-b16   the file must have this SHA-256
 
-docs/data.md has the rate, size and normalisation of each kind, with sources.
+docs/data.md lists the rate, size and normalisation of each kind, with sources.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ DEFAULT_CLIP = "clip-l14"
 class Kind:
     """A network of the benchmarks.
 
-    `width` is that of the usual weights. `weights` is the hub id (or the name of an encoder) that is used by default;
-    None if no well-kept source has them in a safe format, so that a file must be named. `fps` is the number of vectors
-    per second of video, and 0 for a network of words.
+    `width` is the width of vectors with the usual weights. `weights` is the default: a hub id or the name of an
+    encoder. It is None if no maintained source offers the weights in a safe format; then a file must be named. `fps` is
+    the number of vectors per second of video, and 0 for a network of words.
     """
 
     name: str
@@ -90,7 +90,7 @@ class FeatureSpec:
 
     @property
     def fps(self) -> float:
-        """The vectors per second of video: those of the network with the fewest."""
+        """The number of vectors per second of video: the smallest number among the networks."""
         return min(KINDS[part.kind].fps for part in self.pictures)
 
 

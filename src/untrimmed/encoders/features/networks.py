@@ -20,26 +20,29 @@ from untrimmed.encoders.features.weights import WeightFiles, read_state
 from untrimmed.encoders.hub.encoder import TransformersEncoder
 from untrimmed.encoders.hub.preprocessing import FramePipeline
 
-SHORT_SIDE = 256  # pixels, of all networks before their crop
-_RESNET_FPS = Fraction(3)  # TVR's frames
+SHORT_SIDE = 256  # pixels; all networks scale frames to it before they crop them
+_RESNET_FPS = Fraction(3)  # the rate of TVR's frames
 _I3D_FPS = Fraction(25)  # Carreira and Zisserman 2017
 _PICTURES_AT_ONCE = 32
 
 
 class ClipNetwork(Protocol):
-    """A network that makes a vector of width `dim` of the frames of a clip."""
+    """A network that makes one vector of width `dim` from the frames of a clip."""
 
     @property
     def dim(self) -> int:
-        """The width of its vectors."""
+        """The width of the network's vectors."""
         ...
 
     def rate(self, fps: Fraction) -> Fraction:
-        """The frames per second that it reads for this many vectors per second; never fewer."""
+        """The number of frames per second that the network reads for `fps` vectors per second.
+
+        It is never smaller than `fps`.
+        """
         ...
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:
-        """Its input for these frames, one row per frame."""
+        """The network's input for these frames, one row per frame."""
         ...
 
     def encode(self, clips: Sequence[Tensor]) -> Float32[np.ndarray, "N D"]:
@@ -48,7 +51,7 @@ class ClipNetwork(Protocol):
 
 
 class PictureNetwork:
-    """ResNet: the maximum over the frames of a clip, three per second."""
+    """ResNet. A vector is the maximum over the frames of a clip, of which three per second are read."""
 
     def __init__(self, network: ResNet, device: torch.device, dtype: torch.dtype):
         self.dim = network.dim
@@ -75,7 +78,7 @@ class PictureNetwork:
 
 
 class MotionNetwork:
-    """I3D or SlowFast: reads a clip at a fixed rate, or a fixed number of frames of it."""
+    """I3D or SlowFast. It reads a clip at a fixed rate, or a fixed number of its frames."""
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class MotionNetwork:
 
 
 class ClipPictures:
-    """CLIP: the first frame of a clip."""
+    """CLIP. A vector is that of the first frame of a clip."""
 
     def __init__(self, encoder: TransformersEncoder):
         self.dim = encoder.frame_dim

@@ -15,7 +15,7 @@ from torch.nn import functional
 from untrimmed.encoders.features.weights import load_into, map_shape
 from untrimmed.errors import EncoderError
 
-BLOCKS = (3, 8, 36, 3)  # of the four stages
+BLOCKS = (3, 8, 36, 3)  # number of blocks in each of the four stages
 
 
 class Bottleneck(nn.Module):

@@ -18,7 +18,7 @@ from untrimmed.encoders.features.weights import load_into, map_shape
 from untrimmed.errors import EncoderError
 
 NUM_FRAMES = 32
-SPEED = 4  # frames of the fast path for each of the slow path
+SPEED = 4  # the fast path reads this many frames for each frame of the slow path
 BLOCKS = (3, 4, 6, 3)
 _SLOW, _FAST = 0, 1
 # Names of the SlowFast repository, and those of PyTorchVideo.

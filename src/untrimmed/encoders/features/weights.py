@@ -20,7 +20,7 @@ State = dict[str, Tensor]
 # Names under which checkpoints store the state dict.
 _WRAPPERS = ("state_dict", "model_state", "model")
 _ADVICE = "name a state dict (.pt, .pth, .pyth) that torch loads with weights_only=True, or a safetensors file"
-# What a model folder needs beside its weights.
+# The files that a model folder needs beside its weights.
 _NEEDS = {CLIP: (PROCESSOR, TOKENIZER), ROBERTA: (TOKENIZER,)}
 _WHERE = {
     "i3d": "name a file with the RGB weights of Inception-v1 I3D in PyTorch, such as rgb_imagenet.pt of pytorch-i3d",
@@ -77,7 +77,7 @@ def read_state(weights: WeightFiles) -> State:
     for path in weights.files:
         try:
             state |= _tensors(_load(path))
-        except pickle.UnpicklingError as error:  # its text advises to load the file anyway
+        except pickle.UnpicklingError as error:  # the text of this error advises to load the file anyway
             problem = "contains more than tensors, numbers and text, which could run code, or is damaged"
             raise EncoderError(f"{path}: {problem}; {_ADVICE}") from error
         except Exception as error:  # torch and safetensors raise many kinds of exceptions for other files

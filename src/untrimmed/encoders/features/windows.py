@@ -1,4 +1,4 @@
-"""Which frames of a video make which vector. All times are fractions, so that no frame falls between two vectors.
+"""Assigns the frames of a video to vectors. All times are fractions, so that no frame falls between two vectors.
 
 Vector k covers the time from k / fps until (k + 1) / fps. Networks read frames at different rates, so a video is
 decoded at the lowest rate that contains the frames of all of them.
@@ -21,7 +21,10 @@ _LARGEST_DENOMINATOR = 1000
 
 
 def as_fraction(fps: float) -> Fraction:
-    """A rate as a fraction with a small denominator: 0.6667 is close to, and 2 / 3 becomes, 2/3."""
+    """The fraction with a denominator of at most 1,000 that is nearest to a rate.
+
+    For example, 0.6667 and the float 2 / 3 both become 2/3.
+    """
     return Fraction(fps).limit_denominator(_LARGEST_DENOMINATOR)
 
 
@@ -46,17 +49,17 @@ def common_rate(rates: Sequence[Fraction]) -> Fraction:
 
 @dataclass(frozen=True)
 class Windows:
-    """The grid of decoded frames, and the vectors that they belong to: `fps` a second."""
+    """The grid of decoded frames (`rate` per second), and the vectors that they belong to (`fps` per second)."""
 
     rate: Fraction
     fps: Fraction
 
     def positions(self, times_s: Float[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-        """The numbers of decoded frames, counted from 0, from their times."""
+        """The numbers of decoded frames on the grid, counted from 0, computed from their times."""
         return np.rint(times_s * float(self.rate)).astype(np.int64)
 
     def is_read(self, positions: Int[np.ndarray, " T"], rate: Fraction) -> Bool[np.ndarray, " T"]:
-        """Whether each decoded frame is one of those at another rate."""
+        """Whether each decoded frame is also on the grid of a lower rate."""
         step = self.rate / rate
         return positions % step.numerator == 0
 

@@ -33,9 +33,9 @@ _PROBE_TEXT = "a dog runs along the beach"
 class TransformersEncoder:
     """An encoder made of a `transformers` model, its tokenizer and its image processor.
 
-    `name` is what loads it again: the hub id or the absolute path of the folder. `identity` is the family and a digest
-    of the weight files, so a model has the same identity wherever its files are. Precision is not part of it: vectors
-    in bfloat16 and in float32 differ only by rounding (cosine > 0.99) and can share an index.
+    `name` loads the encoder again: it is the hub id or the absolute path of the folder. `identity` is the family and a
+    digest of the weight files, so a model has the same identity wherever its files are. Precision is not part of it:
+    vectors in bfloat16 and in float32 differ only by rounding (cosine > 0.99) and can share an index.
     """
 
     def __init__(
@@ -65,7 +65,8 @@ class TransformersEncoder:
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
         self.number_format = number_format
         self._device, self._dtype = device, getattr(torch, number_format.name)
-        self._model.to(device=device, dtype=self._dtype)  # after the probe: it compares numbers, which needs float32
+        # after the probe, which compares numbers and therefore needs float32
+        self._model.to(device=device, dtype=self._dtype)
 
     @classmethod
     def load(
@@ -80,7 +81,7 @@ class TransformersEncoder:
         local_files_only: bool = False,
         timeout_s: float = 5.0,
     ) -> TransformersEncoder:
-        """The encoder in a local folder or of a hub id (taken from the hub's cache, or fetched).
+        """The encoder in a local folder or of a hub id. Files that are not in the hub's cache are downloaded.
 
         `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name`
         replaces the recorded name, for a folder that is only a copy. `digest` is that of the weights if the caller has
@@ -129,11 +130,13 @@ class TransformersEncoder:
         return vectors
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """A unit sentence vector and the word vectors of each text (float32); long texts are cut at the model's limit.
+        """A unit sentence vector and the word vectors of each text (float32).
 
-        A word is a token of the model's own tokenizer, start, end and padding left out. Its vector is the last hidden
-        state, in the space of the frames where the model's text projection applies to single tokens (CLIP, SigLIP,
-        Chinese-CLIP; not BLIP), and is not normalised.
+        Long texts are truncated at the model's limit.
+
+        A word is a token of the model's own tokenizer, without start, end and padding. Its vector is the last hidden
+        state, not normalised. If the model's text projection can be applied to single tokens (CLIP, SigLIP,
+        Chinese-CLIP; not BLIP), the vector is in the space of the frames.
 
         Raises:
             ConfigError: a text is empty.
@@ -179,8 +182,8 @@ class TransformersEncoder:
     def _probe(self) -> tuple[int, int, nn.Module | None]:
         """The widths of frames and words, and the module that maps single tokens into the shared space, if any.
 
-        A projection applies tokenwise exactly if, applied to every hidden state of a text, one of the rows it gives is
-        the model's sentence vector: the row of the token the model pools.
+        A projection can be applied to single tokens if the following holds: applied to every hidden state of a text,
+        one of the results is the model's sentence vector. That result belongs to the token that the model pools.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:

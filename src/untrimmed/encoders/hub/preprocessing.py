@@ -1,10 +1,10 @@
 """Prepares a whole stack of frames for a model, like a `transformers` image processor, which takes one at a time.
 
 The processor's settings are read once (resize, centre crop, scale, mean and deviation). Resizing runs on the bytes with
-torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame
-1 value in 100 differs, by 1 grey level of 255, rarely by 2. In portrait frames more differ (1 in 4, by 1, on noise)
-where Pillow makes the vertical pass first; torch always makes it last. A probe image detects processors that do more
-than these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); those are called directly.
+torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame 1
+value in 100 differs, by 1 grey level of 255, rarely by 2. In portrait frames more differ (1 in 4, by 1, on noise) where
+Pillow makes the vertical pass first; torch always makes it last. A probe image detects processors that do more than
+these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); such processors are called directly.
 """
 
 import inspect
@@ -28,7 +28,7 @@ _PROBE_LEVELS = 2.5  # grey levels by which the probe may differ: rounding costs
 class FramePipeline:
     """Resizes, crops and normalises frames with the settings of an image processor.
 
-    `resize` is (height, width), the shorter side alone, or None. A pixel value p becomes p * scale + shift.
+    `resize` is (height, width), the shorter side alone, or None. A pixel value p becomes p * `scale` + `shift`.
     """
 
     resize: tuple[int, int] | int | None
@@ -50,7 +50,7 @@ class FramePipeline:
         return {"pixel_values": values.contiguous()}
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
-        """The size after resizing; the longer side is cut, not rounded, as the processors do."""
+        """The size after resizing. The longer side is rounded down, as in the processors."""
         if self.resize is None:
             return height, width
         if isinstance(self.resize, tuple):
@@ -106,7 +106,7 @@ def _read_settings(processor: Any) -> FramePipeline | None:
         crop = (crop_size.get("height", 0), crop_size.get("width", 0))
         smallest = resize if isinstance(resize, tuple) else (resize or 0, resize or 0)
         if min(crop) < 1 or crop[0] > smallest[0] or crop[1] > smallest[1]:
-            return None  # it would pad
+            return None  # the processor would pad the picture
     if resize is not None and not mode:
         return None
     factor = float(getattr(processor, "rescale_factor", 1.0)) if getattr(processor, "do_rescale", False) else 1.0

@@ -1,4 +1,4 @@
-"""Loads models of `transformers` and what belongs to them from local folders."""
+"""Loads models of `transformers`, with their tokenizers and processors, from local folders."""
 
 from __future__ import annotations
 

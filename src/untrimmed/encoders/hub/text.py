@@ -18,7 +18,7 @@ from untrimmed.encoders.reading import reading_of
 from untrimmed.errors import ConfigError, EncoderError
 from untrimmed.types import Reading, TextFeatures
 
-_LAYER = -2  # the second-to-last
+_LAYER = -2  # index of the hidden layer whose states are the word vectors: the second-to-last
 _BATCH = 16
 
 
@@ -49,7 +49,9 @@ class TextRecipe:
         return {name: value for name, value in batch.items() if name in self.inputs}
 
     def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
-        """The unknown words of texts and where they are cut. A byte-level tokenizer knows all words.
+        """The words of each text that the tokenizer does not know, and how many words fit into the model's limit.
+
+        A byte-level tokenizer knows all words.
 
         Tokenizers in pure Python do not report the positions of tokens, so all their words count as known.
         """
@@ -67,7 +69,7 @@ class TextRecipe:
         return readings
 
     def real_tokens(self, tokenizer: Any, ids: Tensor) -> tuple[list[int], tuple[str, ...]]:
-        """The places and the text of a row's tokens, without start, end and padding."""
+        """The positions and the texts of the tokens in a row, without start, end and padding."""
         listed = ids.tolist()
         places = [place for place, token in enumerate(listed) if token not in self.special_ids]
         return places, tuple(tokenizer.convert_ids_to_tokens([listed[place] for place in places]))
@@ -76,9 +78,10 @@ class TextRecipe:
 def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
     """The recipe for the text part of a dual encoder, by its family.
 
-    SigLIP was trained on texts padded to a fixed length without an attention mask, SigLIP 2 (of which the models of
-    fixed resolution call themselves `siglip` too) on lower case as well, which their Gemma tokenizer leaves undone.
-    SigLIP 1's own tokenizer brings its clean-up with it, so lower case changes nothing there.
+    SigLIP and SigLIP 2 were trained on texts that are padded to a fixed length, without an attention mask. SigLIP 2 was
+    also trained on lower-case texts, but its Gemma tokenizer does not convert them, so we do. SigLIP's own tokenizer
+    converts texts to lower case itself. The type of a SigLIP 2 model with a fixed resolution is also `siglip`, so both
+    families get the same recipe.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")
@@ -107,7 +110,7 @@ def text_batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
 class WordEncoder:
     """Word vectors of a text model: the hidden states of its second-to-last layer, without start and end tokens.
 
-    Its sentences have no vector that frames could be compared with, so `TextFeatures.sentence` is empty.
+    A text model has no sentence vectors in the space of frames, so `TextFeatures.sentence` is empty.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, device: torch.device, dtype: torch.dtype):
@@ -116,7 +119,7 @@ class WordEncoder:
         self._tokenizer = tokenizer
         self._device = device
         self._recipe = TextRecipe(
-            lower_case=False,  # the tokenizer does it if the model needs it
+            lower_case=False,  # the tokenizer converts to lower case if the model needs it
             padding=True,
             max_length=_text_limit(model.config, tokenizer),
             inputs=frozenset(inspect.signature(model.forward).parameters),
@@ -135,7 +138,7 @@ class WordEncoder:
         return cls(model, tokenizer, device=device, dtype=dtype)
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """The word vectors of each text (float32); long texts are cut at the model's limit.
+        """The word vectors of each text (float32). Long texts are truncated at the model's limit.
 
         Raises:
             ConfigError: a text is empty.

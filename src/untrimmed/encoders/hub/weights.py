@@ -1,9 +1,9 @@
 """Locates an encoder's files, checks that they are safe to read, and computes a digest of the weights.
 
 A source is a local folder or the id of a repository on the Hugging Face hub. The hub's cache is checked first, without
-the network. The hub itself must answer within seconds, so that an unreachable hub never costs more, however the network
-fails; the client's own timeout does not cover a name server that never replies. Weights are read only from safetensors
-files, because a pickle can run code.
+the network. The hub itself must answer within seconds, however the network fails. The client's own timeout is not
+enough, because it does not cover a name server that never replies. Weights are read only from safetensors files,
+because a pickle can run code.
 """
 
 import contextlib
