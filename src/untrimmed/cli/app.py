@@ -18,7 +18,7 @@ from untrimmed import __version__
 from untrimmed.cli.console import USAGE
 from untrimmed.errors import UntrimmedError, missing_package
 
-INTERRUPTED = 130  # a shell's exit codes for a program that Ctrl-C or a closed pipe has ended
+INTERRUPTED = 130  # exit codes of a program that was ended by Ctrl-C or by a closed pipe
 PIPE_CLOSED = 141
 
 _OS_ADVICE = {
@@ -27,7 +27,7 @@ _OS_ADVICE = {
     errno.ENOSPC: "free some disk space",
     errno.EROFS: "choose a folder that is not read-only",
 }
-_QUICK = {"ls", "search", "status"}  # they only read, so they need no cleanup at the end
+_QUICK = {"ls", "search", "status"}  # these commands only read, so they need no cleanup at the end
 EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
 _COMMANDS = {  # name -> panel of the help, module
     "index": (EVERYDAY, "index"),
@@ -67,7 +67,7 @@ class _Group(TyperGroup):
 
 
 def _without_flag_types(params: list[Any]) -> list[Any]:
-    """The parameters, with flags that help shows without a type: `--json <bool>` would seem to require a value."""
+    """The parameters, in which flags have no type in the help. `--json <bool>` would look as if it required a value."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -144,7 +144,7 @@ def _end(reason: str) -> None:
 
 def start() -> None:
     """The entry point of the process. It runs `main` and skips Python's slow shutdown for short commands."""
-    gc.set_threshold(100_000, 20)  # imports create many objects and no garbage
+    gc.set_threshold(100_000, 20)  # collect garbage less often, because imports create many objects and no garbage
     try:
         main()
     except SystemExit as stop:

@@ -1,4 +1,4 @@
-"""Progress bars on the error stream. They are drawn only on a terminal: rich prints an empty line elsewhere."""
+"""Progress bars on the error stream. They are drawn only on a terminal, because elsewhere rich prints an empty line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ class ProgressBar:
 
 @contextmanager
 def counting(label: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar during the block, which gets a function `(num_done, total)` that updates the bar."""
+    """Show a bar during the block. The block gets a function `(num_done, total)` that updates the bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
     bar = ProgressBar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=label, total=1)
     with bar:

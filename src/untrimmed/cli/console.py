@@ -15,7 +15,7 @@ NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes
 
 # Rich must print text verbatim: file names may contain [brackets] and :colons:, its markup and emoji.
 _VERBATIM: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
-progress_console = Console(stderr=True, **_VERBATIM)  # progress, notices, failures: one line each
+progress_console = Console(stderr=True, **_VERBATIM)  # for progress, notices and failures, one line each
 result_console = Console(**_VERBATIM)
 
 

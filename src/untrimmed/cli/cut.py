@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.search.store.records import folders_of_equal_names, library_folder
 from untrimmed.video.process import Limits
 
-_LINE_INTERVAL_S = 10.0  # between progress lines, which replace the bar if there is no terminal
+_LINE_INTERVAL_S = 10.0  # time between progress lines, which replace the bar if there is no terminal
 _STALL_S = 600.0
 
 
@@ -81,7 +81,7 @@ def _parse_span(text: str) -> NumberedMoment:
 def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
     """A file for each hit, named after its rank, video and times: 02_beach_61.5-66.0s.mp4.
 
-    If videos have the same name, that of a folder distinguishes them: 02_holiday_beach_61.5-66.0s.mp4.
+    If videos have the same name, the name of a folder is added: 02_holiday_beach_61.5-66.0s.mp4.
     """
     from untrimmed.video.reader import is_video_path
 
@@ -102,7 +102,7 @@ def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
 def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float | None, overwrite: bool) -> None:
     from untrimmed.video.reader import cut as cut_video
 
-    # --timeout replaces the stall limit: on a busy machine the first progress alone can take over a minute.
+    # --timeout also replaces the limit for stalls, because on a busy machine the first progress can take over a minute.
     limits = Limits(stall_s=_STALL_S) if timeout_s is None else Limits(total_s=timeout_s, stall_s=timeout_s)
     with _CutDisplay(file, start_s, end_s) as display:
         cut_end_s = cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)

@@ -114,7 +114,7 @@ def features(
             f"{library} as they are, without {'it' if len(unused) == 1 else 'them'}"
         )
     layout_name: ExportLayout | None = None if layout is None else layout.value
-    prepared_data_set(out, name, layout_name, captions=captions is not None)  # check before hours of decoding
+    prepared_data_set(out, name, layout_name, captions=captions is not None)  # check this before hours of decoding
     if captions is not None:
         read_labels(captions)
     folder = library if library is not None else out / f"{name}-library"
@@ -149,7 +149,10 @@ def features(
 def _feature_encoder(
     kinds: list[str], encoder: str | None, fps: float | None, library: Library
 ) -> tuple[str, float | None]:
-    """The encoder of these kinds, and the vectors per second: for CLIP alone in a new library those of the papers."""
+    """The encoder of these kinds, and the number of vectors per second.
+
+    For CLIP alone in a new library, it is the papers' number.
+    """
     from untrimmed.encoders.features.kinds import join_parts
     from untrimmed.search.store.records import read_settings
 

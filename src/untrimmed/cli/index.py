@@ -131,12 +131,15 @@ def _print_part(library: Path, part: str) -> None:
     from untrimmed.search.store.bucket import address_of
     from untrimmed.search.store.merge import LibraryPart
 
-    if address_of(library) is None:  # otherwise indexing refuses the option
+    if address_of(library) is None:  # on object storage, indexing refuses this option
         progress_console.print(f"part {part} is written to {shown(LibraryPart.parse(part).folder(library))}")
 
 
 def _warn_about_simulation(model: str) -> None:
-    """Warn if a run was trained on simulated features. Widths and encoder cannot tell, because they have no encoder."""
+    """Warn if a run was trained on simulated features.
+
+    The features name no encoder, so comparing encoders would not show this.
+    """
     from untrimmed.data.simulation.simulate import is_simulated
     from untrimmed.running.run import is_run, read_config
 

@@ -24,7 +24,8 @@ from untrimmed.search.store.records import (
     read_settings,
 )
 
-_JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")  # printed by `status --json`
+# settings that `status --json` prints
+_JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")
 
 
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
@@ -126,7 +127,8 @@ def rm(
         names_files_only = {record.path for record in removed} == {str(absolute(path)) for path in named}
         if removed and not (yes or names_files_only):
             _confirm(len(removed))
-        back = {record.path for record in missing if not is_deleted(record.path)}  # their drive was connected again
+        # videos whose drive was connected again
+        back = {record.path for record in missing if not is_deleted(record.path)}
         removed = opened.remove(path for path in targets if path in named or path not in back)
     for record in removed:
         progress_console.print(f"{'would remove' if dry_run else 'removed'}  {shown(Path(record.path))}")

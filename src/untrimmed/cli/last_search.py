@@ -29,7 +29,7 @@ def remember(library: Path, hits: Iterable[Hit]) -> None:
         if os.path.exists(cache_file):
             cache_file.unlink()
         return
-    except OSError:  # the library is read-only, or the disk is full (files can still be deleted then)
+    except OSError:  # the library is read-only, or the disk is full (then older hits can still be deleted)
         with contextlib.suppress(OSError):
             library_file.unlink()
     try:

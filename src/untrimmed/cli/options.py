@@ -20,7 +20,9 @@ videos_option = partial(typer.Option, rich_help_panel="How videos are read")
 
 
 def parse_path(text: str) -> Path:
-    """The path of an argument. An empty one, e.g. from an unset variable, would mean the current folder: an error.
+    """The path in an argument.
+
+    An empty text, e.g. from an unset variable, is an error, because it would mean the current folder.
 
     Raises:
         typer.BadParameter: The text is empty.

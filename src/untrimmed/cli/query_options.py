@@ -17,7 +17,7 @@ from untrimmed.search.query.query import Cutoff, Filters, Place, Query, Spec, We
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _HITS_PANEL = "Which hits to show"
 _PANELS = {Query: "What to find", Filters: "Which videos to search", Cutoff: _HITS_PANEL}
-_HIT_FIELDS = {"group_by", "fold"}  # fields of `Query` that belong under `_HITS_PANEL`
+_HIT_FIELDS = {"group_by", "fold"}  # fields of `Query` that the help lists under `_HITS_PANEL`
 _EXAMPLES = {  # metavar -> example of a value, for help
     "TIME": "e.g. 90 or 1:30",
     "BYTES": "e.g. 500k or 1.5G",
@@ -45,13 +45,14 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
         if kind is not Filters:
             default = False if get_origin(kind) is Literal else None
             is_sentence = owner is Query and name == "text"
-            option_type = list[str] | None if is_sentence else _typed(kind, spec)  # several words need no quotes
+            # a list, so that a sentence of several words needs no quotes
+            option_type = list[str] | None if is_sentence else _typed(kind, spec)
             annotation = Annotated[option_type, _option(owner, name, kind, spec)]
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _form(spec: Spec) -> str:
-    """The metavar of a value: the last word of `Spec.option` unless that is a flag."""
+    """The metavar of an option: the last word of `Spec.option`, unless that is a flag."""
     return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
 
 
@@ -60,7 +61,7 @@ def _flags(name: str, spec: Spec) -> list[str]:
 
 
 def _typed(kind: Any, spec: Spec) -> Any:
-    """The type that typer converts to: a switch for a choice of two, text for forms that `read_part` parses."""
+    """The type of an option for typer: a switch for a choice of two values, text for values that `read_part` parses."""
     if get_origin(kind) is Literal:
         return bool
     number = next((number_type for number_type in (int, float) if number_type in (kind, *get_args(kind))), None)
@@ -134,7 +135,7 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
 
 
 def _with_flag(owner: type, message: str) -> str:
-    """The message, in which a field's name at the beginning is replaced by the option that sets the field."""
+    """The message, with a field's name at the beginning replaced by the option that sets the field."""
     name, space, rest = message.partition(" ")
     _, spec = specs(owner).get(name, (None, None))
     return message if spec is None or name == "text" else f"{_flags(name, spec)[0]}{space}{rest}"

@@ -143,7 +143,7 @@ def _print_commands(table: TrainedTable | UntrainedTable) -> None:
 
 
 def _write(papers: list[Paper], selection: Entry | None, settings: RunSettings, out: Path, command: str) -> None:
-    """Write the page of one entry, or of all entries; sweeps run only as the selection."""
+    """Write the page of one entry, or of all entries. Sweeps run only if they are selected."""
     from untrimmed.reproduction.document import document
     from untrimmed.reproduction.tables import TrainedTable
 

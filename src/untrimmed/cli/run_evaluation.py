@@ -41,7 +41,10 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFiles:
-    """The files about every query that `evaluate` writes, named like its options; None for a file not requested."""
+    """The files about every query that `evaluate` writes, named like its options.
+
+    A file that is not requested is None.
+    """
 
     per_query: Path | None = None
     trec: Path | None = None
@@ -79,7 +82,7 @@ class ExportFiles:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether `evaluate_run` accepts it: a folder of a run or a saved model, or the name of a training-free model."""
+    """Whether `evaluate_run` accepts this: a folder of a run or a saved model, or the name of a training-free model."""
     from untrimmed.running.run import is_model, is_run
     from untrimmed.running.training_free import is_training_free
 

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from untrimmed.search.query.hits import Hit, Hits
     from untrimmed.types import Moment
 
-_ROUNDED_S = 0.1  # a rounded duration may be past the end by this much
+_ROUNDED_S = 0.1  # a rounded duration may be this much longer than the video
 _LIKELY = 0.5
-_NAME_CHARACTERS = 50  # of the video's name in a frame's file name: at most 200 of the 255 bytes that are allowed
+# largest length of the video's name in a frame's file name: at most 200 bytes of the 255 that are allowed
+_NAME_CHARACTERS = 50
 
 SheetOption = Annotated[
     Path | None,
@@ -104,7 +105,7 @@ def search(
 
 
 def _do_nothing() -> None:
-    """Leave the cache alone: the service that answered updates it."""
+    """Do not update the cache, because the service that answered does it."""
 
 
 def _search(
@@ -199,7 +200,7 @@ def _show(
     best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
     if round(best, 2) < _LIKELY and not json_output:
         progress_console.print(f"there may be no match: the best hit has {best:.0%} confidence")
-    update_cache()  # after the answer is printed; the next process then need not read the whole table again
+    update_cache()  # update after the answer is printed, so that the next process need not read the whole table again
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "no hits above the threshold")
         raise typer.Exit(NOTHING_FOUND)

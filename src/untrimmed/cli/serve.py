@@ -119,7 +119,7 @@ class _JobPrinter:
     """Prints one line per indexing job of the watched folders, and one per file that could not be indexed."""
 
     def __init__(self) -> None:
-        self._notice: str | None = None  # printed last; every job repeats the notice about the encoder
+        self._notice: str | None = None  # the last notice, because every job repeats the notice about the encoder
 
     def __call__(self, job: Job) -> None:
         """Print the result of a finished job."""

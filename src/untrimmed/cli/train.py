@@ -77,7 +77,7 @@ def train(
     from untrimmed.training.train import train as run_training
 
     values = parse_overrides(overrides or [])
-    require_sections(values)  # a key without a section would become an argument of `run_training`
+    require_sections(values)  # without a section, the key would become an argument of `run_training`
     with _TrainDisplay() as display:
         run = run_training(
             method,

@@ -25,7 +25,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.server.problems import problem
 
 MAX_BODY_BYTES = 1 << 20
-IS_HEAD = "untrimmed.is_head"  # scope key of a HEAD request: the body of the answer is dropped
+IS_HEAD = "untrimmed.is_head"  # key in the scope of a HEAD request, whose response gets no body
 _TOO_LONG = f"the request body is larger than {MAX_BODY_BYTES >> 20} MB; send a smaller request"
 _PICTURE = "/api/search/picture"  # this route has its own size limit
 MIN_TOKEN_LENGTH = 16
@@ -53,7 +53,8 @@ class Access:
     """
 
     names: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})
-    any_address: bool = False  # accept any IP address: a foreign host name cannot look like one
+    # accept any IP address as a Host header, because a foreign host name cannot look like one
+    any_address: bool = False
     token: str | None = None
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
@@ -118,7 +119,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] == "websocket":  # there are no such routes; closing before accepting answers 403
+        if scope["type"] == "websocket":  # there are no such routes; closing before accepting sends status 403
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":

@@ -52,11 +52,12 @@ you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
-_SURROGATES = re.compile(  # escapes in JSON: those to keep, among them whole pairs, are group 1; the others are halves
+# matches escapes in JSON. Group 1 has those to keep, including complete pairs; the others are halves
+_SURROGATES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-_MAX_POINTS = 500  # of a curve; agents read every point
+_MAX_POINTS = 500  # largest number of points of a curve, because agents read every point
 
 
 class CutClip(BaseModel):

@@ -33,7 +33,10 @@ class _Page(Mount):
     """The page's files, at paths without a route. A path whose route has other methods is refused with 405."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match less than routes, which also match partly if the method is wrong."""
+        """Match only partly, so that routes take precedence.
+
+        A route with another method also matches partly, but earlier.
+        """
         match, child_scope = super().matches(scope)
         return (Match.PARTIAL if match is Match.FULL else match), child_scope
 

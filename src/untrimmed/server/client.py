@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
 
-_PATIENCE_S = 60.0  # the first search of a service loads the encoder and vectors
+_PATIENCE_S = 60.0  # long enough for a service's first search, which loads the encoder and vectors
 
 
 def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
@@ -114,7 +114,7 @@ def _post(notice: Notice, request: dict[str, Any], picture: UInt8[np.ndarray, "Y
     if status == 200:
         return answer
     _raise(answer)
-    return None  # a limit that only the service has, or a bug: searching in this process reports the cause
+    return None  # the service has a lower limit, or there is a bug: the search in this process reports the cause
 
 
 def _send(
@@ -147,7 +147,7 @@ def _send(
 
 
 def _raise(problem: dict[str, Any]) -> None:
-    """Raise the error that the library of the service raised, if it is one of ours."""
+    """Raise the error that the library of the service raised, if it is an UntrimmedError."""
     kind = getattr(errors, str(problem.get("error")), None)
     if isinstance(kind, type) and issubclass(kind, errors.UntrimmedError) and "detail" in problem:
         raise kind(problem["detail"])

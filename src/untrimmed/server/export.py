@@ -23,9 +23,9 @@ from untrimmed.video.process import Limits
 from untrimmed.video.reader import cut
 
 MAX_CLIP_S = 600.0
-_MAX_CLIPS_S = 3600.0  # total of one archive
+_MAX_CLIPS_S = 3600.0  # largest total duration of the clips in one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
-_FOLDER_CHARACTERS = 20  # in the name of a clip
+_FOLDER_CHARACTERS = 20  # largest number of characters of the folder in the name of a clip
 _EDL_RATE = 25  # frames per second of the timecodes
 _Moments = Sequence[tuple[Mark, VideoRecord]]
 

@@ -21,9 +21,9 @@ from untrimmed.server.problems import PublicError
 
 log = logging.getLogger(__name__)
 
-_MAX_JOBS = 20  # finished runs are forgotten beyond this number
-_MAX_LISTED = 100  # failed files listed per run
-_MAX_PATHS = 5  # paths listed per run
+_MAX_JOBS = 20  # if there are more runs, the oldest finished ones are forgotten
+_MAX_LISTED = 100  # largest number of failed files that are listed for a run
+_MAX_PATHS = 5  # largest number of paths that are listed for a run
 _OPEN = ("waiting", "running", "paused", "stopping")
 
 
@@ -78,7 +78,7 @@ class IndexJob:
 
     def run(self, library: Library) -> None:
         """Run the indexing. Called by the thread of `Jobs`."""
-        with self._lock:  # keep the state of a run that was paused or stopped while waiting
+        with self._lock:  # do not overwrite the state of a run that was paused or stopped while it waited
             state = "running" if self.status.state == "waiting" else self.status.state
             self._update(state=state, started_at=time.time())
         try:
@@ -86,7 +86,7 @@ class IndexJob:
             deleted = _find_deleted(library, self.paths) if self._follows else set()
             paths = [path for path in self.paths if os.path.lexists(path) or not self._follows]
             notice = library.index(paths, progress=self.step).notice if paths or not self._follows else None
-            if deleted:  # except those that indexing found at another place
+            if deleted:  # deleted videos that indexing has not found at another path
                 num_removed, kept_notice = _remove(library, deleted)
                 self._update(num_removed=num_removed)
                 notice = notice or kept_notice

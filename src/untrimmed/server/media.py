@@ -36,7 +36,7 @@ class MediaFile:
 
     @property
     def identity(self) -> list[int]:
-        """The identity that a decoder checks when it opens the path, which may hold another file by then."""
+        """The identity that a decoder checks when it opens the path. The file may have been replaced by then."""
         return identity_of(self.status)
 
 
@@ -51,12 +51,14 @@ def frame_source(record: VideoRecord) -> MediaFile:
     """The unchanged file of a record, or its unchanged folder of pictures; see `open_media` for errors."""
     path = Path(record.path)
     try:
-        status = path.lstat()  # before the pictures are checked, so that it is not that of a later folder
+        # read the status before the pictures are checked, so that it is not the status of a folder that replaced this
+        # one
+        status = path.lstat()
         pictures = read_pictures(path, 1.0) if stat.S_ISDIR(status.st_mode) else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):
             return MediaFile(path, status, "")
     except OSError:
-        pass  # the next line gives the reason
+        pass  # the exception after this block gives the reason
     return media_file(record)
 
 

@@ -65,7 +65,8 @@ class Meter:
         try:
             await self.app(scope, receive, send_noting_status)
         finally:
-            # The route's pattern, not the requested path: a client could create any number of time series.
+            # Use the pattern of the route, because with the requested path, a client could create any number of time
+            # series.
             route = getattr(scope.get("route"), "path", "none")
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             self.metrics.note(method, route, status, time.perf_counter() - started)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FILE = "service.json"
-_LOCK_ATTEMPTS = 20  # a reader may hold the lock for a moment
+_LOCK_ATTEMPTS = 20  # try several times, because a reader may hold the lock for a moment
 _LOCK_RETRY_S = 0.02
 
 

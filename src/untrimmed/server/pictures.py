@@ -22,7 +22,8 @@ class Pictures:
     """Frames of videos as JPEG, and still pictures. Thread-safe; each child process decodes one file at a time."""
 
     def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:
-        self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()  # the reader used last is the warm one
+        # last in, first out, because the reader used last still has its process
+        self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()
         self._all = [FrameReader(limits=limits) for _ in range(children)]
         for reader in self._all:
             self._readers.put(reader)

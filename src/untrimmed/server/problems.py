@@ -22,7 +22,7 @@ from untrimmed.errors import (
 log = logging.getLogger(__name__)
 
 _IDS = {"video_id", "job_id", "folder_id", "folder_ids"}
-_STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (  # the first match applies
+_STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (  # the first class that matches an error determines the status
     (UnknownNameError, 404),
     (FeatureError, 422),
     (ConfigError, 422),
@@ -55,7 +55,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # of every route
+RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # documented responses of every route
 
 
 class PublicError(Exception):
@@ -74,7 +74,7 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
 
 
 def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
-    """One line for a pydantic error, and whether it is complete. If not, the schema explains more."""
+    """One line for a pydantic error, and whether the line has all information. Otherwise the schema explains more."""
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
         return f"{place}: {str(first['input'])[:50]!r} is not an id; expected 16 hexadecimal digits", True
@@ -82,7 +82,7 @@ def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Answer errors with problem details: errors of this package, invalid requests, and bugs."""
+    """Make the application respond with problem details to errors of this package, invalid requests, and bugs."""
 
     @app.exception_handler(UntrimmedError)
     async def library_error(_: Request, error: UntrimmedError) -> Response:

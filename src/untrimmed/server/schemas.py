@@ -17,7 +17,7 @@ VIDEO_ID = r"^[0-9a-f]{16}$"
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
-Name = Annotated[  # a path, with bytes that are not valid UTF-8 escaped, as with `--json`
+Name = Annotated[  # a path in which bytes that are not valid UTF-8 are escaped, as in `--json`
     str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
 ]
 Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]

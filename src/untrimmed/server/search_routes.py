@@ -120,7 +120,7 @@ async def search_picture(
                         413, f"the picture is larger than {MAX_PICTURE_BYTES >> 20} MB; send a smaller one"
                     )
                 file.write(piece)
-        except ClientDisconnect:  # nobody reads this answer, but the disconnect must not be logged as a bug
+        except ClientDisconnect:  # nobody reads this response, but the disconnect must not be logged as a bug
             raise PublicError(400, "the picture was not received completely; send it again") from None
         file.flush()
         try:

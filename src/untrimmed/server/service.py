@@ -33,12 +33,12 @@ from untrimmed.server.watching import Pace, Watches
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _NUM_DECODERS = 2
-_BUCKET_CHECK_S = 1.0  # between checks for commits in a bucket, which take several requests each
+_BUCKET_CHECK_S = 1.0  # time between checks for commits in a bucket, each of which takes several requests
 
 
 @dataclass(eq=False)
 class Service:
-    """The service of one library. `folders` may be indexed in addition to those with indexed videos."""
+    """The service of one library. Folders in `folders` may be indexed in addition to folders with indexed videos."""
 
     library: Library
     folders: tuple[Path, ...] = ()
@@ -61,7 +61,7 @@ class Service:
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
         """Run a search in a thread."""
-        self._next_check_at = 0.0  # a search reads the newest commit, and requests for its frames follow
+        self._next_check_at = 0.0  # requests for frames follow a search, and they need the commit that it has read
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:

@@ -26,8 +26,8 @@ from untrimmed.server.schemas import (
 )
 from untrimmed.server.service import Service
 
-MAX_POINTS = 4000  # of a curve
-SIDES = (90, 180, 360, 720)  # sizes of frames; few, so that the cache is effective
+MAX_POINTS = 4000  # largest number of points of a curve
+SIDES = (90, 180, 360, 720)  # shorter sides of frames in pixels; there are few sizes, so that the cache is effective
 
 Points = Annotated[
     int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points. Each is the best of several times.")

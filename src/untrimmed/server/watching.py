@@ -1,7 +1,8 @@
 """Watched folders: new, changed and deleted videos are indexed once they stop changing.
 
-The system reports changes (`watchfiles`). Folders are also scanned now and then. The system does not report changes on
-remote file systems, so these are scanned every few seconds. A file counts as complete when it stops changing.
+The system reports changes (`watchfiles`). Folders are also scanned every few minutes. The system does not report
+changes on remote file systems, so these are scanned every few seconds. A file counts as complete when it stops
+changing.
 """
 
 import contextlib
@@ -29,10 +30,10 @@ from untrimmed.video.reader import is_video_path
 
 log = logging.getLogger(__name__)
 
-_MAX_LISTED = 100  # waiting paths listed per folder
+_MAX_LISTED = 100  # largest number of waiting paths that are listed for a folder
 _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse", "vboxsf", "virtiofs", "prl_fs")
 _ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # escaped spaces in mount points
-_LISTEN_TIMEOUT_MS = 500  # a listener checks this often whether to stop
+_LISTEN_TIMEOUT_MS = 500  # time between a listener's checks whether to stop
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class Pace:
     """Intervals in seconds."""
 
     settle_s: float = 2.0  # a path must be unchanged for this long
-    look_s: float = 0.5  # between checks for changes
-    poll_s: float = 5.0  # between scans of a folder whose changes the system does not report
-    sweep_s: float = 600.0  # between scans of other folders, because reports can be lost
-    again_s: float = 5.0  # before a failed run is retried; doubled each time, up to 64 times as long
+    look_s: float = 0.5  # time between checks for changes
+    poll_s: float = 5.0  # time between scans of a folder whose changes the system does not report
+    sweep_s: float = 600.0  # time between scans of other folders, because reports of changes can be lost
+    again_s: float = 5.0  # time before a failed run is retried; it doubles with each failure, up to 64 times this value
 
 
 class Settling:
@@ -96,7 +97,7 @@ class Watched:
     ends: threading.Event = field(default_factory=threading.Event)
     stamp: str = ""
     scanned_at: float = -math.inf
-    inode: tuple[int, int] | None = None  # of the folder; None while it does not exist
+    inode: tuple[int, int] | None = None  # device and inode of the folder; None while it does not exist
     problem: str | None = None  # why the system does not report its changes
 
     @property
@@ -123,7 +124,7 @@ class Watches:
         self._waiting: list[Path] = []  # paths for the next run
         self._job: IndexJob | None = None  # the current run
         self._last_id: str | None = None
-        self._failed: dict[Path, str] = {}  # reasons by file
+        self._failed: dict[Path, str] = {}  # files that could not be indexed, with reasons
         self._retry_at = 0.0
         self._num_failed = 0
         self._ends = threading.Event()
@@ -205,10 +206,12 @@ class Watches:
                     for path in [watched.folder] if is_new else [Path(changed) for _, changed in changes]:
                         if _is_relevant(path, watched.folder):
                             self._changes.put(path)
-                    is_new = False  # changes before the first report were missed, so the whole folder is queued once
+                    # changes before the first report may have been missed, so the whole folder is queued once
+                    is_new = False
                     if watched.inode != inode:
                         break
-            except (OSError, RuntimeError) as error:  # deleted, or too many folders for the system
+            # the folder was deleted, or has too many subfolders for the system
+            except (OSError, RuntimeError) as error:
                 if watched.folder.is_dir():
                     watched.problem = f"the system does not report its changes ({error}), so it is scanned instead"
                     log.warning("%s: %s", watched.folder, watched.problem)
@@ -240,12 +243,15 @@ class Watches:
         if self._job is not None and not self._job.is_open:
             self._end(self._job, now)
         if self._job is None and self._waiting and now >= self._retry_at:
-            with contextlib.suppress(PublicError):  # too many open runs
+            with contextlib.suppress(PublicError):  # raised if too many runs are open
                 self._job = self._jobs.start(dict.fromkeys(self._waiting), follows=True)
                 self._waiting, self._last_id = [], self._job.job_id
 
     def _may_be_indexed(self, path: Path) -> bool:
-        """Whether the library may have videos at a path. If it cannot be read, a run reports that and is retried."""
+        """Whether the library may have videos at a path.
+
+        True if the library cannot be read; then a run reports that and is retried.
+        """
         try:
             return self._has_videos(path)
         except (UntrimmedError, OSError):
@@ -280,7 +286,7 @@ class Watches:
 
 
 def _is_relevant(path: Path, folder: Path) -> bool:
-    """Whether a change at a path can affect videos that indexing the folder finds or found."""
+    """Whether a change at a path can affect videos that indexing the folder finds, or found earlier."""
     if not path.is_relative_to(folder):
         return False
     inner = path.relative_to(folder)
@@ -292,7 +298,7 @@ def _is_relevant(path: Path, folder: Path) -> bool:
 
 
 def _has_videos(path: Path) -> bool:
-    """Whether indexing a path would find videos. A file that replaced a video may not be one."""
+    """Whether indexing a path would find videos. A file that has replaced a video may have another type."""
     if path.is_file() and not is_video_path(path):
         return False
     with contextlib.suppress(UntrimmedError):  # no videos
