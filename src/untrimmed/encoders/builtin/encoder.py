@@ -42,7 +42,7 @@ _BATCH = 8
 _TEXT_DIM = 384
 _TEXT_PART = 0.9  # a
 _COLOUR_PART = float(np.sqrt(1 - _TEXT_PART**2)) / colour.MAX_NORM  # b: the largest that leaves rest(x) >= 0
-_MODULES = ("onnx", "onnxruntime", "tokenizers")
+_MODULES = ("onnxruntime", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +59,9 @@ class Recipe:
     def identity(self) -> str:
         """The identity of the vectors: version and a hash of these settings and all files."""
         w = weights
-        files = (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS, w.TEXT_TOKENIZER)
-        table = file_sha256(w.CLASS_TABLE)
-        content = repr((astuple(self), [file.sha256 for file in files], table))
+        packaged = [file.sha256 for file in (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS)]
+        stored = [file_sha256(file) for file in (w.VOCABULARY, w.CLASS_TABLE)]
+        content = repr((astuple(self), packaged, stored))
         return f"builtin-{_VERSION}:{hashlib.sha256(content.encode()).hexdigest()[:12]}"
 
 
@@ -120,10 +120,10 @@ class BuiltinEncoder:
 
     def _load_network(self) -> ImageNetwork:
         if self._network is None:
-            from untrimmed.encoders.builtin.image import DEPTHS, ImageNetwork
+            from untrimmed.encoders.builtin.image import ImageNetwork
 
             state = read_torch_state(weights.IMAGE_WEIGHTS[self.recipe.network].locate())
-            self._network = ImageNetwork(DEPTHS[self.recipe.network], state)
+            self._network = ImageNetwork(self.recipe.network, state)
         return self._network
 
     def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:

@@ -19,15 +19,20 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import onnxruntime
 from jaxtyping import Float, UInt8
-from onnx import TensorProto, helper, numpy_helper
 
+from untrimmed.encoders.builtin.graph import GraphBuilder, load_session
+from untrimmed.encoders.builtin.released import read_torch_state
+from untrimmed.encoders.builtin.weights import IMAGE_WEIGHTS
 from untrimmed.precision import has_exact_int8
+
+if TYPE_CHECKING:
+    import onnx
 
 _BATCH_NORM_EPSILON = 1e-3
 # repeats, kernel, stride, expansion: Table 1 of the paper before scaling
@@ -35,10 +40,9 @@ _STAGES = ((1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6),
 _WEIGHT_LIMIT = 127
 _DEVIATIONS = 4.0
 _OPSET = 17
-_IR_VERSION = 8
 FEATURE_DIM = 1280
 # how many times deeper a network is than the smallest one; its widths follow from the weights
-DEPTHS = {"lite2": 1.2}
+_DEPTHS = {"lite2": 1.2}
 
 
 @dataclass(frozen=True)
@@ -72,33 +76,15 @@ class _Value:
     deviation: Float[np.ndarray, " C"] = field(default_factory=lambda: np.zeros(0))
 
 
-class GraphBuilder:
-    """Nodes and constants of an ONNX graph. Each is named like its output."""
-
-    def __init__(self) -> None:
-        self.nodes: list[onnx.NodeProto] = []
-        self.constants: list[onnx.TensorProto] = []
-
-    def node(self, kind: str, inputs: list[str], output: str, **options: Any) -> str:
-        """Add a node and return the name of its output."""
-        self.nodes.append(helper.make_node(kind, inputs, [output], name=output, **options))
-        return output
-
-    def constant(self, name: str, content: np.ndarray) -> str:
-        """Add a constant and return its name."""
-        self.constants.append(numpy_helper.from_array(content, name))
-        return name
-
-
 class _ImageGraphBuilder(GraphBuilder):
     """Builds the graph layer by layer.
 
     ONNX Runtime fuses the steps of a layer: stored inputs -> real -> layer -> stored output.
     """
 
-    def __init__(self, weights: Mapping[str, np.ndarray]):
+    def __init__(self, released: Mapping[str, np.ndarray]):
         super().__init__()
-        self._weights = weights
+        self._released = released
 
     def convolve(
         self, value: _Value, conv: str, norm: str, kernel: int, *, stride: int = 1, clamp: bool = True
@@ -138,13 +124,13 @@ class _ImageGraphBuilder(GraphBuilder):
         self.node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
 
     def _read(self, name: str) -> Float[np.ndarray, ...]:
-        return self._weights[name].astype(np.float64)
+        return self._released[name].astype(np.float64)
 
     def _parameters(self, value: _Value) -> list[str]:
         # each use needs separate parameters, because ONNX Runtime does not fuse shared ones
-        prefix = f"{value.name}.{len(self.constants)}"
-        scale = self.constant(f"{prefix}.scale", np.array(value.scale, np.float32))
-        return [scale, self.constant(f"{prefix}.zero", np.array(value.zero, np.uint8))]
+        prefix = f"{value.name}.{len(self.weights)}"
+        scale = self.weight(f"{prefix}.scale", np.array(value.scale, np.float32))
+        return [scale, self.weight(f"{prefix}.zero", np.array(value.zero, np.uint8))]
 
     def _quantise(self, real: str, value: _Value) -> _Value:
         self.node("QuantizeLinear", [real, *self._parameters(value)], value.name)
@@ -155,8 +141,8 @@ class _ImageGraphBuilder(GraphBuilder):
         return self.node("DequantizeLinear", [value.name, *self._parameters(value)], output)
 
     def _dequantise_constant(self, name: str, stored: np.ndarray, scales: Float[np.ndarray, " K"]) -> str:
-        zeros = self.constant(f"{name}.zero", np.zeros(len(scales), stored.dtype))
-        inputs = [self.constant(name, stored), self.constant(f"{name}.scale", scales), zeros]
+        zeros = self.weight(f"{name}.zero", np.zeros(len(scales), stored.dtype))
+        inputs = [self.weight(name, stored), self.weight(f"{name}.scale", scales), zeros]
         return self.node("DequantizeLinear", inputs, f"{name}.real", axis=0)
 
 
@@ -167,15 +153,15 @@ def _linear_range(name: str, mean: Float[np.ndarray, " C"], deviation: Float[np.
     return _Value(name, scale, round(-low / scale), mean, deviation)
 
 
-def build_graph(depth: float, weights: Mapping[str, np.ndarray]) -> onnx.ModelProto:
-    """Build the quantised network of the released weights: stored frames [T, 3, Y, X] -> pooled features [T, 1280].
+def quantise(network: str, released: Mapping[str, np.ndarray]) -> GraphBuilder:
+    """The 8-bit network and its weights, from released float weights: stored frames [T, 3, Y, X] -> features [T, 1280].
 
     Raises:
         KeyError: The weights are those of another network.
     """
-    builder = _ImageGraphBuilder(weights)
+    builder = _ImageGraphBuilder(released)
     value = builder.convolve(_Value("frames", 1 / 128, 127), "_conv_stem", "_bn0", 3, stride=2)
-    for block in _blocks(depth):
+    for block in _blocks(_DEPTHS[network]):
         p, skipped = block.prefix, value
         if block.expansion > 1:
             value = builder.convolve(value, f"{p}._expand_conv", f"{p}._bn0", 1)
@@ -184,29 +170,42 @@ def build_graph(depth: float, weights: Mapping[str, np.ndarray]) -> onnx.ModelPr
         if block.is_residual:
             value = builder.add(skipped, value, p)
     builder.pool(builder.convolve(value, "_conv_head", "_bn1", 1), "features")
-    frames = helper.make_tensor_value_info("frames", TensorProto.UINT8, ["T", 3, "Y", "X"])
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["T", FEATURE_DIM])
-    graph = helper.make_graph(builder.nodes, "efficientnet_lite", [frames], [features], builder.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
+    return builder
+
+
+def build_graph(network: str, released: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """The graph of the 8-bit network, without its weights."""
+    frames, features = (np.uint8, ("T", 3, "Y", "X")), (np.float32, ("T", FEATURE_DIM))
+    return quantise(network, released).build({"frames": frames}, {"features": features}, _OPSET)
+
+
+def graph_file(network: str) -> Path:
+    """The stored graph of a network. `python -m untrimmed.encoders.builtin.image` writes it."""
+    return Path(__file__).with_name(f"{network}.onnx")
 
 
 class ImageNetwork:
     """Classifies RGB frames of any size: returns the logits of the thousand classes."""
 
-    def __init__(self, depth: float, weights: Mapping[str, np.ndarray]):
+    def __init__(self, network: str, released: Mapping[str, np.ndarray]):
         options = onnxruntime.SessionOptions()
         # leave one core to the decoder, which runs at the same time; idle threads must not spin on it
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if not has_exact_int8():  # processors with VNNI are exact without this option, and twice as slow with it
             options.add_session_config_entry("session.x64quantprecision", "1")
-        graph = build_graph(depth, weights).SerializeToString()
-        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        self._classify = weights["_fc.weight"].T
-        self._bias = weights["_fc.bias"]
+        self._session = load_session(graph_file(network), quantise(network, released).weights, options)
+        self._classify = released["_fc.weight"].T
+        self._bias = released["_fc.bias"]
 
     def classify(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 1000"]:
         """Return the logits of whole frames: the features of all positions are averaged, then classified."""
         planes = np.ascontiguousarray(frames.transpose(0, 3, 1, 2))
         (features,) = self._session.run(None, {"frames": planes})
         return features @ self._classify + self._bias
+
+
+if __name__ == "__main__":
+    for name in _DEPTHS:
+        graph = build_graph(name, read_torch_state(IMAGE_WEIGHTS[name].locate()))
+        graph_file(name).write_bytes(graph.SerializeToString())

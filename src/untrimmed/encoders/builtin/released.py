@@ -2,7 +2,6 @@
 
 import collections
 import io
-import json
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,23 +11,70 @@ import numpy as np
 
 from untrimmed.errors import EncoderError
 
-_SAFETENSORS = {"F32": np.float32, "I64": np.int64}
+_ONNX = {1: np.float32, 3: np.int8}  # the types of weights, by their numbers in ONNX
+_VARINT = 0  # the kind of a protobuf field that is a number
+_FIXED = {1: 8, 5: 4}  # bytes of the kinds of fixed size; all other fields begin with their size
+_SMALLEST = 16  # bytes; smaller tensors are constants of the exported program
 _STORAGES = {"FloatStorage": np.float32, "LongStorage": np.int64}
 _MAGIC = 0x1950A86A20F9469CFC6C
 
 
-def read_safetensors(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file by name, as views of the mapped file. Unused arrays are not read."""
+def read_onnx(file: Path) -> dict[str, np.ndarray]:
+    """The weights of an ONNX file by name, as views of the mapped file. Tensors of less than 16 bytes are left out.
+
+    An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding): a model whose field 7 is the
+    graph, whose fields 5 are tensors with dimensions (1), type (2), name (8) and content (9).
+    """
     content = np.memmap(file, dtype=np.uint8, mode="r")
-    start = 8 + int(content[:8].view(np.uint64)[0])
-    entries = json.loads(content[8:start].tobytes())
-    return {
-        name: content[start + entry["data_offsets"][0] : start + entry["data_offsets"][1]]
-        .view(_SAFETENSORS[entry["dtype"]])
-        .reshape(entry["shape"])
-        for name, entry in entries.items()
-        if name != "__metadata__"
-    }
+    message = content.data
+    graph = _Fields.read(message, range(len(message))).spans[7][0]
+    tensors = {}
+    for span in _Fields.read(message, graph).spans[5]:
+        fields = _Fields.read(message, span)
+        (name,), (kind,), (place,) = fields.spans[8], fields.numbers[2], fields.spans[9] or [range(0)]
+        if len(place) >= _SMALLEST and kind in _ONNX:
+            array = content[place.start : place.stop].view(_ONNX[kind]).reshape(fields.numbers[1])
+            tensors[bytes(message[name.start : name.stop]).decode()] = array
+    return tensors
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The values of a protobuf message by the number of their field: integers, and the places of all other content."""
+
+    numbers: dict[int, list[int]]
+    spans: dict[int, list[range]]
+
+    @classmethod
+    def read(cls, message: memoryview, span: range) -> "_Fields":
+        """The fields of the message in a span of bytes."""
+        fields = cls(collections.defaultdict(list), collections.defaultdict(list))
+        place = span.start
+        while place < span.stop:
+            key, place = _read_varint(message, place)
+            field, kind = key >> 3, key & 7
+            if kind == _VARINT:
+                number, place = _read_varint(message, place)
+                fields.numbers[field].append(number)
+                continue
+            size = _FIXED.get(kind)
+            if size is None:
+                size, place = _read_varint(message, place)
+            fields.spans[field].append(range(place, place + size))
+            place += size
+        return fields
+
+
+def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
+    """The number that begins at a place, seven bits in each byte, and the place after it."""
+    number = shift = 0
+    while True:
+        byte = message[place]
+        place += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            return number, place
+        shift += 7
 
 
 @dataclass(frozen=True)

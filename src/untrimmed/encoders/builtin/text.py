@@ -1,12 +1,13 @@
 """all-MiniLM-L6-v2 (a BERT of 6 layers, Devlin et al. 2019, arXiv 1810.04805; distilled by Wang et al. 2020).
 
-`transformers` reads the same files, but importing it, or torch alone, takes longer than the rest of a search from the
-command line. So the layers are an ONNX graph (`text_graph`), the weights are mapped from the released file without
-being copied, and a test holds both equal to `transformers`.
+`transformers` needs torch, and importing torch takes longer than the rest of a search from the command line. So the
+layers are an ONNX graph of ours (`text_graph`). The weights come from a package that stores them as 8-bit integers,
+with a scale for each row of the embeddings and for each output of a layer. They are used as float32, so that vectors
+are equal on all processors. The graph in the package gives the same states, but takes longer to load.
 """
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,16 +15,30 @@ import numpy as np
 import onnxruntime
 from jaxtyping import Float
 from tokenizers import Encoding, Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
 
-from untrimmed.encoders.builtin.released import read_safetensors
-from untrimmed.encoders.builtin.weights import TEXT_TOKENIZER, TEXT_WEIGHTS
+from untrimmed.encoders.builtin.graph import load_session
+from untrimmed.encoders.builtin.released import read_onnx
+from untrimmed.encoders.builtin.weights import TEXT_WEIGHTS, VOCABULARY
 from untrimmed.encoders.reading import known_words, reading_of
 from untrimmed.types import Reading
 
 DIM = 384
+NUM_LAYERS = 6
 GRAPH = Path(__file__).with_name("minilm.onnx")
 _MAX_TOKENS = 256  # the limit in training; longer texts are truncated
 _BATCH = 64
+# the matrices of a layer, in the order of the package, whose exporter has numbered them instead of keeping their names
+_MATRICES = (
+    *(f"attention.self.{part}" for part in ("query", "key", "value")),
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+)
+_TOKENS = "inner.embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,31 @@ def is_layer_weight(name: str) -> bool:
     return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 
 
+def load_tokenizer() -> Tokenizer:
+    """The tokenizer of all-MiniLM-L6-v2 (that of BERT, lower case), from its vocabulary."""
+    tokenizer = Tokenizer(WordPiece.from_file(str(VOCABULARY), unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+    tokenizer.normalizer = BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.post_processor = BertProcessing(("[SEP]", 102), ("[CLS]", 101))
+    tokenizer.enable_truncation(_MAX_TOKENS)
+    tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
+    return tokenizer
+
+
+def layer_weights(stored: Mapping[str, np.ndarray]) -> dict[str, Float[np.ndarray, "..."]]:
+    """The weights of the graph by their released names, from the package's tensors. Matrices are [inputs, outputs]."""
+    weights = {name.removeprefix("inner."): weight for name, weight in stored.items()}
+    weights = {name: np.array(weight) for name, weight in weights.items() if is_layer_weight(name)}
+    numbered = [name.removesuffix("_q") for name in stored if name.startswith("val_") and name.endswith("_q")]
+    names = (f"encoder.layer.{layer}.{part}.weight" for layer in range(NUM_LAYERS) for part in _MATRICES)
+    return weights | {name: _floats(stored, number) for name, number in zip(names, numbered, strict=True)}
+
+
+def _floats(stored: Mapping[str, np.ndarray], name: str) -> Float[np.ndarray, "N M"]:
+    return np.multiply(stored[f"{name}_q"], stored[f"{name}_scale"], dtype=np.float32)
+
+
 class MiniLM:
     """Texts -> unit vectors (the mean of the last states) and word vectors.
 
@@ -49,24 +89,20 @@ class MiniLM:
     """
 
     def __init__(self) -> None:
-        self._tokenizer = Tokenizer.from_file(str(TEXT_TOKENIZER.locate()))
-        self._tokenizer.enable_truncation(_MAX_TOKENS)
-        self._tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
-        weights = read_safetensors(TEXT_WEIGHTS.locate())
-        self._tokens = weights["embeddings.word_embeddings.weight"]
+        self._tokenizer = load_tokenizer()
+        weights = read_onnx(TEXT_WEIGHTS.locate())
+        self._tokens = weights[f"{_TOKENS}_q"]
+        self._token_scales = weights[f"{_TOKENS}_scale"]
         # every text is a single segment, so the segment's embedding is a constant; it is added to the positions'
         # embeddings
-        segment = weights["embeddings.token_type_embeddings.weight"][0]
-        self._positions = weights["embeddings.position_embeddings.weight"] + segment
+        segment = weights["inner.embeddings.token_type_embeddings.weight"][0]
+        self._positions = _floats(weights, "inner.embeddings.position_embeddings.weight") + segment
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads must not spin
-        # keep the mapped weights: packing them takes longer than encoding ten sentences
+        # keep the weights as they are: packing them takes longer than encoding ten sentences
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        layers = {name: weight for name, weight in weights.items() if is_layer_weight(name)}
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in layers.values()]
-        options.add_external_initializers(list(layers), values)
-        self._layers = onnxruntime.InferenceSession(GRAPH, options, providers=["CPUExecutionProvider"])
+        self._layers = load_session(GRAPH, layer_weights(weights), options)
 
     def encode(self, texts: Sequence[str]) -> list[Sentence]:
         """One `Sentence` per text, in order. Texts of similar length share a batch, which limits padding."""
@@ -80,7 +116,8 @@ class MiniLM:
                 parts = [known_words(texts[i], reading) for i, reading in zip(rows, readings, strict=True)]
                 encodings = self._tokenizer.encode_batch(parts)
             mask = np.array([e.attention_mask for e in encodings], dtype=bool)
-            embedded = self._tokens[np.array([e.ids for e in encodings])] + self._positions[: mask.shape[1]]
+            ids = np.array([e.ids for e in encodings])
+            embedded = self._tokens[ids] * self._token_scales[ids] + self._positions[: mask.shape[1]]
             hidden = np.where(mask, 0.0, -np.inf).astype(np.float32)[:, None, None]
             (states,) = self._layers.run(None, {"embedded": embedded, "hidden": hidden})
             for row, encoding, reading, state, real in zip(rows, encodings, readings, states, mask, strict=True):

@@ -1,44 +1,41 @@
-"""MiniLM's layers as an ONNX graph. It has no weights; `text` reads them from the released file.
+"""MiniLM's layers as an ONNX graph. It has no weights; `text` reads them from a package.
 
-Building the graph needs the package `onnx`, which a search should not import, so the graph is stored beside this file.
- `python -m untrimmed.encoders.builtin.text_graph` builds it, and a test compares it with a new one. The weights
-have their released names. The embeddings of tokens and positions are looked up beforehand and are not in the graph.
+`python -m untrimmed.encoders.builtin.text_graph` writes the graph to a file beside this one. The weights have their
+released names. The embeddings of tokens and positions are looked up beforehand and are not in the graph.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import onnx
-from onnx import TensorProto, helper
 
-from untrimmed.encoders.builtin.image import GraphBuilder
-from untrimmed.encoders.builtin.text import DIM, GRAPH, is_layer_weight
+from untrimmed.encoders.builtin.graph import GraphBuilder
+from untrimmed.encoders.builtin.text import DIM, GRAPH, NUM_LAYERS, is_layer_weight
 
-_NUM_LAYERS = 6
+if TYPE_CHECKING:
+    import onnx
+
 _NUM_HEADS = 12
 _HIDDEN = 1536
 _EPSILON = 1e-12
 _OPSET = 20
-_IR_VERSION = 9
 
 
 class _TextGraphBuilder(GraphBuilder):
     """Builds the graph node by node. Values are rows [Q*W, D], except inside the attention."""
 
-    def weight(self, name: str, *shape: int) -> str:
-        """Add a tensor whose content is supplied when the graph is loaded, and return its name."""
+    def layer_weight(self, name: str, *shape: int) -> str:
+        """Add a weight of this shape and return its name."""
         assert is_layer_weight(name), name
-        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL)
-        tensor.external_data.add(key="location", value="given")
-        self.constants.append(tensor)
-        return name
+        return self.weight(name, np.broadcast_to(np.float32(0), shape))
 
     def linear(self, value: str, name: str, width: int, inner: int) -> str:
-        weights = [self.weight(f"{name}.weight", width, inner), self.weight(f"{name}.bias", width)]
-        return self.node("Gemm", [value, *weights], f"{name}.out", transB=1)
+        weights = [self.layer_weight(f"{name}.weight", inner, width), self.layer_weight(f"{name}.bias", width)]
+        return self.node("Gemm", [value, *weights], f"{name}.out")
 
     def normalise(self, value: str, name: str) -> str:
-        weights = [self.weight(f"{name}.LayerNorm.{kind}", DIM) for kind in ("weight", "bias")]
+        weights = [self.layer_weight(f"{name}.LayerNorm.{kind}", DIM) for kind in ("weight", "bias")]
         return self.node("LayerNormalization", [value, *weights], f"{name}.norm", axis=-1, epsilon=_EPSILON)
 
     def add_and_normalise(self, value: str, change: str, name: str) -> str:
@@ -68,18 +65,14 @@ def build_graph() -> onnx.ModelProto:
     sentences = b.node("Slice", ["shape", b.constant("zero", np.array([0])), b.constant("two", np.array([2]))], "texts")
     b.node("Concat", [sentences, b.constant("head", np.array([_NUM_HEADS, DIM // _NUM_HEADS]))], "heads", axis=0)
     value = b.normalise(b.node("Reshape", ["embedded", "rows"], "embedded.rows"), "embeddings")
-    for layer in (f"encoder.layer.{index}" for index in range(_NUM_LAYERS)):
+    for layer in (f"encoder.layer.{index}" for index in range(NUM_LAYERS)):
         attended = b.linear(b.attend(value, f"{layer}.attention.self"), f"{layer}.attention.output.dense", DIM, DIM)
         value = b.add_and_normalise(value, attended, f"{layer}.attention.output")
         widened = b.node("Gelu", [b.linear(value, f"{layer}.intermediate.dense", _HIDDEN, DIM)], f"{layer}.gelu")
         value = b.add_and_normalise(value, b.linear(widened, f"{layer}.output.dense", DIM, _HIDDEN), f"{layer}.output")
     b.node("Reshape", [value, "shape"], "states")
-    embedded, hidden, states = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("embedded", ("Q", "W", DIM)), ("hidden", ("Q", 1, 1, "W")), ("states", ("Q", "W", DIM)))
-    )
-    graph = helper.make_graph(b.nodes, "minilm", [embedded, hidden], [states], b.constants)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], ir_version=_IR_VERSION)
+    inputs = {"embedded": (np.float32, ("Q", "W", DIM)), "hidden": (np.float32, ("Q", 1, 1, "W"))}
+    return b.build(inputs, {"states": (np.float32, ("Q", "W", DIM))}, _OPSET)
 
 
 if __name__ == "__main__":
