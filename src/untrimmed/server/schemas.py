@@ -228,6 +228,15 @@ class VideoDetail(Video):
     kind: str | None = Field(description="Media type of the file.")
 
 
+class Thumbnails(BaseModel):
+    """The stored pictures of a video. Picture i is in cell i % 100 of sheet i // 100, by rows of ten."""
+
+    version: str = Field(description="Changes with the pictures. Addresses that contain it are cached for good.")
+    times_s: list[float] = Field(description="The time of each picture, in order.")
+    width: int = Field(description="Width of a picture, in pixels.")
+    height: int
+
+
 class RelevanceCurve(BaseModel):
     """How well each time of a video matches a sentence."""
 

@@ -27,6 +27,7 @@ from untrimmed.server.media import frame_source
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import Job
+from untrimmed.server.thumbnails import ThumbnailFiles
 from untrimmed.server.watched_folders import read_folders, write_folders
 from untrimmed.server.watching import Pace, Watches
 
@@ -47,6 +48,7 @@ class Service:
     on_job: Callable[[Job], None] = lambda job: None  # called with every finished run of a watched folder
 
     def __post_init__(self) -> None:
+        self.thumbnails = ThumbnailFiles(self.library.folder)
         self.jobs = Jobs(self.library)
         self.watches = Watches(self.jobs, self._has_videos, self.on_job, self.pace)
         self._search = CapacityLimiter(4)

@@ -1,0 +1,113 @@
+"""Routes of stored thumbnails: one picture, their times, and sheets of a hundred."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi import Path as PathParameter
+from fastapi.responses import Response
+
+from untrimmed.search.cache.mapped import DamagedError
+from untrimmed.search.store.records import VideoRecord, content_stamp
+from untrimmed.search.store.thumbnails import StoredThumbnails
+from untrimmed.server.depends import RecordDependency, ServiceDependency
+from untrimmed.server.problems import PublicError
+from untrimmed.server.schemas import Seconds, Thumbnails
+from untrimmed.server.service import Service
+from untrimmed.server.thumbnails import PER_SHEET, sheet, size_of
+
+router = APIRouter(prefix="/api", tags=["videos"])
+
+Version = Annotated[
+    str, Query(max_length=64, description="The `version` of the thumbnails. With it, browsers never ask again.")
+]
+_WEBP = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
+_JPEG = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
+_UNCHANGED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The client has this picture (`If-None-Match`)."}
+}
+
+
+@router.get(
+    "/videos/{video_id}/thumbnail",
+    response_class=Response,
+    responses={200: {"content": {**_WEBP, **_JPEG}}, **_UNCHANGED},
+)
+async def thumbnail(
+    service: ServiceDependency,
+    record: RecordDependency,
+    request: Request,
+    time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
+    version: Version = "",
+) -> Response:
+    """A picture of at most 160 rows that is at most 0.5 s away from a time. It is stored (WebP) or decoded (JPEG)."""
+    headers = _picture_headers(record, f"{time_s:.2f}", version)
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    if picture := await service.read(service.thumbnails.at, record, time_s):
+        return Response(picture, media_type="image/webp", headers=headers)
+    return Response(await service.frame(record, time_s, 180), media_type="image/jpeg", headers=headers)
+
+
+@router.get("/videos/{video_id}/thumbnails")
+async def thumbnails(service: ServiceDependency, record: RecordDependency) -> Thumbnails:
+    """The times of the stored pictures of a video; 404 if it has none."""
+    return await service.read(_thumbnails, service, record)
+
+
+def _thumbnails(service: Service, record: VideoRecord) -> Thumbnails:
+    with _readable(service, record) as video:
+        width, height = size_of(video)
+        return Thumbnails(version=_version(record), times_s=video.times_s.round(3).tolist(), width=width, height=height)
+
+
+@router.get(
+    "/videos/{video_id}/thumbnails/{number}",
+    response_class=Response,
+    responses={200: {"content": _WEBP}, **_UNCHANGED},
+)
+async def thumbnail_sheet(
+    service: ServiceDependency,
+    record: RecordDependency,
+    request: Request,
+    number: Annotated[int, PathParameter(ge=0, le=10**6, description="Number of the sheet, from 0.", examples=[0])],
+    version: Version = "",
+) -> Response:
+    """A hundred stored pictures of a video in ten rows, as WebP. The last sheet has fewer."""
+    headers = _picture_headers(record, f"sheet-{number}", version)
+    if request.headers.get("if-none-match") == headers["etag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(await service.read(_sheet, service, record, number), media_type="image/webp", headers=headers)
+
+
+def _sheet(service: Service, record: VideoRecord, number: int) -> bytes:
+    with _readable(service, record) as video:
+        num_sheets = -(-len(video.times_s) // PER_SHEET)
+        if number >= num_sheets:
+            raise PublicError(404, f"sheet {number} does not exist; the video has {num_sheets}, counted from 0")
+        return sheet(video, number)
+
+
+@contextmanager
+def _readable(service: Service, record: VideoRecord) -> Iterator[StoredThumbnails]:
+    """The stored thumbnails of a video; PublicError if there are none, or they are damaged."""
+    video = service.thumbnails.of(record)
+    if video is None:
+        raise PublicError(404, "no thumbnails of this video are stored; add them with: untrimmed index --thumbnails")
+    try:
+        yield video
+    except DamagedError:
+        raise PublicError(
+            404, "the stored thumbnails of this video are damaged; remove them with: untrimmed doctor --repair"
+        ) from None
+
+
+def _version(record: VideoRecord) -> str:
+    return content_stamp(record)
+
+
+def _picture_headers(record: VideoRecord, name: str, version: str) -> dict[str, str]:
+    is_fixed = version == _version(record)
+    age = "max-age=31536000, immutable" if is_fixed else "max-age=600"
+    return {"cache-control": f"private, {age}", "etag": f'"{_version(record)}-{name}"'}
