@@ -46,7 +46,7 @@ class Record:
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def with_tensors(self: R, tensors: Mapping[str, Tensor]) -> R:
-        """A copy of the record in which `tensors`, named as by the method `tensors`, replace the present ones."""
+        """A copy of the record with these tensors instead of its own. Names are as in the method `tensors`."""
         return dataclasses.replace(self, **tensors)
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class Encoded(Record):
         }
 
     def with_tensors(self: X, tensors: Mapping[str, Tensor]) -> X:
-        """A copy in which `tensors`, named as by the method `tensors`, replace the present ones."""
+        """A copy with these tensors instead of its own. Names are as in the method `tensors`."""
         fields = {name: value for name, value in tensors.items() if "." not in name}
         attached = {
             name: record.with_tensors(
@@ -184,7 +184,8 @@ class EncodedVideos(Encoded):
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    num_frames: Int[Tensor, " V"] | None = None  # set if `frames` are a selection; otherwise the mask counts them
+    # set if `frames` are a selection; otherwise the mask gives the number of frames
+    num_frames: Int[Tensor, " V"] | None = None
 
 
 def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:

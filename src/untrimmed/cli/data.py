@@ -29,7 +29,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.presets import has_preset, load_preset
 
 BAR_WIDTH = 30
-_FIRST_METHOD = "gmmformer_v2"  # in the suggested training command
+_FIRST_METHOD = "gmmformer_v2"  # method in the suggested training command
 
 data_app = typer.Typer(
     name="data",

@@ -1,4 +1,4 @@
-"""`untrimmed study`: which methods and attachments add up."""
+"""`untrimmed study`: compare methods and attachments with paired tests."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class BigFile:
                 f"{self.folder / 'id.txt'} has {len(self.names)} names, shape.txt {self.shape[0]} rows; "
                 "write both files again from the same features"
             )
-        self.row_of = {name: row for row, name in enumerate(self.names)}  # the last row of a repeated name
+        self.row_of = {name: row for row, name in enumerate(self.names)}  # a repeated name has its last row
         self.vectors = self._map_vectors()
 
     def _read_shape(self) -> tuple[int, int]:

@@ -197,7 +197,7 @@ class _EmptinessCheck:
     def add(self, name: str, rows: np.ndarray) -> None:
         self._num_entries += 1
         if self._same_row or self._same_table:
-            table = normalise(rows)  # as models read it
+            table = normalise(rows)  # the rows as models read them
             self._first = table if self._first is None else self._first
             self._same_row = self._same_row and is_close(table, self._first[:1])
             self._same_table = self._same_table and is_close(table, self._first)

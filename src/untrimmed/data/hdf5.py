@@ -10,7 +10,7 @@ import numpy as np
 from untrimmed.data.sources import TableSource
 from untrimmed.errors import FeatureError, one_line
 
-_MAX_LINKS = 16  # soft links that lead to a data set
+_MAX_LINKS = 16  # largest number of soft links to follow to a data set
 
 
 class Hdf5Vectors(TableSource):
@@ -62,7 +62,10 @@ class FeatureFolderFrames(Hdf5Vectors):
 
 
 def _first_dataset(path: Path, file: Any) -> Any:
-    """Return the first data set of a file, also of nested groups, or None; a group is visited once, links may loop."""
+    """Return the first data set of a file, also in nested groups, or None.
+
+    Each group is visited once, because links may form a loop.
+    """
     waiting = [file]
     visited = set()
     while waiting:

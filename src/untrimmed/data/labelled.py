@@ -93,7 +93,8 @@ def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool
 
     Each label in `labels` has the video's name in the data set and its length in seconds.
 
-    If the labels have no splits, `assign_splits` assigns them. With `plain`, caption ids are those of the plain layout.
+    If the labels have no splits, `assign_splits` assigns them. With `plain`, caption ids have the form of the plain
+    layout.
     """
     annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
     if plain:

@@ -53,7 +53,7 @@ class Layout:
     def next_step(self) -> str:
         """Advice for a missing data set: the command that prepares its benchmark, or the file to write.
 
-        The benchmark is that of `benchmark`, or otherwise the one with whose name the folder's name begins (`tvr_clip`
+        The benchmark is that of `benchmark`, or otherwise the one whose name the folder's name starts with (`tvr_clip`
         is TVR).
         """
         check = "check its name and --root, or"
@@ -118,7 +118,7 @@ class Layout:
         return self.folder / "TextData" / f"clip_ViT_B_32_{self.prefix}_query_feat.hdf5"
 
     def frame_sources(self) -> dict[str, Path]:
-        """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, those of the plain layout.
+        """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, plain features.
 
         If several have the same name, the first kind has precedence.
         """
@@ -135,7 +135,7 @@ class Layout:
         return by_name
 
     def frames(self, video_features: str | None = None) -> Path:
-        """Return the requested frame features, by default those of the released archive or the only ones.
+        """Return the requested frame features. The default is the features of the released archive, or the only ones.
 
         Raises: FeatureError without frame features, UnknownNameError for an unknown name, ConfigError for an ambiguous
             default.

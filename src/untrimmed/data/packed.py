@@ -39,9 +39,9 @@ class PackSettings(metaclass=Checked):
     """How features are resampled.
 
     `fixed_frames` gives every video exactly `max_frames` rows by repeating frames of short videos (JSG's default).
-    `precision` is that of the frames' means and norms: float64 for BigFile folders, float32 for JSG's HDF5 files, as
-    released. `teacher` is None or the way to align the frames of DL-DKD's student and teacher: the conference version
-    cuts the teacher's frames, the later version first resamples the student to the length of a shorter teacher.
+    `precision` is the precision of the frames' means and norms: float64 for BigFile folders, float32 for JSG's HDF5
+    files, as released. `teacher` is None or the way to align the frames of DL-DKD's student and teacher: the conference
+    version cuts the teacher's frames, the later version first resamples the student to the length of a shorter teacher.
     """
 
     num_clips: int = 32

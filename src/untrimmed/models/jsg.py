@@ -184,7 +184,7 @@ class JSG(RetrievalModel):
         frames = videos.frames
         mask = videos.frame_mask
         length = self.config.max_frames
-        # with too many frames, the tower raises an error
+        # too many frames stay unchanged, so that the tower raises an error
         if self.config.frame_sampling == "padded" or frames.shape[1] > length:
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)

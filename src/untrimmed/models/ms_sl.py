@@ -118,7 +118,7 @@ class MSSL(ClipFrameModel):
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """Return for each clip the weighted sum of the clip and the frames pooled by attention with it.
 
-        The score is the product with one of these vectors, that of the key clip, so the best product is an upper bound.
+        The score is the product with the vector of the key clip, so the best product is an upper bound.
         """
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)

@@ -1,7 +1,7 @@
 """Interprets a pickle without executing it: no class is looked up, no function is called.
 
 An object of any class becomes a `PickledObject`, a record of its arguments, items and state. A tensor becomes a
-`TensorReference`. The number of objects is bounded by that of the opcodes.
+`TensorReference`. The number of opcodes limits the number of objects.
 """
 
 import pickletools

@@ -40,8 +40,8 @@ rate 3e-4 and dropout 0.1; chance is 29.0.
     K = 3     0.87      0.69         0.19           0.96      0.86         0.66     187.4
     K = 6     0.83      0.68         0.18           0.94      0.89         0.69     181.4
 
-One iteration learns best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6. docs/decisions.md
-lists the other forms that we tried.
+Models with one iteration learn best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
+docs/decisions.md lists the other forms that we tried.
 
 With its prototypes, a video stores the share of each unit that they read (4 % more data), so that moments can be found
 (`keep_attention`). This is our addition.

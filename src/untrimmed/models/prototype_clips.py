@@ -36,7 +36,7 @@ class PrototypeSettings:
     in its paper (arXiv 2103.03206, ImageNet) and slot attention 3 (arXiv 2006.15055).
     """
 
-    num_prototypes: int = 30  # of each branch (Table 5)
+    num_prototypes: int = 30  # number of prototypes of each branch (Table 5)
     iterations: int = 1  # the paper's K
     builder: Builder = "cross_attention"  # Table 6
     prototype_sharpness: float = 4.0  # standard deviation of the attention logits at the start

@@ -64,7 +64,7 @@ class RALConfig(AttachmentConfig):
     msra: bool = True
     support: Literal["set", "single"] = "set"  # single: a distribution for each query (Table 4)
     aggregation: Aggregation = "both"
-    num_proxies: int = 6  # 0: the means instead of samples (Table 3, w/o sampling)
+    num_proxies: int = 6  # number of samples; 0: use the means (Table 3, w/o sampling)
     distribution_form: Form = "released"
     confidences: Confidences = "released"
     word_tower: Literal["own", "shared"] = "own"  # text tower of CSA; shared: the tower of the method, as in the paper

@@ -40,7 +40,7 @@ class RegistersConfig(AttachmentConfig):
 
     num_registers: int = 8
     num_steps: int = 10
-    num_layers: int = 2  # of the network that predicts the noise
+    num_layers: int = 2  # number of layers of the network that predicts the noise
     perturbation: float = 0.1
 
     def __post_init__(self) -> None:

@@ -248,7 +248,8 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
     with reporting(method.__qualname__):
         model = method(config)
         model.draw_weights()
-    model.attachments = nn.ModuleDict()  # empty, for attachments whose constructors copy the model and encode with it
+    # empty for now, because constructors of attachments may copy the model and encode with it
+    model.attachments = nn.ModuleDict()
     attachments = {}
     for name, settings in config.attachments.items():
         with reporting(ATTACHMENTS[name].__qualname__):

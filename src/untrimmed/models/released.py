@@ -30,7 +30,7 @@ class Slot:
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
-UNUSED = Slot("")  # for a tensor that the released program stores but never reads; our models do not have it
+UNUSED = Slot("")  # slot of a tensor that the released program stores but never reads; our models do not have it
 Names = dict[str, Slot]
 
 

@@ -16,7 +16,7 @@ from untrimmed.types import Moment
 _MIN_S = 1e-6
 _FLAT = 1e-3  # smaller differences of relevance may be due to rounding of float16 vectors
 
-Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # of one or several queries
+Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # numbers of one or several queries
 
 
 @dataclass(frozen=True, kw_only=True)

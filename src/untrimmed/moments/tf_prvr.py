@@ -34,7 +34,7 @@ class TFPRVRSettings:
 
 @dataclass(frozen=True)
 class VideoMoments:
-    """Moments in temporal order: vector i is that of frames `edges[i]` up to `edges[i + 1]`.
+    """Moments in temporal order: vector i belongs to frames `edges[i]` up to `edges[i + 1]`.
 
     `levels` has the edges of the segments of each level, finest first.
     """

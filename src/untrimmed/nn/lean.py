@@ -187,7 +187,7 @@ class _FeedForward(Function):
         x, weight1, weight2, hidden = ctx.saved_tensors
         scale = 1 / (1 - ctx.p)
         dtype = ctx.dtype
-        ignored = hidden.new_zeros(())  # `beta=0` in the products
+        ignored = hidden.new_zeros(())  # not read, because the products have `beta=0`
         d_x = torch.empty_like(x, dtype=dtype)
         d_hidden = torch.empty_like(hidden[0])
         d_weight1 = torch.empty_like(weight1, dtype=dtype)

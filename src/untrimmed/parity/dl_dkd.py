@@ -146,7 +146,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     ) -> dict[str, Tensor]:
         """Return the scores of each branch and of the teacher.
 
-        They are the best frame by cosine and by dot product, and the cosine of every frame.
+        The score of a pair is its best frame's cosine or dot product. The cosine of every frame is returned, too.
         """
         scores = model.score(queries, videos)
         dot = model.branch_sims(queries, videos, "dot")

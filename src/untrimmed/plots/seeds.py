@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed: one line with an error band in a picture, instead of a line for each."""
+"""Group runs that differ only in their seed. Pictures show a group as one line with an error band."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -179,8 +179,8 @@ def has_preset(method: str | ModelName, dataset: str) -> bool:
 def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
     """Return an attachment's settings for a data set.
 
-    A variant without a file (`tvr_event`) has the settings of its base (`tvr`), any other data set those of TVR. An
-    attachment without any file has the defaults of its class.
+    Without a file, a variant (`tvr_event`) has the settings of its base (`tvr`), and any other data set has those of
+    TVR. An attachment without any file has the defaults of its class.
     """
     for candidate in (dataset, dataset.partition("_")[0], "tvr"):
         path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"

@@ -86,7 +86,7 @@ def document(
         if isinstance(entry, EfficiencyTable) and entry in entries
     }
     separate = [entry for entry in entries if len(costs) < 2 or not isinstance(entry, EfficiencyTable)]
-    notes = dict[str, None]()  # without repetitions
+    notes = dict[str, None]()  # a dictionary keeps the order and has no repetitions
     for paper in papers:
         yield f"\n## {paper.title}\n"
         for section in _sections(paper, separate, settings):

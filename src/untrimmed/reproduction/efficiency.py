@@ -1,7 +1,8 @@
 """Costs of a method at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
 
 FLOPs count only maps with learned weights, as in the papers of GMMFormer, GMMFormer v2 and RAL: two for each
-multiplication with its addition. Attention products are counted separately. Layers count as published.
+multiplication with its addition. Attention products are counted separately. Products that our code avoids are counted
+too, so that each layer has its published costs.
 """
 
 import json

@@ -89,14 +89,17 @@ def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> Vid
 
 
 def query_batch_of(words: Sequence[Any], sizes: ModelConfig) -> QueryBatch:
-    """Prepare raw word vectors of sentences like those of a data set; raises FeatureError if a table does not fit."""
+    """Prepare raw word vectors of sentences as in a data set.
+
+    Raises FeatureError if the vectors do not fit the model.
+    """
     tables = [_finite(table, place, "words", sizes.query_dim) for place, table in enumerate(words)]
     rows, mask = _padded([prepare_words(table, max_words=sizes.max_words) for table in tables], "words")
     return QueryBatch(words=torch.from_numpy(rows), mask=torch.from_numpy(mask))
 
 
 def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: bool = False) -> VideoBatch:
-    """Prepare raw frame vectors of videos like those of a data set; raises FeatureError if a table does not fit."""
+    """Prepare raw frame vectors of videos as in a data set. Raises FeatureError if the vectors do not fit the model."""
     tables = [_finite(table, place, "frames", sizes.video_dim) for place, table in enumerate(frames)]
     prepared = [
         prepare_video(table, num_clips=sizes.num_clips, max_frames=sizes.max_frames, fixed_frames=fixed_frames)

@@ -174,7 +174,7 @@ class OpenedModel:
     def report(self, *, moments: bool = True, truths: Path | None = None, keep_scores: bool = False) -> Report:
         """Return the results.
 
-        With `moments`, they include those of moments, if the data has moments and the model can find them.
+        With `moments`, they include the metrics of moments, if the data has moments and the model can find them.
 
         `truths` is a file of dense labels (`data/truths.py`), by default that of the data set's folder if it has one.
         It adds recall with several right videos per query. `keep_scores` adds the score matrices.

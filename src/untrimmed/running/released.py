@@ -128,7 +128,7 @@ def import_released_file(
 def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
     """Return the data set that the checkpoint names, or the one whose preset has the widths of the tensors.
 
-    A combination without presets uses those of its method.
+    A method with attachments that has no presets uses the presets of the method alone.
     """
     presets = list_presets()
     datasets = [data for name, data in presets if name == str(method)]

@@ -98,7 +98,9 @@ def split_report(
     labels: Truths | None = None,
     keep_scores: bool = False,
 ) -> Report:
-    """Return the report of a split. `note` is the reason if there are no `moments`; `labels` are those of `truths`.
+    """Return the report of a split.
+
+    `note` is the reason if there are no `moments`; `labels` are the labels in the file `truths`.
 
     `keep_scores` adds the score matrices to the report.
     """

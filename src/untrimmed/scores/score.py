@@ -9,7 +9,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Score:
-    """Values, higher is better; `best` is the clip or frame that gives each value, if the score is a maximum."""
+    """The score of each query-video pair; higher is better.
+
+    `best` is the clip or frame that gives it, if it is a maximum.
+    """
 
     value: Float[Tensor, "Q V"]
     best: Int[Tensor, "Q V"] | None = None

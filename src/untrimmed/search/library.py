@@ -245,7 +245,8 @@ class Library:
         from untrimmed.search.indexing.run import model_by_name
 
         settings = read_settings(self.folder)
-        is_empty = settings is None or not read_records(self.folder)  # then `index` may still change the encoder
+        # if it is empty, `index` may still change the encoder
+        is_empty = settings is None or not read_records(self.folder)
         model_by_name(model, None if is_empty else settings)
 
     def export_features(
@@ -260,7 +261,7 @@ class Library:
     ) -> ExportedFeatures:
         """Write the stored frame vectors, and word vectors of captions, as a data set for training.
 
-        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains on it; `use` takes the result.
+        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains a model on it, which `use` accepts.
 
         Args:
             out: The folder in which the folder `name` of the data set is created.

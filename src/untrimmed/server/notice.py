@@ -74,7 +74,7 @@ def find_notice(library: Path) -> Notice | None:
             return None
         notice = Notice(**json.loads(os.read(file, 4096)))
         return notice if notice.machine == socket.gethostname() and notice.host in ("127.0.0.1", "::1") else None
-    except (OSError, ValueError, TypeError):  # being written, or damaged
+    except (OSError, ValueError, TypeError):  # the file is being written, or is damaged
         return None
     finally:
         os.close(file)

@@ -52,7 +52,7 @@ class Settling:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._stamps: dict[Path, tuple[str, float]] = {}  # stamp and the time of the last change
+        self._stamps: dict[Path, tuple[str, float]] = {}  # path -> its stamp, and the time of its last change
 
     def note(self, paths: Iterable[Path], now: float) -> None:
         """Record that these paths have changed."""

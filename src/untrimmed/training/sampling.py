@@ -33,7 +33,7 @@ Rows = Int[np.ndarray, " _"]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """What a preparation of batches can use. Epoch and update are counted from 0.
+    """The information that `train.prepare_batch` gets with each batch. Epoch and update are counted from 0.
 
     `rows` are the rows of the batch: videos, or captions with `batch_of="captions"`. `read` reads a batch of other
     rows. `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in the

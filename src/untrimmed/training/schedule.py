@@ -8,8 +8,8 @@ A schedule is one of two kinds of functions:
   update (`ReduceLROnPlateau`: after each epoch, by `train.select_by`). It gets the number of updates if it has a
   parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`, and `max_lr` for OneCycleLR.
 
-If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), the rates rise linearly over the
-first `warmup_share` of the updates, as a factor of those of the schedule.
+If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), the rates of the schedule are
+multiplied by a factor that rises linearly over the first `warmup_share` of the updates.
 """
 
 import inspect

@@ -20,10 +20,10 @@ _VIDEO_METRICS = (*(f"R@{k}" for k in recall.RECALL_AT), "SumR", "mAP", "median_
 
 @dataclass(frozen=True)
 class Validation:
-    """What your own metric can use after an epoch.
+    """The information that your own metric gets after an epoch.
 
-    `metrics` are those of the epoch by name, `scores` those of all captions of the split for all its videos, and
-    `opened` is the model with the split: `opened.dataset`, `opened.event_recall()`.
+    `metrics` has the metrics of the epoch by name, `scores` has the scores of all captions with all videos of the
+    split, and `opened` is the model with the split: `opened.dataset`, `opened.event_recall()`.
     """
 
     metrics: Mapping[str, float]

@@ -131,7 +131,7 @@ class SavedParts:
                 state[name][key] = tensor
         for name, values in (others or {}).get("values", {}).items():
             state[name] |= values
-        saved = self.optimizer.state_dict()  # its parameters are numbered in the order of the groups
+        saved = self.optimizer.state_dict()  # this state numbers the parameters in the order of the groups
         ordered = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
         saved["state"] = {place: state[name] for place, name in enumerate(ordered) if state[name]}
         if others is not None:

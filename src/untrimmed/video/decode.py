@@ -65,8 +65,10 @@ COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 # Larger ratios come from damaged headers and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
-MAX_MEASURED_ENTRIES = 10_000  # of the container's index, to measure the frame rate
-MAX_MEASURED_PACKETS = 300  # to measure it, if the container has no index of all frames
+# largest number of entries of the container's index that are read to measure the frame rate
+MAX_MEASURED_ENTRIES = 10_000
+# largest number of packets that are read to measure it, if the container has no index of all frames
+MAX_MEASURED_PACKETS = 300
 TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
 
 

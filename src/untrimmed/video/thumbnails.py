@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 HEIGHT = 160  # pixels
-MAX_GAP_S = 1.0  # between pictures, if the frames are sampled that densely
+MAX_GAP_S = 1.0  # largest time between pictures, if the frames are sampled that densely
 _BYTES_PER_S = 6600  # 23.8 MB per hour; the quality decreases where pictures need more
 _QUALITIES = (10, 60)
-_METHOD = 2  # of WebP, 0 to 6: 4 takes twice as long for 5 % fewer bytes
+_METHOD = 2  # method of WebP, 0 to 6; 4 takes twice as long and saves 5 % of the bytes
 _EPSILON_S = 1e-6
 
 
@@ -21,7 +21,7 @@ _EPSILON_S = 1e-6
 class Thumbnails:
     """The pictures of one video as WebP, each at most 160 pixels high, and their times in seconds, in order.
 
-    `rows` has, for each time, the number of its picture: times at which the video stands still share one.
+    `rows` has the number of the picture of each time. Times share a picture while the video does not change.
     """
 
     times_s: Float[np.ndarray, " T"]

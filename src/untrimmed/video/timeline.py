@@ -18,7 +18,7 @@ MAX_FALL_S = 1.0
 
 
 def check_fps(fps: float, name: str, unit: str = "frames") -> None:
-    """Raise a ConfigError unless this is a possible rate; `name` is that of the setting."""
+    """Raise a ConfigError unless this is a possible rate; `name` is the name of the setting in the message."""
     if not (math.isfinite(fps) and MIN_FPS <= fps <= MAX_FPS):
         raise ConfigError(f"{name} is {fps}, expected {MIN_FPS:g} to {MAX_FPS:g} {unit} per second")
 

@@ -12,9 +12,9 @@ NTSC = Fraction(1000, 1001)
 _COMMON_RATES = [Fraction(rate) * speed for rate in (15, 24, 25, 30, 48, 50, 60, 120) for speed in (1, NTSC)]
 _SAME_RATE = Fraction(3, 10_000)  # rates closer than this are equal; 30 and 29.97 differ by three times as much
 _MOST_FRAMES_PER_STAMP = 2
-_MAX_JITTER = Fraction(1, 20)  # of a frame
-_MAX_ROUNDING = Fraction(1, 5)  # of a frame, of stamps in milliseconds
-_MAX_IRREGULAR = Fraction(1, 100)  # of the frames
+_MAX_JITTER = Fraction(1, 20)  # share of a frame
+_MAX_ROUNDING = Fraction(1, 5)  # share of a frame, for stamps in milliseconds
+_MAX_IRREGULAR = Fraction(1, 100)  # share of the frames
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Timing:
 
     frame_rate: str  # frames per second as a fraction, such as "30000/1001"; of a variable rate, the mean
     has_variable_rate: bool = False
-    start_timecode: str = ""  # of the first frame: "01:00:00:00", or "01:00:00;00" if it drops frames; "" if none
+    # timecode of the first frame: "01:00:00:00", or "01:00:00;00" if it drops frames; "" if there is none
+    start_timecode: str = ""
     num_audio_tracks: int = 0
 
 
@@ -34,8 +35,8 @@ def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[
         stamps: Presentation or decoding times in units of `time_base`, in any order.
         declared: Rates of the container, at least one. The first is the mean.
 
-    A rate fits if almost all steps between stamps are whole numbers of frames, so left-out frames are no variation. A
-    rate above twice the mean is that of the clock, not of the frames.
+    A rate fits if almost all steps between stamps are whole numbers of frames. Left-out frames therefore do not count
+    as a variation. A rate above twice the mean is the rate of the clock, not of the frames.
     """
     rates = [_rounded(rate) for rate in declared if rate <= _MOST_FRAMES_PER_STAMP * declared[0]]
     steps = Counter(after - before for before, after in itertools.pairwise(sorted(set(stamps))))
@@ -53,5 +54,5 @@ def _deviation(num_frames: Fraction) -> Fraction:
 
 
 def _rounded(rate: Fraction) -> Fraction:
-    """The common rate that a container means by a measured one."""
+    """The common rate that is meant by a measured rate."""
     return next((common for common in _COMMON_RATES if abs(rate / common - 1) < _SAME_RATE), rate)

@@ -29,7 +29,7 @@ def read(path: Path) -> list[Annotation]:
 def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
     """Return the cuts of each source in temporal order; sources are in order of first appearance.
 
-    The features of a merged video are those of its cuts in this order. A FeatureError names a malformed cut.
+    The features of a merged video are the features of its cuts, in this order. A FeatureError names a malformed cut.
 
     >>> cuts_of_sources(["a_b_210.0_360.0", "a_b_60.0_210.0"])
     {'a_b': ['a_b_60.0_210.0', 'a_b_210.0_360.0']}
@@ -44,8 +44,8 @@ def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
 def merge(annotations: list[Annotation]) -> list[Annotation]:
     """Return the captions, in the same order, with all cuts of a source merged into one video.
 
-    A merged video contains the cuts that have captions, in temporal order and without the gaps between them. Moments
-    move by the total length of the cuts before theirs.
+    A merged video contains the cuts that have captions, in temporal order and without the gaps between them. Each
+    moment is shifted by the total length of the earlier cuts.
     """
     durations = {annotation.video: annotation.duration_s or 0.0 for annotation in annotations}
     start_of: dict[str, float] = {}

@@ -95,7 +95,10 @@ def simulate(
 
 
 def _pool(name: str, annotations_dir: Path) -> list[Annotation]:
-    """Read the captions of all parts in the folder. For a video in two parts, those of the first part are used."""
+    """Read the captions of all parts in the folder.
+
+    For a video in two parts, the captions of the first part are used.
+    """
     benchmark = get_benchmark(name)
     parts = [part for part in benchmark.files if benchmark.find(part, annotations_dir) is not None]
     pool: list[Annotation] = []

@@ -106,7 +106,7 @@ class SimulationSettings(metaclass=Checked):
     teacher_noise: float = 1.3  # length of the noise of DL-DKD's teacher
     words: Literal["added", "mixed"] = "added"  # mixed: a sentence's meaning is a nonlinear map of its words' sum
     runs: Literal["whole", "scattered"] = "whole"  # scattered: single frames of a moment show the caption
-    teacher_map: Literal["linear", "nonlinear"] = "linear"  # from hidden meanings to the teacher's vectors
+    teacher_map: Literal["linear", "nonlinear"] = "linear"  # kind of map from hidden meanings to the teacher's vectors
     seed: int = 0
 
     @property

@@ -13,7 +13,7 @@ import platformdirs
 from untrimmed.errors import EncoderError
 from untrimmed.files import file_sha256, write_whole
 
-_LARGE = 1 << 20  # bytes
+_LARGE = 1 << 20  # size in bytes; only for larger files it is recorded that they were checked
 INSTALL = "pip install 'untrimmed[offline]'"
 
 

@@ -95,7 +95,7 @@ class FeatureSpec:
 
 
 def is_feature_name(name: str) -> bool:
-    """Whether a name is that of an encoder of benchmark features.
+    """Whether a name belongs to an encoder of benchmark features.
 
     >>> is_feature_name("i3d=weights.pt+roberta"), is_feature_name("clip-b32"), is_feature_name("./clip")
     (True, False, False)

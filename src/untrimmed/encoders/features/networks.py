@@ -118,7 +118,7 @@ class MotionNetwork:
 
 
 class ClipPictures:
-    """CLIP. A vector is that of the first frame of a clip."""
+    """CLIP. The vector of a clip is the vector of its first frame."""
 
     def __init__(self, encoder: TransformersEncoder):
         self.dim = encoder.frame_dim

@@ -177,5 +177,5 @@ def _text_limit(text_config: Any, tokenizer: Any) -> int:
     """The maximum number of tokens: the tokenizer's limit, or the model's number of positions if that is lower."""
     positions = int(text_config.max_position_embeddings)
     if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
-        positions -= int(text_config.pad_token_id) + 1  # RoBERTa starts positions after that of the padding
+        positions -= int(text_config.pad_token_id) + 1  # RoBERTa's positions start after the position of the padding
     return min(int(tokenizer.model_max_length), positions)

@@ -198,7 +198,8 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     try:
         with _quiet_hub():
             folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
-    except Exception as error:  # as above; the next attempt continues with the cached part
+    # these errors have no common base class; the next attempt continues with the cached part
+    except Exception as error:
         raise EncoderError(f"{hub_id}: the download failed ({one_line(error)}); run again to continue") from error
     return folder
 

@@ -158,7 +158,8 @@ class MappedArrays(Mapping[str, np.ndarray]):
         """Return the pages that contain rows `start` to `stop`."""
         array = self._arrays[name]
         width = array.nbytes // max(1, len(array)) if array.ndim else array.nbytes
-        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))  # then verify the padding, too
+        # if the array is read completely, its padding is verified, too
+        is_whole = array.ndim == 0 or (start, stop) == (0, len(array))
         last = len(self._bytes[name]) if is_whole else stop * width
         return range(start * width // PAGE, -(-last // PAGE))
 

@@ -99,7 +99,8 @@ class Shard:
                 self._loaded = {}
 
     def _load(self, version: Version) -> _LoadedShard:
-        if (loaded := self._loaded.get(version)) is not None:  # without the lock: another version may be loading
+        # checked without the lock, because another version may be loading
+        if (loaded := self._loaded.get(version)) is not None:
             return loaded
         with self._lock:
             if (loaded := self._loaded.get(version)) is not None:  # another thread has loaded it
@@ -179,7 +180,8 @@ class ShardedQuery(PreparedQuery):
         self._corpus = corpus
         self._query = query
         self._ranked: list[str] = []
-        self._moments: dict[tuple[Any, ...], dict[str, list[Moment]]] = {}  # by options, then by id
+        # moments by options, then by id of the video
+        self._moments: dict[tuple[Any, ...], dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
         self._alive: set[int] = set()  # shards that answered their last call
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Uncertainty(NamedTuple):
-    """The standard deviation that a model predicts for a sentence, and a value that is usual for the model."""
+    """The standard deviation that a model predicts for a sentence, and the value that it usually does not exceed."""
 
     deviation: float
     usual: float  # nine in ten validation captions do not exceed it
@@ -240,7 +240,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
     def __init__(self, corpus: LocalCorpus[B]):
         self.corpus = corpus
         self.blocks = corpus.blocks
-        self.uses_codes = False  # in the current search
+        self.uses_codes = False  # whether the current search uses codes
         self.num_scored = 0  # videos that got exact scores in the current search
         self.shared_bounds: Callable[[], Float32[np.ndarray, " V"]] | None = None  # upper bounds, see `rank_together`
 

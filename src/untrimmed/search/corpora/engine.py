@@ -110,7 +110,8 @@ class Engine:
         self._folder = folder
         self._lock = threading.RLock()  # held to use the attributes below, and to read the table
         self._view: View | None = None
-        self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}  # by encoder and model
+        # corpora in memory, by encoder and model
+        self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}
         self._damaged: set[Path] = set()  # cache files that are not read again
         self._outdated: set[ModelReference] = set()  # models whose cache lacks videos
 

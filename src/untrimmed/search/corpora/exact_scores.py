@@ -184,7 +184,7 @@ class BestUnits:
     """Finds the units of videos that may give a model's score, by their quantized rows."""
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
-        """Take a model and its encoding of any video."""
+        """Take a model and one encoded video as an example of its tensors."""
         sketch = model.sketch(template)
         tensors = dict(sequence_tensors(template))
         self._tensors = {
@@ -231,7 +231,7 @@ class ScoringModel:
 
     @torch.inference_mode()
     def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_uncertainty: float | None = None):
-        """Take a model, its encoding of any video, and `Uncertainty.usual` of its run."""
+        """Take a model, one encoded video as an example of its tensors, and `Uncertainty.usual` of its run."""
         self.model = model
         self.best_units = BestUnits(model, template)
         self.usual_uncertainty = usual_uncertainty

@@ -48,10 +48,10 @@ class ExportedFeatures:
 
     folder: Path
     num_videos: int
-    captions: Mapping[str, int]  # by split
+    captions: Mapping[str, int]  # number of captions by split
     frame_dim: int
     word_dim: int
-    left_out: tuple[Label, ...]  # their videos are not in the library
+    left_out: tuple[Label, ...]  # labels whose videos are not in the library
 
 
 def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, captions: bool) -> Layout | None:

@@ -124,8 +124,8 @@ class Indexer:
     ) -> IndexReport:
         """Index files and report on each. A file that cannot be used does not affect the others.
 
-        `pictures_fps` is the rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails are
-        decoded again, but not encoded.
+        `pictures_fps` is the frame rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails
+        are decoded again, but not encoded.
 
         If there are `workers`, they decode and encode. Only this process decides which contents are known, and commits.
         """
@@ -364,7 +364,7 @@ class Indexer:
         self._skip(file.path, "copied")
 
     def _update_record(self, record: VideoRecord) -> None:
-        if (previous := self._by_path.get(record.path)) is not None:  # its content may have changed
+        if (previous := self._by_path.get(record.path)) is not None:  # the content at this path may have changed
             self._by_hash.get(previous.content_hash, {}).pop(previous.video_id, None)
         self._by_path[record.path] = record
         self._add_content(record)

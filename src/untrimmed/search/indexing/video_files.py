@@ -85,7 +85,7 @@ class Failure:
 class FileToIndex:
     """A file, and the record of the video at its path if the library has one.
 
-    `pictures_fps` is the rate of folders of pictures; None if they are no videos.
+    `pictures_fps` is the frame rate of folders of pictures. With None, such folders are not videos.
     """
 
     path: Path
@@ -100,7 +100,7 @@ class HashedFile:
     path: Path
     size: int
     mtime_ns: int
-    digest: str = ""  # empty if it is neither a regular file nor a folder of pictures
+    digest: str = ""  # empty if the path is neither a regular file nor a folder of pictures
 
     def require_unchanged(self) -> None:
         """Raise a FeatureError if the file has changed since it was hashed: its frames may not match the hash."""
@@ -188,9 +188,9 @@ def decode(
 ) -> Iterator[DecodingStep]:
     """Yield the steps of a file: its start, its frames in batches, and their end.
 
-    `read` opens a path; its second argument is the rate of folders of pictures. Thumbnails are made here and not where
-    frames are encoded, because this thread mostly waits for the decoder.
-    If its content is known, yield only its hash. If it cannot be used, yield a failure. `stop` ends hashing.
+    `read` opens a path; its second argument is the frame rate of folders of pictures. Thumbnails are made here and not
+    where frames are encoded, because this thread mostly waits for the decoder. If its content is known, yield only its
+    hash. If it cannot be used, yield a failure. `stop` ends hashing.
     """
     start_s = time.perf_counter()
     try:
@@ -221,7 +221,10 @@ def decode(
 
 
 def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
-    """Return the hash of a file. If time, size and sampling are as recorded, it is not read: use the recorded hash."""
+    """Return the hash of a file.
+
+    If time, size and sampling are as recorded, the file is not read, and the recorded hash is returned.
+    """
     path, record = file.path, file.record
     try:
         str(path).encode()
@@ -325,4 +328,5 @@ class FileEncoder:
         return _loaded_in_process[key]
 
 
-_loaded_in_process: dict[tuple[str, float, bool], tuple[Encoder, VideoReader]] = {}  # by encoder and sampling
+# what `load` returned, by encoder and sampling
+_loaded_in_process: dict[tuple[str, float, bool], tuple[Encoder, VideoReader]] = {}

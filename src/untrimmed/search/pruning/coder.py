@@ -30,7 +30,7 @@ _TRIAL_INTERVAL = 32  # after codes saved no time, only one search in this many 
 _FORMAT = 5  # version of the format; codes of another version are built again
 
 Arrays = Mapping[str, np.ndarray]
-Codes = dict[str, CodedVideos]  # of one block, by branch
+Codes = dict[str, CodedVideos]  # codes of one block, by branch
 B = TypeVar("B", bound=Block)
 
 

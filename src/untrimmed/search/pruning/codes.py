@@ -139,7 +139,8 @@ class CodedVideos:
     """Quantized rows of some videos in order. This class checks indices, because the compiled loops do not."""
 
     axes: Axes
-    codes: UInt8[np.ndarray, "R C"]  # with C = CODED / 2: numbers i (low half of a byte) and C + i (high half), plus 8
+    # C = CODED / 2. Byte i has the numbers i (low half) and C + i (high half), each plus 8
+    codes: UInt8[np.ndarray, "R C"]
     code_unit: Float32[np.ndarray, " R"]
     rest_length: Float32[np.ndarray, " R"]  # length of the part of a row that has no codes
     rows: Int8[np.ndarray, "R W"]
@@ -279,7 +280,7 @@ class CodedBlocks:
         self, probe: Probe, videos: Selection[Any], needed: Float[np.ndarray, " N"]
     ) -> Float32[np.ndarray, " N"]:
         """Return what `CodedVideos.bounds_by_rows` returns."""
-        least = (needed - 1e-5).astype(np.float32)  # with the rounding tolerance
+        least = (needed - 1e-5).astype(np.float32)  # subtract the rounding tolerance
         return self._bounds_by_rows(probe, videos, least, np.empty((0, 0), dtype=bool))
 
     def possible_best_rows(self, probes: Sequence[Probe], videos: Selection[Any]) -> Bool[np.ndarray, "N R"]:

@@ -36,7 +36,8 @@ ScoreFunction = Callable[[Selection[B]], Float[np.ndarray, " _"]]
 # A ranking that yields videos, receives their exact scores, and returns a result.
 RankingSteps = Generator[Selection[B], Float[np.ndarray, " _"], T]
 Indices = Int[np.ndarray, " _"]  # positions of videos in the selection that is ranked
-EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]  # of the scores of N videos
+# estimates of the scores of N videos, and upper bounds
+EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]
 # A stage. Its arguments are some of the ranked videos, their indices, and the score that a video must reach to be a
 # hit.
 BoundStage = Callable[[Selection[B], Indices, float], EstimatesAndBounds]
@@ -126,7 +127,7 @@ class BoundStages(Generic[B]):
         self._shared_bounds = shared_bounds
         order = sorted(range(len(probes)), key=lambda number: -probes[number][1].length)
         self._probes = [probes[number] for number in order]
-        self._upper = np.empty((len(probes), 0), dtype=np.float32)  # by probe and video
+        self._upper = np.empty((len(probes), 0), dtype=np.float32)  # upper bounds by probe and video
 
     @property
     def stages(self) -> Sequence[BoundStage[B]]:

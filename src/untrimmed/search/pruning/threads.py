@@ -54,5 +54,5 @@ def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> N
         for _ in take():  # after an error, do not start the remaining pieces
             pass
         for future in futures:
-            if not future.cancel():  # if it has not started, no pieces are left for it
+            if not future.cancel():  # a call that has not started has no pieces left to do
                 future.result()

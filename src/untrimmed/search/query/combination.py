@@ -88,7 +88,10 @@ class CombinedQuery(PreparedQuery):
         return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """See `PreparedQuery`. Exact, because the weighted sum of a video's scores by each term is an upper bound."""
+        """See `PreparedQuery`.
+
+        The result is exact, because the weighted sum of a video's scores by each term is an upper bound.
+        """
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
             ranked = [term.query.rank(limit=take, among=among) for term in self._terms]

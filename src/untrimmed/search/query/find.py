@@ -55,7 +55,7 @@ def find(
         if group_by == "moment":
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
         hits = fold_hits(view, hits, fold) if fold is not None else hits
-        is_last = len(ranked) < take or len(videos) < len(ranked)  # no further video can be a hit
+        is_last = len(ranked) < take or len(videos) < len(ranked)  # true if no further video can be a hit
         has_enough = (group_by == "video" and fold is None) or len(hits) >= cutoff.limit
         # A moment scores at most as much as its video, so further videos have no moment above `ranked[-1]`.
         is_in_order = group_by == "video" or (has_enough and hits[cutoff.limit - 1].score >= ranked[-1].score)

@@ -42,7 +42,7 @@ class Spec:
     service_maximum: float | None = None  # upper bound in the service only
     at_least: str = ""  # attribute of `VideoRecord` that must be at least the value of this field
     at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
-    unit: str = ""  # of the number, e.g. "s"; the OpenAPI document has it as `x-unit`
+    unit: str = ""  # unit of the number, e.g. "s"; in the OpenAPI document it is `x-unit`
     is_json: bool = True
 
 

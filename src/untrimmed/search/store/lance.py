@@ -39,7 +39,8 @@ if hasattr(pa.lib, "_pandas_api"):
 
 __all__ = ["create_table", "ignored_conflicts", "lance", "pa"]
 
-_CONFLICTS = ("conflict", "Incompatible transaction")  # in an error message if another writer was first
+# words in an error message that means that another writer was first
+_CONFLICTS = ("conflict", "Incompatible transaction")
 
 
 def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:

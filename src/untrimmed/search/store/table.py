@@ -314,7 +314,7 @@ class VideoIndex:
 
         with self._guarded("opened"):
             if self._table is None:
-                if newest_commit(self.folder) is None:  # also if the first commit was interrupted
+                if newest_commit(self.folder) is None:  # true also if the first commit was interrupted
                     return None
                 self._table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
             elif self._follow:

@@ -22,7 +22,7 @@ from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arra
 from untrimmed.search.store.records import THUMBNAILS
 from untrimmed.video.thumbnails import Thumbnails
 
-MAX_DISTANCE_S = 0.5  # a picture stands for times up to this far from its own
+MAX_DISTANCE_S = 0.5  # a picture is shown for times up to this far from its own
 _EPSILON_S = 1e-6
 
 
@@ -104,9 +104,9 @@ def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -
 
 
 def copy_thumbnails(source: Path, target: Path, content_hashes: Iterable[str]) -> None:
-    """Copy the thumbnails of these contents to another library, as far as only the source has them.
+    """Copy the thumbnails of these contents to another library, unless it already has them.
 
-    On one file system both libraries share the file.
+    If both libraries are on one file system, they share the file.
     """
     for content_hash in content_hashes:
         old = thumbnails_file(source, content_hash)
