@@ -87,6 +87,7 @@ def write_clip(
     rotation: int = 0,
     pixel_aspect: Fraction | None = None,
     has_sound: bool = False,
+    sound_s: float | None = None,
     rate: int = 25,
     ticks: int = 1000,
 ) -> Path:
@@ -111,7 +112,7 @@ def write_clip(
             out.mux(track.encode(frame))
         out.mux(track.encode(None))
         if sound is not None:
-            _write_tone(out, sound, stamps[-1] - stamps[0])
+            _write_tone(out, sound, stamps[-1] - stamps[0] if sound_s is None else sound_s)
     if rotation:
         _set_display_matrix(path, rotation)
     return path

@@ -1,15 +1,18 @@
 """A cut has the requested span, by the numbers in its frames and the length of its sound."""
 
 import time
+from pathlib import Path
 
 import av
 import pytest
 
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
 from tests.refusals import refused
+from tests.unusual_media import make_unusual
 from untrimmed.errors import ConfigError, VideoError
-from untrimmed.video.cut import write_cut
+from untrimmed.video.cut import SeekError, write_cut
 from untrimmed.video.decode import open_video
+from untrimmed.video.decode_worker import Worker
 from untrimmed.video.reader import Limits, Sampling, VideoReader, cut
 
 
@@ -116,7 +119,7 @@ def test_decoding_stops_after_the_span_and_reports_progress(tmp_path, has_sound)
     path = write_clip(tmp_path / "clip.mkv", constant_stamps(225), has_sound=has_sound, options={"g": "10"})
     times_s = []
     with open_video(str(path), max_pixels=10**6, error_log=str) as video:
-        write_cut(video, 0, (4.0, 5.0), str(tmp_path / "out.mp4"), "mp4", times_s.append)
+        write_cut(video, 0, (4.0, 5.0), str(tmp_path / "out.mp4"), "mp4", times_s.append, is_sought=True)
     assert times_s == sorted(times_s)
     assert 4.5 < times_s[-1] < 7.0
     assert every_frame(tmp_path / "out.mp4")[0] == list(range(100, 125))
@@ -145,4 +148,38 @@ def test_a_cut_that_takes_too_long_is_stopped_and_leaves_no_file(without_index, 
     with refused(VideoError, "slow.mjpeg", "1"):
         cut(without_index, 59.0, 59.2, tmp_path / "out.mp4", limits=Limits(total_s=1.0))
     assert time.monotonic() - start < 10
+    assert list(tmp_path.iterdir()) == []
+
+
+# 4:4:4 of x264 148, whose coding of blocks the decoder recognises by a version message. It is only in the first packet.
+OLD_X264 = Path(__file__).with_name("x264_148_444.mp4")
+
+
+def test_a_stream_that_needs_its_first_packet_is_cut_right(tmp_path):
+    cut(OLD_X264, 2.0, 3.0, tmp_path / "out.mp4")
+    assert every_frame(tmp_path / "out.mp4")[0] == list(range(50, 75))
+
+
+def test_damaged_frames_after_a_seek_are_refused(tmp_path):
+    with open_video(str(OLD_X264), max_pixels=10**6, error_log=str) as video, pytest.raises(SeekError):
+        write_cut(video, 0, (2.0, 3.0), str(tmp_path / "out.mp4"), "mp4", lambda _: None, is_sought=True)
+
+
+def test_frames_that_differ_from_those_of_search_are_decoded_from_the_start(tmp_path, monkeypatch):
+    """Without the checks of single frames, the comparison with search alone repairs a stream with intra refresh."""
+    path = make_unusual(tmp_path, "refreshed.mkv")
+    monkeypatch.setattr("untrimmed.video.cut._check_sought", lambda *_, **__: None)
+    answers = []
+    monkeypatch.setattr(Worker, "_send", lambda _, message, pixels=None: answers.append(message["kind"]))
+    request = {"start_s": 4.0, "end_s": 4.2, "out": str(tmp_path / "out.mp4"), "format": "mp4", "short_side": 64}
+    monkeypatch.setattr(Worker, "_on_progress", lambda *_: None)  # it limits the time of this process
+    Worker({"max_pixels": 10**6}).cut({"path": str(path), **request})
+    assert answers == ["frames", "end"]
+    assert every_frame(tmp_path / "out.mp4")[0] == list(range(100, 105))
+
+
+def test_a_clip_that_shows_another_picture_is_removed(clip, tmp_path, monkeypatch):
+    monkeypatch.setattr("untrimmed.video.reader._MAX_DIFFERENCE", -1.0)
+    with refused(VideoError, "clip.mp4", "3.50"):
+        cut(clip, 3.0, 4.0, tmp_path / "out.mp4")
     assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from tests.refusals import require_named
-from untrimmed.video.timeline import SampleGrid, SingleTime, Timeline
+from untrimmed.video.timeline import SampleGrid, SampleTimes, Timeline
 
 
 def timeline(**changes):
@@ -67,11 +67,11 @@ def test_a_grid_tolerates_the_rounding_of_stamps():
 )
 def test_a_grid_knows_whether_a_frame_may_be_sampled(start_s, end_s, expected):
     assert SampleGrid(2.0).falls_in(start_s, end_s) is expected
-    assert SingleTime(0.5).falls_in(start_s, end_s) is expected
+    assert SampleTimes(0.5).falls_in(start_s, end_s) is expected
 
 
 def test_a_single_time_is_taken_once():
-    single = SingleTime(1.0)
+    single = SampleTimes(1.0)
     assert single.take_before(1.0) == []
     assert single.take_before(1.04) == [1.0]
     assert single.take_before(9.0) == []

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,6 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, VideoReformatter
 
 from untrimmed.video.decode import (
-    SEEKABLE,
     MediaProblemError,
     OpenVideo,
     Orientation,
@@ -32,6 +32,33 @@ FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last fr
 MAX_INTERLEAVE_S = 10.0  # how long after a picture a file may store its sound; later sound is dropped
 
 
+class SeekError(Exception):
+    """The decoder did not start at a key frame before the span, so its pictures may be wrong."""
+
+
+@dataclass(frozen=True)
+class ShownFrame:
+    """A decoded frame, and the middle of the time for which the new file shows it, in seconds of the source."""
+
+    time_s: float
+    frame: VideoFrame
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A written file. Its picture and sound end at `end_s` of the video."""
+
+    end_s: float
+    first: ShownFrame
+    middle: ShownFrame
+    last: ShownFrame
+
+    @property
+    def samples(self) -> tuple[ShownFrame, ShownFrame, ShownFrame]:
+        """The frames to check."""
+        return self.first, self.middle, self.last
+
+
 class CutWriter:
     """Writes the new file. It takes frames and sound with their times in the source, and keeps what is in the span."""
 
@@ -39,7 +66,9 @@ class CutWriter:
         self.video = video
         self.start_s = start_s
         self.end_s = end_s
-        self.num_frames = 0
+        self.first: ShownFrame | None = None
+        self.middle: ShownFrame | None = None
+        self.last: ShownFrame | None = None
         self.picture_until_s = start_s
         self.sound_until_s = -math.inf  # end of the sound that was read from the source
         self._container = av.open(out, "w", format=format_name)
@@ -78,8 +107,11 @@ class CutWriter:
         picture.pts = round((first_s - self.start_s) * VIDEO_TICKS)
         picture.duration = round((last_s - self.start_s) * VIDEO_TICKS) - picture.pts
         self._container.mux(self._picture.encode(picture))
-        self.num_frames += 1
         self.picture_until_s = last_s
+        self.last = ShownFrame((first_s + last_s) / 2, frame)
+        self.first = self.first or self.last
+        if self.middle is None or first_s <= (self.start_s + self.end_s) / 2:
+            self.middle = self.last
 
     def add_sound(self, frame: AudioFrame, origin_s: float) -> None:
         """Write the samples of a sound frame that are in the span. `origin_s` is the stamp of the first picture."""
@@ -148,54 +180,83 @@ def write_cut(
     out: str,
     format_name: str,
     on_progress: Callable[[float], None],
-) -> float:
-    """Write a span of a newly opened video. `origin` is the stamp of its first frame.
+    *,
+    is_sought: bool,
+) -> Cut:
+    """Write a span of an open video. `origin` is the stamp of its first frame.
 
-    Returns the time in the video, in seconds, at which the written picture and sound end. It is before the end of the
-    span if the video ends there.
+    With `is_sought`, decoding starts at the last key frame before the span. Otherwise the video must be newly opened.
 
     Raises:
         MediaProblemError: The video shows nothing in the span.
+        SeekError: A frame in the span may be wrong because of `is_sought`.
     """
     start_s, end_s = span_s
     assert video.stream.time_base is not None
     timeline = Timeline(video.stream.time_base, video.frame_s, origin)
     origin_s = float((origin or 0) * video.stream.time_base)
-    if origin is not None and start_s > 0 and video.container.format.name in SEEKABLE:
-        video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
+    if is_sought:
+        _seek(video, origin, start_s)
     writer = CutWriter(video, start_s, end_s, out, format_name)
-    sound = video.container.streams.best("audio")
-    if sound is not None and sound.codec_context is None:
-        sound = None  # without a decoder for the sound, the cut is silent
-    if sound is not None:
-        writer.add_sound_track(sound)
-    current: VideoFrame | None = None
-    current_s = 0.0
-    for stream, frame in _decode_up_to(video, sound, origin_s, end_s):
-        if stream is sound:
-            writer.add_sound(frame, origin_s)
-        else:
-            next_s = timeline.next_s(stamp(frame))
-            if current is not None:
-                writer.add_frame(current, current_s, next_s)
-            current, current_s = frame, next_s
-        on_progress(current_s)
-        if current_s >= end_s and (sound is None or writer.sound_until_s >= end_s):
-            break
-    if current is not None:
-        writer.add_frame(current, current_s, current_s + video.hold_s(current))
-    if writer.num_frames == 0:
+    try:
+        sound = video.container.streams.best("audio")
+        if sound is not None and sound.codec_context is None:
+            sound = None  # without a decoder for the sound, the cut is silent
+        if sound is not None:
+            writer.add_sound_track(sound)
+        current: VideoFrame | None = None
+        current_s = 0.0
+        for stream, frame in _decode_up_to(video, sound, origin_s, end_s):
+            if stream is sound:
+                writer.add_sound(frame, origin_s)
+            else:
+                next_s = timeline.next_s(stamp(frame))
+                if is_sought:
+                    _check_sought(frame, next_s, span_s, is_first=current is None)
+                if current is not None:
+                    writer.add_frame(current, current_s, next_s)
+                current, current_s = frame, next_s
+            on_progress(current_s)
+            if current_s >= end_s and (sound is None or writer.sound_until_s >= end_s):
+                break
+        if current is not None:
+            writer.add_frame(current, current_s, current_s + video.hold_s(current))
+    finally:
+        writer.close()
+    if writer.first is None or writer.middle is None or writer.last is None:
+        if is_sought:
+            raise SeekError
         raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
-    writer.close()
-    return min(end_s, max(writer.picture_until_s, writer.sound_until_s))
+    cut_end_s = min(end_s, max(writer.picture_until_s, writer.sound_until_s))
+    return Cut(cut_end_s, writer.first, writer.middle, writer.last)
+
+
+def _seek(video: OpenVideo, origin: int | None, time_s: float) -> None:
+    assert video.stream.time_base is not None
+    video.stream.codec_context.skip_frame = "DEFAULT"  # it may have been used for sampling
+    try:
+        video.container.seek((origin or 0) + int(time_s / video.stream.time_base), stream=video.stream)
+    except av.error.FFmpegError as error:
+        raise SeekError from error
+
+
+def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float], *, is_first: bool) -> None:
+    """Raise a SeekError if a frame shows that the decoder lacks earlier packets.
+
+    Streams with intra refresh have no key frames after the first, but containers list their recovery points as such.
+    """
+    start_s, end_s = span_s
+    is_late = is_first and (shown_s > start_s + EPSILON_S or not frame.key_frame)
+    if is_late or (frame.is_corrupt and shown_s < end_s):
+        raise SeekError
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
     """Yield frames of picture and sound with their streams, until the file ends or the span ended some time ago."""
-    streams = [stream for stream in (video.stream, sound) if stream is not None]
+    streams: list[Any] = [stream for stream in (video.stream, sound) if stream is not None]
+    clocks = {stream.index: Timeline(stream.time_base, 0.0, round(origin_s / stream.time_base)) for stream in streams}
     for packet in read_packets(video, streams, []):
-        at_s = float(packet.dts * packet.time_base) - origin_s if packet.dts is not None else 0.0
-        if at_s > end_s + MAX_INTERLEAVE_S:
+        if packet.dts is not None and clocks[packet.stream_index].next_s(packet.dts) > end_s + MAX_INTERLEAVE_S:
             break
         for frame in decode_packet(packet.stream, packet) or []:
             yield packet.stream, frame

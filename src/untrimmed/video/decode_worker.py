@@ -5,6 +5,7 @@ answers on stdout (`messages`). A file that crashes it does not affect the paren
 or an answer cannot be written.
 """
 
+import contextlib
 import itertools
 import json
 import math
@@ -44,7 +45,7 @@ from untrimmed.video.decode import (
 from untrimmed.video.messages import write_message
 from untrimmed.video.pictures import Pictures, read_pictures
 from untrimmed.video.sampling import FrameSampler
-from untrimmed.video.timeline import EPSILON_S, SampleGrid, SingleTime
+from untrimmed.video.timeline import EPSILON_S, SampleGrid, SampleTimes
 from untrimmed.video.timing import Timing
 
 HEARTBEAT_S = 1.0
@@ -252,11 +253,13 @@ class Worker:
         frame = self._find_frame(sampler, time_s, request["last_for_s"])
         if frame is None or frame.pts is None or sampler.timeline.raw_s(frame.pts) > time_s + EPSILON_S:
             return None
+        if frame.is_corrupt:  # the decoder lacks earlier packets
+            return None
         return frame
 
     def _find_frame(self, sampler: FrameSampler, time_s: float, last_for_s: float = math.inf) -> VideoFrame | None:
         """The frame at a time. Up to `last_for_s` after the end it is the last frame."""
-        for sample in sampler.sample(SingleTime(time_s)):
+        for sample in sampler.sample(SampleTimes(time_s)):
             return sample.frame
         if sampler.last_frame is not None and time_s > sampler.duration_s + last_for_s:
             raise MediaProblemError(
@@ -271,16 +274,50 @@ class Worker:
         self._send({"kind": "end"})
 
     def cut(self, request: dict[str, Any]) -> None:
-        """Write a span to a new file, then send `end` with the time in the video at which the new file ends."""
-        from untrimmed.video.cut import write_cut  # imports numpy, which would delay sampling
+        """Write a span to a new file.
+
+        Send the frame in the middle of the new file as a `frames` message, then `end` with the time in the video at
+        which the new file ends.
+        """
+        from untrimmed.video.cut import Cut, SeekError, write_cut  # imports numpy, which would delay sampling
+
+        span_s = request["start_s"], request["end_s"]
+        args = span_s, request["out"], request["format"], self._on_progress
+
+        def send(cut: Cut, video: OpenVideo) -> None:
+            pixels, form = self._small(cut.middle.frame, video, request)
+            self._send({"kind": "frames", "times_s": [cut.middle.time_s], "form": form}, [pixels])
+            self._send({"kind": "end", "end_s": cut.end_s})
 
         with self._open(request) as video:
+            # Some decoders need the first packet after a seek too, for example for the version of x264 in it.
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
+            if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
+                with contextlib.suppress(SeekError):
+                    cut = write_cut(video, origin, *args, is_sought=True)
+                    if self._matches_search(cut, video, request):
+                        send(cut, video)
+                        return
         with self._open(request) as video:
-            span_s = (request["start_s"], request["end_s"])
-            end_s = write_cut(video, origin, span_s, request["out"], request["format"], self._on_progress)
-        self._send({"kind": "end", "end_s": end_s})
+            send(write_cut(video, origin, *args, is_sought=False), video)
+
+    def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
+        """Whether the frames of a cut equal those that sampling for search decodes, which starts at the first frame."""
+        pictures = {sample.time_s: self._small(sample.frame, video, request) for sample in cut.samples}
+        times_s = sorted(pictures)
+        with self._open(request) as searched:
+            sampler = FrameSampler(searched, lambda _: self._on_progress(request["end_s"]))
+            for sample in sampler.sample(SampleTimes(*times_s)):
+                picture = self._small(sample.frame, searched, request)
+                if any(pictures[time_s] != picture for time_s in sample.times_s):
+                    return False
+                if times_s[-1] in sample.times_s:
+                    return True
+        return False
+
+    def _small(self, frame: VideoFrame, video: OpenVideo, request: dict[str, Any]) -> tuple[bytes, list[int]]:
+        return to_rgb(VideoReformatter(), frame, video, request["short_side"])
 
     def picture(self, request: dict[str, Any]) -> None:
         """Send a still picture in full size: a `frames` message, then `end`."""

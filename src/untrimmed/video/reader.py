@@ -54,6 +54,9 @@ _SUFFIXES = """
     .mxf .nut .ogg .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m
 """
 VIDEO_SUFFIXES = frozenset(_SUFFIXES.split())
+# A clip is compared with its video: pictures of this shorter side, and mean colours of their parts from 0 to 255.
+_CHECK_SIDE = 64
+_MAX_DIFFERENCE = 32.0
 CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 
@@ -243,8 +246,9 @@ class FrameReader(_Decoder):
     The child starts with the first frame and is replaced after a failure.
     """
 
-    def __init__(self, *, limits: Limits = Limits()) -> None:
-        super().__init__(limits)
+    def __init__(self, *, limits: Limits = Limits(), stop: threading.Event | None = None) -> None:
+        """Create a reader. Setting `stop` cancels waiting for a frame."""
+        super().__init__(limits, stop)
 
     def frame_at(
         self,
@@ -347,12 +351,14 @@ def cut(
 
     The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only when
     it is complete. `progress` is called about once per second with the time in the video that has been reached. If the
-    container has no index, decoding starts at its beginning, so that time is below `start_s` at first. With an
+    container has no index, decoding starts at its beginning, so that time is below `start_s` at first. It also falls if
+    frames after a seek turn out to be wrong, because they are then decoded from the beginning. With an
     `identity` (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread
     cancels the call.
 
     Raises:
-        VideoError: The file cannot be used, the span is after its end, a limit is reached, or `stop` is set.
+        VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the new
+            file does not show the frame in its middle.
         ConfigError: The span is empty, the suffix is not supported, or `out` exists and `overwrite` is not set.
     """
     if not (math.isfinite(start_s) and math.isfinite(end_s) and 0 <= start_s < end_s):
@@ -366,7 +372,7 @@ def cut(
     if not out.parent.is_dir():
         raise ConfigError(f"{shown(out)}: the folder {out.parent} does not exist; create it first")
     try:
-        with whole_file(out, replace=overwrite) as partial, _Decoder(limits, stop) as decoder:
+        with whole_file(out, replace=overwrite) as partial, FrameReader(limits=limits, stop=stop) as decoder:
             request = {
                 "task": "cut",
                 "start_s": start_s,
@@ -374,8 +380,30 @@ def cut(
                 "out": os.path.abspath(partial),
                 "format": CUT_FORMATS[out.suffix.lower()],
                 "identity": identity,
+                "short_side": _CHECK_SIDE,
             }
-            message, _ = decoder.ask(path, request).next_message(path, progress)
+            process = decoder.ask(path, request)
+            message, pixels = process.next_message(path, progress)
+            middle_s = message["times_s"][0] - start_s
+            middle = upright(message, pixels)[0]
+            end, _ = process.next_message(path)
+            if not _shows(decoder, partial, middle_s, middle):
+                raise VideoError(
+                    f"{shown(path)}: the clip shows another picture at {middle_s:.2f} s than the video at "
+                    f"{start_s + middle_s:.2f} s and was removed; convert the video to MP4 or Matroska first"
+                )
     except FileExistsError as error:
         raise ConfigError(f"{shown(out)}: already exists; choose another name or allow overwriting") from error
-    return float(message["end_s"])
+    return float(end["end_s"])
+
+
+def _shows(decoder: FrameReader, clip: Path, time_s: float, picture: UInt8[np.ndarray, "Y X 3"]) -> bool:
+    """Whether a new clip shows a picture at a time, apart from small differences that the encoder makes."""
+    written = decoder.frame_at(clip, time_s, short_side=_CHECK_SIDE)
+    return bool(np.abs(_mean_colours(written) - _mean_colours(picture)).max() <= _MAX_DIFFERENCE)
+
+
+def _mean_colours(picture: UInt8[np.ndarray, "Y X 3"]) -> Float[np.ndarray, "8 8 3"]:
+    """The mean colours of 8 x 8 parts of a picture."""
+    rows, columns = (np.array_split(np.arange(max(size, 8)) * size // max(size, 8), 8) for size in picture.shape[:2])
+    return np.array([[picture[np.ix_(row, column)].mean((0, 1)) for column in columns] for row in rows])

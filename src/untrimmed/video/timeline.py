@@ -102,20 +102,19 @@ class SampleGrid:
         return first / self.fps <= end_s + 2 * EPSILON_S
 
 
-class SingleTime:
-    """A grid with a single time."""
+class SampleTimes:
+    """A grid of a few given times, in increasing order."""
 
-    def __init__(self, time_s: float) -> None:
-        self.time_s = time_s
-        self._is_taken = False
+    def __init__(self, *times_s: float) -> None:
+        self.times_s = times_s
+        self._num_taken = 0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Remove and return the time if it is before `end_s`."""
-        if self._is_taken or self.time_s >= end_s - EPSILON_S:
-            return []
-        self._is_taken = True
-        return [self.time_s]
+        """Remove and return the times before `end_s`."""
+        times = [time_s for time_s in self.times_s[self._num_taken :] if time_s < end_s - EPSILON_S]
+        self._num_taken += len(times)
+        return times
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether the time is in the span, with a margin of twice the rounding."""
-        return start_s - 2 * EPSILON_S <= self.time_s <= end_s + 2 * EPSILON_S
+        """Whether one of the times is in the span, with a margin of twice the rounding."""
+        return any(start_s - 2 * EPSILON_S <= time_s <= end_s + 2 * EPSILON_S for time_s in self.times_s)
