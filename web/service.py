@@ -21,6 +21,8 @@ def type_of(schema: dict[str, Any]) -> str:
         return " | ".join(map(type_of, schema["anyOf"]))
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
+    if "const" in schema:
+        return f"'{schema['const']}'"
     if "enum" in schema:
         return " | ".join(f"'{value}'" for value in schema["enum"])
     if schema["type"] == "array":

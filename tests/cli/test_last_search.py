@@ -27,6 +27,13 @@ def test_hits_of_the_last_search_have_numbers(tmp_path):
     assert recall(tmp_path, "2, 1.2,1-1") == [second, NumberedMoment("1.2", Path("a.mp4"), 9.0, 12.5), first]
 
 
+def test_a_hit_without_a_moment_is_its_best_moment_even_if_moments_are_in_time_order(tmp_path):
+    early, best = Moment(1.0, 4.0), Moment(9.0, 12.5)
+    remember(tmp_path, [Hit(Path("a.mp4"), "a", best.start_s, best.end_s, 0.5, 60.0, (early, best))])
+    assert recall(tmp_path, "1") == [NumberedMoment("1", Path("a.mp4"), 9.0, 12.5)]
+    assert recall(tmp_path, "1.1") == [NumberedMoment("1.1", Path("a.mp4"), 1.0, 4.0)]
+
+
 def test_clips_of_videos_with_equal_names_say_which_folder(tmp_path):
     hits = [
         NumberedMoment(rank, Path(path), 0.0, 1.0)

@@ -42,6 +42,24 @@ def test_then_prints_both_moments(indexed):
     assert first["moments"][0]["end_s"] <= first["then"][0]["start_s"]
 
 
+@pytest.mark.parametrize("then", [(), ("--then", "green")])
+def test_all_moments_are_in_time_order_and_the_best_one_has_the_number_of_the_hit(indexed, then, tmp_path):
+    best = search(indexed, "red", *then, "-k", "1", "--moments", "1")["hits"][0]
+    document = search(indexed, "red", *then, "-k", "1", "--moments", "all")["hits"][0]
+    starts = [moment["start_s"] for moment in document["moments"]]
+    assert starts == sorted(starts)
+    assert (document["start_s"], document["peak_s"]) == (best["start_s"], best["peak_s"])
+    assert best["moments"][0] in document["moments"]
+    assert len(document.get("then", starts)) == len(starts)
+
+
+def test_a_number_of_moments_is_a_number_or_all(indexed):
+    assert "--moments" in indexed("search", "red", "--moments", "some")[2]
+    code, _, err = indexed("search", "red", "--moments", "0")
+    assert code == 2
+    assert "'all'" in err
+
+
 def test_not_and_weights_change_the_first_hit(indexed):
     assert search(indexed, "white")["hits"][0]["score"] > 0.8
     document = search(indexed, "white", "--not", "white", "--weight", "not=3")

@@ -144,6 +144,21 @@ def test_bodies_that_are_not_json_are_refused(client, content):
     assert answer.status_code in (400, 422)
 
 
+def test_all_moments_are_in_time_order_and_include_the_best(client):
+    answers = [
+        client.post("/api/search", json={"text": "red", "limit": 1, "moments": number}).json() for number in (1, "all")
+    ]
+    best, every = (answer["hits"][0] for answer in answers)
+    starts = [moment["start_s"] for moment in every["moments"]]
+    assert starts == sorted(starts)
+    assert best["moments"][0] in every["moments"]
+    assert every["start_s"] == best["start_s"]
+    for number in (0, 51, "some"):
+        answer = client.post("/api/search", json={"text": "red", "moments": number})
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith("body.moments: ")
+
+
 def test_all_parts_of_a_query_reach_the_library(client, ids, world):
     flag, sea = ids["flag.mp4"], ids["sea [1].mp4"]
     request = {

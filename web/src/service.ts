@@ -15,7 +15,7 @@ export interface PlaceJson { video_id: string; start_s: number; end_s?: number |
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; can_be_read: boolean; problem: string | null; kind: string | null }
 export interface VideoList { total: number; videos: Video[] }
@@ -37,7 +37,7 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | '
   group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},
   fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
-  moments: {"type": "integer", "help": "Maximum number of moments per video", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
+  moments: {"type": "integer", "help": "Maximum number of moments per video, or all in time order", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
   min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
   min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}

@@ -48,6 +48,7 @@ class Session {
   answer = $state<SearchAnswer | null>(null)
   problem = $state('')
   lost = $state('') // the address names a video that is not in the library
+  best = $state<Record<string, Pick<HitJson, 'moments' | 'then'>>>({}) // of videos whose moments are all shown, by id
   isBusy = $state(false)
   isArriving = $state(false) // the hits shown belong to a search that is still running
   library = $state<HitJson[]>([]) // shown while there is no query
@@ -141,6 +142,7 @@ class Session {
     const abort = (this.#abort = new AbortController())
     this.problem = ''
     this.pair = null
+    this.best = {}
     if (change) {
       this.lost = ''
       this.write(change)
@@ -252,6 +254,35 @@ class Session {
     const judged = { video, video_id, start_s, end_s }
     if (!isUndo) this[kind].push(judged)
     await this.search('new', judged)
+  }
+
+  /** Show all moments of a video in time order, or its best ones again. */
+  async toggleAll(index: number): Promise<void> {
+    const hit = this.hits[index]
+    const { video, video_id } = hit
+    const span = hit.moments[this.chosen.hit === index ? this.chosen.moment : 0]
+    const best = this.best[video_id]
+    if (best) {
+      Object.assign(hit, best)
+      delete this.best[video_id]
+    } else {
+      const { signal } = this.#abort
+      const query = this.#query()
+      const all: SearchRequest = { ...query, moments: 'all', limit: 1, fold: null, filters: { ...query.filters, within: video } }
+      try {
+        const { hits } = await (this.picture ? api.searchPicture(this.picture, all, signal) : api.search(all, signal, () => {}))
+        if (signal.aborted || !hits.length || this.best[video_id]) return
+        this.best[video_id] = { moments: hit.moments, then: hit.then }
+        Object.assign(hit, { moments: hits[0].moments, then: hits[0].then })
+      } catch (error) {
+        if (!signal.aborted) this.problem = String((error as Error).message)
+        return
+      }
+    }
+    if (this.chosen.hit === index) {
+      this.chosen = { hit: index, moment: 0 }
+      this.#choose({ video, video_id, ...span })
+    }
   }
 
   async loadLibraryPath(): Promise<void> {

@@ -39,7 +39,8 @@ function stubBrowser(): void {
   vi.stubGlobal('fetch', async (path: string, init?: RequestInit) => {
     if (path.startsWith('/api/videos/')) return Response.json({ video: 'known.mp4', duration_s: 60 })
     asked.push(JSON.parse(String(init!.body)))
-    return new Response(JSON.stringify({ answer: { hits: HITS, warnings: [], partial: false, took_s: 0 } }) + '\n')
+    const hits = asked.at(-1)!.moments === 'all' ? [hit(1, ID, 0, 4, 10)] : structuredClone(HITS)
+    return new Response(JSON.stringify({ answer: { hits, warnings: [], partial: false, took_s: 0 } }) + '\n')
   })
 }
 
@@ -49,6 +50,43 @@ beforeEach(async () => {
   stubBrowser()
   vi.resetModules()
   session = (await import('../src/session.svelte')).session
+})
+
+describe('playback', () => {
+  it('begins at the peak of a moment, and at its start once that is moved', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    session.show(0, 1)
+    expect(session.open).toMatchObject({ start_s: 10, end_s: 12, from_s: 11 })
+    session.nudge('start_s', -0.5)
+    expect(session.open).toMatchObject({ start_s: 9.5, from_s: 9.5 })
+  })
+})
+
+describe('all moments', () => {
+  const starts = () => session.hits[0].moments.map((span) => span.start_s)
+
+  it('of a video replace the best ones, until these are shown again', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    session.step(1)
+    await session.toggleAll(0)
+    expect(asked[1]).toMatchObject({ text: 'a dog', moments: 'all', limit: 1, filters: { within: `${ID}.mp4` } })
+    expect(starts()).toEqual([0, 4, 10])
+    expect(session.chosen).toEqual({ hit: 0, moment: 2 }) // the same moment as before
+    await session.toggleAll(0)
+    expect(asked).toHaveLength(2)
+    expect(starts()).toEqual([0, 10])
+    expect(session.chosen).toEqual({ hit: 0, moment: 1 })
+  })
+  it('are those of the best moments again after the next search', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    await session.toggleAll(0)
+    await session.search('new')
+    expect(starts()).toEqual([0, 10])
+    expect(session.best).toEqual({})
+  })
 })
 
 describe('query', () => {

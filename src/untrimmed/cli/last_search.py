@@ -95,5 +95,5 @@ def _recall(library: Path, hits: list[Hit], rank: int, moment: int | None) -> Nu
         count = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
         raise UnknownNameError(f"hit {number}: no such hit, the last search in {library} has {count}; search again")
     hit = hits[rank - 1]
-    span = hit.moments[(moment or 1) - 1]
+    span = hit if moment is None else hit.moments[moment - 1]
     return NumberedMoment(number, hit.video, span.start_s, span.end_s)

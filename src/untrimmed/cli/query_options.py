@@ -12,7 +12,7 @@ import typer
 from untrimmed.cli.console import parse_time
 from untrimmed.cli.options import parse_path
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
-from untrimmed.search.query.query import Cutoff, Filters, Place, Query, Spec, Weights, specs
+from untrimmed.search.query.query import Cutoff, Filters, NumMoments, Place, Query, Spec, Weights, choices_of, specs
 
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _HITS_PANEL = "Which hits to show"
@@ -65,7 +65,7 @@ def _typed(kind: Any, spec: Spec) -> Any:
     if get_origin(kind) is Literal:
         return bool
     number = next((number_type for number_type in (int, float) if number_type in (kind, *get_args(kind))), None)
-    if number and _form(spec) not in _EXAMPLES:
+    if number and _form(spec) not in _EXAMPLES and not choices_of(kind):
         return number | None
     return list[str] | None if get_origin(kind) is tuple or kind is Weights else str | None
 
@@ -114,6 +114,7 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
         "FILE": read_picture,
         "PLACE": partial(parse_place, library=library),
         "PART=X": parse_weights,
+        "N|all": parse_number_or_all,
     }
     values = {}
     for name, (kind, spec) in specs(owner).items():
@@ -154,6 +155,20 @@ def parse_size(text: str) -> int:
     if match is None:
         raise ConfigError(f"{text!r} is not a size; write e.g. 500k, 20M or 1.5G")
     return round(float(match[1]) * _BYTES[match[2]])
+
+
+def parse_number_or_all(text: str) -> NumMoments:
+    """A number, or all.
+
+    Raises:
+        ConfigError: The text is neither.
+    """
+    if text == "all":
+        return "all"
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is neither a number nor all; write e.g. 5") from None
 
 
 def is_hit_number(text: str) -> bool:

@@ -187,8 +187,11 @@ def _show(
     if json_output:
         print_json(document)
     for rank, hit in enumerate(hits if not json_output else (), start=1):
+        is_sorted_by_time = (hit.moments[0].start_s, hit.moments[0].end_s) != (hit.start_s, hit.end_s)
         for number, moment in enumerate(hit.moments):
             then = f"  then {_span(hit.then[number])}" if hit.then else ""
+            if is_sorted_by_time and (moment.start_s, moment.end_s) == (hit.start_s, hit.end_s):
+                then += "  (best)"
             if number == 0:
                 confidence = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
                 figures = f"{rank:3d}  {hit.score:6.3f}{confidence}"

@@ -44,7 +44,7 @@ def clearest_moments(
     *,
     others: float,
     settings: SpanSettings,
-    limit: int,
+    limit: int | None,
     min_s: float = 0.0,
     nested: bool = False,
 ) -> list[Moment]:
@@ -107,7 +107,7 @@ def clearest_scenes(
     *,
     background: float,
     length_exponent: float,
-    limit: int,
+    limit: int | None,
     min_s: float = 0.0,
 ) -> list[Moment]:
     """Return at most `limit` moments that do not overlap, the clearest first, scored by mean relevance over time.
@@ -138,7 +138,7 @@ def clearest_scenes(
     clearness = clearness_of(mean - background, spans[:, 1] - spans[:, 0], length_exponent)
     order = np.lexsort((spans[:, 1], spans[:, 0], -clearness))
     order = order[: max(1, np.count_nonzero(clearness > 0))]
-    keep = suppress(spans[order][None], np.ones((1, len(order)), dtype=bool), max_iou=0.0, limit=limit)[0]
+    keep = suppress(spans[order][None], np.ones((1, len(order)), dtype=bool), max_iou=0.0, limit=limit or len(order))[0]
     return [Moment(float(spans[i, 0]), float(spans[i, 1]), float(mean[i])) for i in order[keep]]
 
 

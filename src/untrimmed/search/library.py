@@ -27,7 +27,7 @@ from untrimmed.search.cache.block_cache import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, cache_library
 from untrimmed.search.query.answer import LockedEncoder, answer, rank_all, relevance
 from untrimmed.search.query.hits import Hit, Hits
-from untrimmed.search.query.query import Cutoff, Query
+from untrimmed.search.query.query import Cutoff, NumMoments, Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import (
@@ -337,7 +337,7 @@ class Library:
         query: str | Query,
         *,
         limit: int = 10,
-        moments: int = 3,
+        moments: NumMoments = 3,
         min_moment_s: float = 1.0,
         min_score: float | None = None,
         min_confidence: float | None = None,
@@ -352,7 +352,7 @@ class Library:
         Args:
             query: A description of a moment in plain words, or a `Query` (docs/queries.md).
             limit: Maximum number of hits.
-            moments: Maximum number of moments per video.
+            moments: Maximum number of moments per video, best first, or "all" relevant ones in time order.
             min_moment_s: Shortest moment, in seconds.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders

@@ -55,6 +55,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+_BRANCH_OF_UNION = "constrained-int"  # pydantic's name for the number in a field that is a number or a word
 RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # documented responses of every route
 
 
@@ -75,7 +76,7 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
 
 def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
     """One line for a pydantic error, and whether the line has all information. Otherwise the schema explains more."""
-    place = ".".join(str(part) for part in first["loc"])
+    place = ".".join(str(part) for part in first["loc"] if part != _BRANCH_OF_UNION)
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
         return f"{place}: {str(first['input'])[:50]!r} is not an id; expected 16 hexadecimal digits", True
     return f"{place or 'the arguments'}: {first['msg']}", False

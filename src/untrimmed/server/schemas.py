@@ -10,7 +10,7 @@ from jaxtyping import Float, UInt8
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
 
 from untrimmed.search.query.hits import Hits
-from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, Filters, Place, Query, Weights, specs
+from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, Filters, Place, Query, Weights, choices_of, specs
 from untrimmed.search.store.records import VideoRecord
 
 VIDEO_ID = r"^[0-9a-f]{16}$"
@@ -50,6 +50,9 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
                 if has_length
                 else {"ge": spec.minimum, "le": maximum}
             )
+            if choices := choices_of(kind):
+                kind = Annotated[int, Field(**bounds)] | Literal[choices]  # pydantic would compare a word with bounds
+                bounds = {}
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
             if kind in _LISTS:
                 kind, default = _LISTS[kind], []
@@ -131,10 +134,10 @@ class HitJson(BaseModel):
     video_id: str
     score: float = Field(description="How well the video matches (docs/json.md). Comparable within one search only.")
     duration_s: float
-    start_s: float = Field(description="Start of the first moment.")
+    start_s: float = Field(description="Start of the best moment.")
     end_s: float
-    peak_s: float = Field(description="The most relevant time of the first moment.")
-    moments: list[MomentJson] = Field(description="Best first.")
+    peak_s: float = Field(description="The most relevant time of the best moment.")
+    moments: list[MomentJson] = Field(description="Best first. All moments are in time order.")
     confidence: float | None = Field(description="Probability that the video matches, if known.")
     then: list[MomentJson] | None = Field(
         default=None, description="The follow-up of each moment, if `then` was given."

@@ -24,9 +24,7 @@ Version = Annotated[
 ]
 _WEBP = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
 _JPEG = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
-_UNCHANGED: dict[int | str, dict[str, Any]] = {
-    304: {"description": "The client has this picture (`If-None-Match`)."}
-}
+_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this picture (`If-None-Match`)."}}
 
 
 @router.get(

@@ -216,6 +216,18 @@ def test_scenes_shorter_than_the_minimum_are_no_moments(query, min_s, expected):
     assert moment.peak_s in (10.5, 11.0)
 
 
+def test_without_a_limit_all_moments_above_the_background_are_returned(query):
+    video = video_with_moment(np.random.default_rng(5), query, duration_s=120.0)
+    for start in range(20, 220, 40):
+        video.vectors[start : start + 8] = unit(video.vectors[start : start + 8].astype(np.float64) + query.sentence)
+    prepared = corpus_of([video]).prepare(query)
+    moments = prepared.moments("0", limit=None, min_s=1.0)
+    for start_s in (10.0, 30.0, 50.0, 70.0, 90.0):
+        assert iou(spans_of(moments), np.array([start_s, start_s + 4.0])).max() > 0.4
+    assert all(moment.score > prepared.relevance("0")[1].mean() for moment in moments)
+    assert prepared.moments("0", limit=2, min_s=1.0) == moments[:2]
+
+
 def test_a_sentence_that_fits_the_whole_video_has_one_moment(query):
     rng = np.random.default_rng(6)
     everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))

@@ -165,6 +165,13 @@ def test_spans_are_at_least_as_long_as_requested_except_the_best_pair_of_a_short
         assert all(a[1] <= b[0] for a, b in itertools.pairwise(firsts))
 
 
+def test_without_a_limit_all_peaks_are_moments_that_are_half_as_high_as_the_best():
+    # The mean is 2, so a peak must be at least (8 + 2) / 2 = 5.
+    curves = Curves({"v": np.array([0.0, 8.0, 0.0, 5.0, 0.0, 4.0, 0.0, 1.0, 0.0])})
+    moments = CombinedQuery([Term(curves)], duration_s=lambda _: 18.0).moments("v", limit=None)
+    assert [moment.peak_s for moment in moments] == [2.0, 6.0]
+
+
 def test_a_short_moment_is_widened_evenly():
     curves = Curves({"v": np.array([0.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0, 0.0])})
     (moment,) = CombinedQuery([Term(curves)], duration_s=lambda _: 16.0).moments("v", limit=1, min_s=3.0)

@@ -202,7 +202,7 @@ class ShardedQuery(PreparedQuery):
         self._ranked = [video.video_id for video in best]
         return best
 
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """See `PreparedQuery`; empty if the shard does not answer.
 
         The first call requests the moments of all ranked videos at once.

@@ -259,7 +259,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         share_work(len(positions), 1, score)
         return scores
 
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video with their mean relevance; the span that matches most clearly is first."""
         video = self.corpus.video(video_id)
         return clearest_moments(

@@ -52,11 +52,12 @@ class PreparedQuery(ABC):
         """
 
     @abstractmethod
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video in seconds, best first, at least one, each with its peak.
 
-        Spans shorter than `min_s` are left out or widened. Only the best span may be shorter, if the video is. Spans do
-        not overlap, but with `nested`, a long span may be followed by a much shorter one around its peak.
+        Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened. Only the
+        best span may be shorter, if the video is. Spans do not overlap, but with `nested`, a long span may be followed
+        by a much shorter one around its peak.
         """
 
     @abstractmethod

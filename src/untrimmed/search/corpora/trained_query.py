@@ -80,8 +80,11 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
 
     @torch.inference_mode()
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video in seconds, best first, that do not overlap; short spans are widened."""
+    def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
+        """Return spans of one video in seconds, best first, that do not overlap; short spans are widened.
+
+        Spans are relevant if their score is at least half way from the mean of the curve to the best score.
+        """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
         settings = LocateSettings(limit=1000, per_video=1000, max_overlap=0.0)
@@ -97,6 +100,9 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
                 moments.append(Moment(start_s, end_s, score, peak_s))
             if len(moments) == limit:
                 break
+        if limit is None:
+            least = (moments[0].score + values.mean()) / 2
+            moments = [moment for moment in moments if moment is moments[0] or moment.score >= least]
         return moments
 
     @torch.inference_mode()

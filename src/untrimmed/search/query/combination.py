@@ -105,26 +105,32 @@ class CombinedQuery(PreparedQuery):
                 return [video for video in combined if video.score >= last]
             take *= 4
 
-    def moments(self, video_id: str, *, limit: int, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
+    def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video, best first, that do not overlap; see `pairs`."""
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
-    def pairs(self, video_id: str, *, limit: int, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
+    def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, each with the span that follows it, the best pair first.
 
         The value of the curve at the span's best time is its score. The span extends around this time while the curve
         is at least half way from its mean to that value. First spans do not overlap. In all pairs but the best, the
         first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
 
-        Spans shorter than `min_s` are widened. Pairs without enough space for that are left out, except the best.
+        Without a limit, all pairs are returned whose first moment is at least half way from the mean of its curve to
+        the best first moment. Spans shorter than `min_s` are widened. Pairs without enough space for that are left out,
+        except the best.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
         taken = np.zeros(len(curves.times_s), dtype=bool)
         free = ~taken
         pairs: list[tuple[Moment, Moment | None]] = []
-        while len(pairs) < limit and (best := self._best(curves, free)) is not None:
+        while len(pairs) != limit and (best := self._best(curves, free)) is not None:
             index, then_index = best
+            if limit is None and pairs and curves.first[index] < (pairs[0][0].score + curves.first.mean()) / 2:
+                taken[index] = True
+                free &= ~taken
+                continue
             start, stop = span_around(curves.first, index, ~taken, curves.first.mean())
             second = None
             if self._then is not None:

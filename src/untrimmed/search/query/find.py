@@ -40,6 +40,7 @@ def find(
     moments are known.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
+    present = _in_time_order if cutoff.moments == "all" else _unchanged
     take = cutoff.limit
     hits_of: dict[str, list[Hit]] = {}
     while True:
@@ -50,7 +51,7 @@ def find(
                 hits_of[video.video_id] = _hits_of(view, prepared, video, cutoff, group_by)
                 if on_hit is not None and group_by == "video" and fold is None:
                     for hit in hits_of[video.video_id]:
-                        on_hit(hit)
+                        on_hit(present(hit))
         hits = [hit for video in videos for hit in hits_of[video.video_id] if hit.score >= least]
         if group_by == "moment":
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
@@ -63,7 +64,18 @@ def find(
             break
         take *= _GROWTH
     missing = [prepared.missing] if prepared.missing else []
-    return Hits(hits[: cutoff.limit], missing, partial=bool(missing))
+    return Hits(map(present, hits[: cutoff.limit]), missing, partial=bool(missing))
+
+
+def _unchanged(hit: Hit) -> Hit:
+    return hit
+
+
+def _in_time_order(hit: Hit) -> Hit:
+    """Sort the moments of a hit by time, a longer one before the one that it contains. Its best moment is the same."""
+    order = sorted(range(len(hit.moments)), key=lambda i: (hit.moments[i].start_s, -hit.moments[i].end_s))
+    then = tuple(hit.then[i] for i in order) if hit.then else ()
+    return replace(hit, moments=tuple(hit.moments[i] for i in order), then=then)
 
 
 def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
@@ -74,12 +86,11 @@ def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
 def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, cutoff: Cutoff, group_by: GroupBy) -> list[Hit]:
     """Return one hit for a video, or one for each of its moments; no hit if its shard does not answer."""
     pairs: Sequence[tuple[Moment, Moment | None]]
+    limit = None if cutoff.moments == "all" else cutoff.moments
     if isinstance(prepared, CombinedQuery):
-        pairs = prepared.pairs(ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s)
+        pairs = prepared.pairs(ranked.video_id, limit=limit, min_s=cutoff.min_moment_s)
     else:
-        moments = prepared.moments(
-            ranked.video_id, limit=cutoff.moments, min_s=cutoff.min_moment_s, nested=group_by == "video"
-        )
+        moments = prepared.moments(ranked.video_id, limit=limit, min_s=cutoff.min_moment_s, nested=group_by == "video")
         pairs = [(moment, None) for moment in moments]
     if not pairs:
         return []

@@ -29,7 +29,7 @@ class Hit:
     end_s: float
     score: float  # see docs/queries.md; scores of different queries are not comparable
     duration_s: float
-    moments: tuple[Moment, ...]  # best first, at least one
+    moments: tuple[Moment, ...]  # at least one; best first, or in time order if all were requested
     confidence: float | None = None  # probability that the video matches; None if confidence was not measured
     then: tuple[Moment, ...] = ()  # for each of `moments` the one that follows it, if the query has `then`
     folded: tuple[Path, ...] = ()  # videos of hidden near-duplicates

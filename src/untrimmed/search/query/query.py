@@ -25,6 +25,7 @@ else:
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
+NumMoments: TypeAlias = int | Literal["all"]
 LONGEST_TEXT = 4000
 _MAX_PARTS = 32  # each excluded sentence is compared with all frames, and each place is read from the table
 _MAX_S = 1e7
@@ -50,6 +51,15 @@ def specs(owner: type) -> dict[str, tuple[Any, Spec]]:
     """Return the type and the spec of each field of a class."""
     annotated = {field.name: field.type for field in fields(owner) if get_origin(field.type) is Annotated}
     return {name: (get_args(kind)[0], get_args(kind)[1]) for name, kind in annotated.items()}
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """Return the words that a union of a number and words allows.
+
+    >>> choices_of(NumMoments), choices_of(float | None)
+    (('all',), ())
+    """
+    return tuple(word for part in get_args(kind) if get_origin(part) is Literal for word in get_args(part))
 
 
 def check_sentence(text: str) -> None:
@@ -87,6 +97,8 @@ def _check(part: object, prefix: str = "") -> None:
         if spec.minimum and value == "":
             raise ConfigError(f"{name} is empty; omit it, or name a folder or file")
         kinds = get_args(kind) or (kind,)
+        if value in (choices := choices_of(kind)):
+            continue
         if (int in kinds or float in kinds) and value is not None:
             is_number = isinstance(value, Integral if int in kinds else Real) and not isinstance(value, bool)
             above = -math.inf if spec.above is None else spec.above
@@ -94,7 +106,8 @@ def _check(part: object, prefix: str = "") -> None:
             most = math.inf if spec.maximum is None else spec.maximum
             number: Any = value if is_number else math.nan
             if not (-math.inf < number < math.inf and above < number and least <= number <= most):
-                raise ConfigError(f"{prefix}{name} is {value!r}, must be {_bounds(spec)}")
+                expected = " or ".join([_bounds(spec), *map(repr, choices)])
+                raise ConfigError(f"{prefix}{name} is {value!r}, must be {expected}")
 
 
 def _bounds(spec: Spec) -> str:
@@ -292,7 +305,10 @@ class Cutoff:
     """Limits on the number of hits and moments, and on their score."""
 
     limit: Annotated[int, Spec("Maximum number of hits.", "-k --limit N", minimum=1, service_maximum=500)] = 10
-    moments: Annotated[int, Spec("Maximum number of moments per video.", "N", minimum=1, service_maximum=50)] = 3
+    moments: Annotated[
+        NumMoments,
+        Spec("Maximum number of moments per video, or all in time order.", "N|all", minimum=1, service_maximum=50),
+    ] = 3
     min_moment_s: Annotated[
         float, Spec("Shortest moment, in seconds.", "--min-moment S", minimum=0, service_maximum=_MAX_S, unit="s")
     ] = 1.0
