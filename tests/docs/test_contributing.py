@@ -1,4 +1,4 @@
-"""The files of the example in CONTRIBUTING run, with the package from the source tree and from a wheel."""
+"""The files of the example in CONTRIBUTING run with the package from the source tree, a wheel, an editable install."""
 
 import csv
 import io
@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import urllib.request
+import venv
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,17 +71,41 @@ def write_files(folder):
         (folder / name).write_text(body, encoding="utf-8")
 
 
+INSTALL = ("install", "--no-deps", "--no-build-isolation", "--no-index")
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """A folder in which the package is installed from a wheel."""
-    pytest.importorskip("setuptools", minversion="77", reason="the wheel is built with setuptools 77 or later")
-    source, installed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
-    shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+def sources(tmp_path_factory):
+    """A copy of the files that the package is built from."""
+    pytest.importorskip("setuptools", minversion="77", reason="the package is built with setuptools 77 or later")
+    folder = tmp_path_factory.mktemp("sources")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "--no-input", "install", "--no-deps", "--no-build-isolation", "--no-index"]
-    run_program([*pip, "--target", str(installed), str(source)])
-    return installed
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory, sources):
+    """A folder in which the package is installed from a wheel."""
+    installed = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--no-input"]
+    run_program([*pip, *INSTALL, "--target", str(installed), str(sources)])
+    return Python(sys.executable, installed, (installed, ROOT))
+
+
+@pytest.fixture(scope="module")
+def editable(tmp_path_factory, sources):
+    """A virtual environment with an editable install. Other packages are those of the environment of the tests."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, symlinks=True)
+    executable = environment / "bin" / "python"
+    folders = [sysconfig.get_path(kind) for kind in ("purelib", "platlib")]
+    (own,) = environment.glob("lib/python*/site-packages")
+    (own / "packages_of_the_tests.pth").write_text("".join(f"{folder}\n" for folder in dict.fromkeys(folders)))
+    pip = [sys.executable, "-m", "pip", "--no-input", "--python", str(executable)]
+    run_program([*pip, *INSTALL, "--ignore-installed", "--editable", str(sources)], PYTHONPATH="")
+    return Python(str(executable), sources / "src", (ROOT,))
 
 
 def run_program(command, folder=None, **environment):
@@ -90,26 +116,28 @@ def run_program(command, folder=None, **environment):
 
 @dataclass(frozen=True)
 class Python:
-    """Runs Python code in new processes with the package from one folder."""
+    """Runs Python code in new processes, in which the package must come from a folder."""
 
+    executable: str
     package: Path
+    path: tuple[Path, ...]
 
     def command(self, code, arguments):
         check = f"import untrimmed\nassert untrimmed.__file__.startswith({str(self.package)!r})\n"
-        return [sys.executable, "-c", check + code, *map(str, arguments)]
+        return [self.executable, "-c", check + code, *map(str, arguments)]
 
     @property
-    def path(self):
-        return os.pathsep.join([str(self.package), str(ROOT)])
+    def environment(self):
+        return {"PYTHONPATH": os.pathsep.join(map(str, self.path))}
 
     def __call__(self, code, *arguments, folder):
-        return run_program(self.command(code, arguments), folder, PYTHONPATH=self.path)
+        return run_program(self.command(code, arguments), folder, **self.environment)
 
     @contextmanager
     def serving(self, code, *arguments, folder):
         """The address of a service in another process."""
         command = self.command(code, ["serve", "--port", 0, *arguments])
-        environment = os.environ | {"PYTHONPATH": self.path}
+        environment = os.environ | self.environment
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment) as process:
             try:
                 yield process.stdout.readline().strip()
@@ -117,10 +145,14 @@ class Python:
                 process.kill()
 
 
-@pytest.fixture(scope="module", params=["source", pytest.param("wheel", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["source", *(pytest.param(name, marks=pytest.mark.slow) for name in ("wheel", "editable"))]
+)
 def python(request):
-    """Python with the package from the source tree or from a wheel."""
-    return Python(request.getfixturevalue("wheel") if request.param == "wheel" else ROOT / "src")
+    """Python with the package from the source tree, a wheel or an editable install."""
+    if request.param == "source":
+        return Python(sys.executable, ROOT / "src", (ROOT / "src", ROOT))
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="module")
