@@ -97,6 +97,17 @@ def test_a_library_is_evaluated_without_torch(builtin_library, tmp_path):
     assert "R@1" in done.stdout
 
 
+def test_models_are_listed_without_torch():
+    names = imported("models")
+    assert not names & HEAVY
+    done = without_torch("from untrimmed.cli.app import main; main()", "models", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert "arXiv 2405.13824" in document["methods"]["gmmformer_v2"]["paper"]
+    assert "ms_sl+evidence" in document["compositions"]
+    assert "ms_sl" in document["attachments"]["evidence"]["attaches_to"]
+
+
 def test_parity_without_torch_names_the_package_to_install(tmp_path):
     done = without_torch("from untrimmed.parity.__main__ import main; sys.exit(main())", tmp_path)
     assert done.returncode == 2

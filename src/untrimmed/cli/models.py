@@ -19,38 +19,32 @@ if TYPE_CHECKING:
 
 def models(json_output: JsonOption = False, imports: ImportOption = None) -> None:
     """List methods, attachments and published settings."""
-    from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
-    from untrimmed.moments import tf_prvr
+    from untrimmed.models.listing import list_all
     from untrimmed.presets import list_presets, load_preset
 
+    listing = list_all(with_plugins=bool(imports))
     methods: dict[str, dict[str, Any]] = {
         name: {
-            "paper": paper_of(name),
+            "paper": paper,
             "presets": {data: load_preset(name, data).reported for method, data in list_presets() if method == name},
         }
-        for name in list_models()
+        for name, paper in listing.methods.items()
     }
-    compositions = list_compositions()
     attachments: dict[str, dict[str, Any]] = {
-        name: {
-            "paper": paper_of(name),
-            "attaches_to": [method for method in methods if not compositions[f"{method}+{name}"]],
-        }
-        for name in list_attachments()
+        name: {"paper": paper, "attaches_to": listing.methods_of(name)} for name, paper in listing.attachments.items()
     }
     combined: dict[str, dict[str, Any]] = {}
     for name, data in list_presets():
         if "+" in name:
             combined.setdefault(name, {})[data] = load_preset(name, data).reported
-    training_free_paper = (tf_prvr.__doc__ or "").partition("\n")[0]
     if json_output:
         document = {
             "methods": methods,
             "attachments": attachments,
             "combinations": combined,
-            "training_free": {tf_prvr.NAME: {"paper": training_free_paper}},
-            "compositions": [name for name, problem in compositions.items() if not problem],
-            "refused": {name: problem for name, problem in compositions.items() if problem},
+            "training_free": {name: {"paper": paper} for name, paper in listing.training_free.items()},
+            "compositions": listing.compositions,
+            "refused": listing.refused,
         }
         print_json(document)
         return
@@ -70,7 +64,8 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
     result_console.print(table)
     result_console.print("attach any number: untrimmed train METHOD+ATTACHMENT+... --data NAME --root DIR")
     table = Table("model", "paper", title="training-free", title_justify="left", box=box.SIMPLE)
-    table.add_row(tf_prvr.NAME, training_free_paper)
+    for name, paper in listing.training_free.items():
+        table.add_row(name, paper)
     result_console.print(table)
     result_console.print("no training: untrimmed evaluate NAME --data NAME --root DIR, or untrimmed index --model NAME")
 

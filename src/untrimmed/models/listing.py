@@ -1,0 +1,67 @@
+"""Lists methods, attachments and what fits together.
+
+The list of this package is stored in a file, because the registry imports torch. After a change of a method, write it
+again:
+
+    python -m untrimmed.models.listing
+"""
+
+import importlib.metadata
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from untrimmed.files import write_whole
+from untrimmed.plugins import GROUP
+
+FILE = Path(__file__).with_suffix(".json")
+
+
+@dataclass(frozen=True)
+class ModelListing:
+    """Names and their papers. `refused` has the reason for each METHOD+ATTACHMENT that does not fit, by its name."""
+
+    methods: Mapping[str, str]
+    attachments: Mapping[str, str]
+    training_free: Mapping[str, str]
+    refused: Mapping[str, str]
+
+    def methods_of(self, attachment: str) -> list[str]:
+        """Return the methods that an attachment fits."""
+        return [method for method in self.methods if f"{method}+{attachment}" not in self.refused]
+
+    @property
+    def compositions(self) -> list[str]:
+        """Every METHOD+ATTACHMENT that fits, sorted."""
+        names = (f"{method}+{attachment}" for method in self.methods for attachment in self.attachments)
+        return sorted(name for name in names if name not in self.refused)
+
+
+def list_all(*, with_plugins: bool) -> ModelListing:
+    """Return all names. Without plug-ins, also those of installed packages, it needs no torch."""
+    if with_plugins or importlib.metadata.entry_points(group=GROUP):
+        return registered_listing()
+    return stored_listing()
+
+
+def stored_listing() -> ModelListing:
+    """Return the names in this package, from the file."""
+    return ModelListing(**json.loads(FILE.read_text(encoding="utf-8")))
+
+
+def registered_listing() -> ModelListing:
+    """Return the names in the registry, with those of plug-ins."""
+    from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
+    from untrimmed.moments import tf_prvr
+
+    return ModelListing(
+        methods={name: paper_of(name) for name in list_models()},
+        attachments={name: paper_of(name) for name in list_attachments()},
+        training_free={tf_prvr.NAME: (tf_prvr.__doc__ or "").partition("\n")[0]},
+        refused={name: problem for name, problem in list_compositions().items() if problem},
+    )
+
+
+if __name__ == "__main__":
+    write_whole(FILE, json.dumps(asdict(registered_listing()), indent=1) + "\n")
