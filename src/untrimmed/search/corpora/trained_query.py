@@ -94,7 +94,8 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         moments: list[Moment] = []
         ranked_spans = zip(ranked.span_s[0].tolist(), ranked.score[0].tolist(), strict=True)
         for (start_s, end_s), score in itertools.islice(ranked_spans, int(ranked.count[0])):
-            peak_s = float(times_s[best_index(start_s, end_s, times_s, values)])
+            best_s = times_s[best_index(start_s, end_s, times_s, values)]
+            peak_s = float(np.clip(best_s, start_s, end_s))  # a span may be shorter than the step of the curve
             start_s, end_s = widened(start_s, end_s, min_s, after_s=0.0, before_s=video_s)
             if all(end_s <= other.start_s or other.end_s <= start_s for other in moments):
                 moments.append(Moment(start_s, end_s, score, peak_s))
