@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark in `benchmark.txt`, otherwise the one with the name of folder or files, or None.
+        """The benchmark that `benchmark.txt` names, otherwise the one named like the folder or its files, or None.
 
         Raises: FeatureError if the name in the file is unknown.
         """

@@ -38,7 +38,7 @@ def segment_means(
 
 
 def at_most(frames: Float[np.ndarray, "T D"], max_frames: int) -> Float[np.ndarray, "L D"]:
-    """Return the frames, or `max_frames` segment means of more frames."""
+    """Return the frames, or `max_frames` segment means if there are more frames than that."""
     return frames if len(frames) <= max_frames else segment_means(frames, max_frames)
 
 

@@ -112,7 +112,7 @@ def load_encoder(
 
 
 def self_test(encoder: Encoder, *, images: bool = True) -> None:
-    """Check that an encoder distinguishes two images and two texts, and the shape and length of its vectors.
+    """Check that an encoder distinguishes two images and two texts, and that its vectors have the right form.
 
     Raises:
         EncoderError: A check fails.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Select the words to hide: in each query the rounded share with the smallest noise, at least one word.
+    """Select the words to hide: the words of each query with the smallest noise. Their number is rounded, at least one.
 
     >>> masked_words(torch.tensor([[True, True, False]]), torch.tensor([[0.7, 0.4, 0.1]]), share=0.5)
     tensor([[False,  True, False]])

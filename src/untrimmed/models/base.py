@@ -71,7 +71,10 @@ class RetrievalModel(nn.Module, Carrier):
         self.name = "+".join((type(self).name, *config.attached))
 
     def draw_weights(self) -> None:
-        """Draw initial weights, once, after the constructor. The default is that of the released programs."""
+        """Draw initial weights, once, after the constructor.
+
+        By default, weights are distributed as in the released programs.
+        """
         initialise(self, self.config.init_std)
 
     @property

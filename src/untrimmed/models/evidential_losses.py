@@ -64,7 +64,10 @@ class Transport(StepLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`regularisation` and `iterations`: of optimal transport. The loss is 0 before `warmup_epoch` (from 0)."""
+        """`regularisation` and `iterations` are parameters of optimal transport.
+
+        The loss is 0 before `warmup_epoch` (from 0).
+        """
 
         temperature: float = 0.06  # divides the cosines before they become evidence
         regularisation: float = 0.1

@@ -238,7 +238,9 @@ class JSG(RetrievalModel):
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the similarities that rank moments: by default those of the gaze (section 3.5); see `rank_moments_by`.
+        """Return the similarities that rank moments.
+
+        By default the gaze computes them (section 3.5); see `rank_moments_by`.
 
         `sum` uses the branch weights for videos. Both branches then use the windows of the gaze, so that they can be
         added.

@@ -45,7 +45,7 @@ class PartialOrder(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`curvature`: initial value of the learned one, which stays between a tenth and ten times of it.
+        """`curvature` is the initial value of the learned curvature, which stays within a factor of ten.
 
         `radius`: a video within twice this distance from the origin has a half-space as its cone.
         """

@@ -95,7 +95,8 @@ class DistributionHead(nn.Module, ABC):
 class SeparateHead(DistributionHead):
     """As released: separate poolings for mean and spread; means have length 1, and W1 halves the width.
 
-    The plain mean is added to the mean without a map. With `global` (not released) it passes a linear map (Eq. 6).
+    The plain mean is added to the mean without a map. With `global` (not released), the plain mean passes a linear map
+    first (Eq. 6).
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -174,7 +175,7 @@ def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
 def pooled_videos(frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V D"]:
     """Return the normalised mean of the normalised real frames.
 
-    As released; Eq. 6 treats text and video in the same way (`pooled_rows`).
+    This is the released form. Eq. 6 treats text and video in the same way (`pooled_rows`).
     """
     unit = F.normalize(frames, dim=-1) * mask[..., None]
     return F.normalize(unit.sum(dim=1) / mask.sum(dim=1).clamp_min(1)[:, None], dim=-1)

@@ -53,7 +53,7 @@ class RegistersConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterVideos(Record):
-    """The inputs of the diffusion, for the losses. `log_variance` is that of the distribution around the mean."""
+    """The inputs of the diffusion, for the losses. `log_variance` is the logarithm of the variance around `mean`."""
 
     mean: Float[Tensor, "V D"]
     log_variance: Float[Tensor, "V D"]

@@ -1,7 +1,7 @@
 """Translates settings in authors' checkpoints into ours, as dotted keys of a preset (`model.dim`, `weights.clip_nce`).
 
-The keys are those of the released programs. Several have one meaning in all programs; lists such as `loss_factor` have
-an order that depends on the method.
+The keys are those of the released programs. Several keys have the same meaning in all programs; lists such as
+`loss_factor` have an order that depends on the method.
 """
 
 import math
@@ -13,7 +13,10 @@ from untrimmed.errors import shown_value
 from untrimmed.models.naming import ModelName
 
 Rule = Callable[[Any], dict[str, Any]]
-"""Returns our settings by dotted key, from one of the program's; raises TypeError or ValueError if it is unreadable."""
+"""Returns our settings by dotted key for one setting of the program.
+
+Raises TypeError or ValueError if it is unreadable.
+"""
 
 WITHOUT_EFFECT = frozenset({"wd", "initializer_range", "pot_prompt_ratio", "collection", "visual_feature", "device"})
 """Keys that change neither scores nor training here: constants in the programs, initial weights, names of files."""

@@ -57,7 +57,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     }
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix `pp-`, and with a number of clips.
+        """Return the case without the prefix `pp-`. If the case records no number of clips, add the usual one.
 
         The released program builds clips in its batches but never reads them.
         """

@@ -128,7 +128,10 @@ class HolmesParity(GMMFormerV2Parity):
         return arrays | {"intra_video": terms["transport"]}
 
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """Return which queries are ambiguous at this step. Empty during the warm-up, when none are determined."""
+        """Return which queries are ambiguous at this step. Empty during the warm-up, when queries are not yet divided.
+
+        `method` parsed into the method and its attachments. => The method and its attachments, parsed from `method`.
+        """
         if not self.epoch(case, step):
             return {}
         scores = model.score(model.encode_queries(batch.queries), model.encode_videos(batch.videos))

@@ -52,7 +52,7 @@ class Preset:
 
     @cached_property
     def name(self) -> ModelName:
-        """`method` parsed into the method and its attachments."""
+        """The method and its attachments, parsed from `method`."""
         return ModelName.of(self.method)
 
     @property

@@ -54,7 +54,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class TableProgress:
-    """Progress of a table: row `number` of `total` rows; `activity` is text for people."""
+    """Progress of a table: row `number` of `total` rows; `activity` describes the current step."""
 
     number: int
     total: int

@@ -160,13 +160,16 @@ class OpenedModel:
         return span_s
 
     def event_recall(self) -> dict[str, float]:
-        """Return event-level recall (`event_recall_of`); raises FeatureError without moments, or like `locate`."""
+        """Return event-level recall (`event_recall_of`).
+
+        Raises FeatureError without moments, and the errors of `locate`.
+        """
         if reason := why_no_events(self.dataset):
             raise FeatureError(reason)
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)
 
     def moments(self) -> SplitMoments:
-        """Return the best moments of all captions in the corpus and in their videos; raises errors like `locate`."""
+        """Return the best moments of all captions in the corpus and in their videos; raises the errors of `locate`."""
         located = self.locate()
         span_s = self.best_spans(self.all_queries, self.dataset.video_index[:, None])[:, 0]
         return SplitMoments(located, span_s, annotators=self.train.annotators)

@@ -198,8 +198,8 @@ def require_best_model(folder: Path) -> None:
 def require_beginning(folder: Path) -> None:
     """Raise a CheckpointError if a folder without a saved state has results of more than one epoch.
 
-    Training from the start would replace its best model by that of the first epoch. An interruption in the first epoch
-    is harmless.
+    Training from the start would replace its best model by the model of the first epoch. An interruption in the first
+    epoch is harmless.
     """
     epochs = len(open_run(folder).history) if is_run(folder) else 0
     if epochs > 1:

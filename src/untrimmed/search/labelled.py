@@ -113,7 +113,7 @@ def evaluate_library(
 
 
 def figures(outcomes: Sequence[QueryOutcome]) -> dict[str, float]:
-    """Return metrics in percent by name. Those of moments require a query with a known moment."""
+    """Return metrics in percent by name. Metrics of moments are computed only if a query has a known moment."""
     ranks = np.array([outcome.rank or np.inf for outcome in outcomes])
     figures = {f"R@{k}": 100.0 * float((ranks <= k).mean()) for k in (1, 5, 10, 100)}
     figures["SumR"] = sum(figures.values())

@@ -73,7 +73,7 @@ class Library:
         shards: int = 1,
         replicas: int = 1,
     ):
-        """Open the library in a folder, by default that of the user. The first `index` creates it.
+        """Open the library in a folder. The default is the user's library. The first `index` creates it.
 
         Args:
             precision: The number format of the encoder's products: auto, float32 or bfloat16 (`untrimmed.precision`).

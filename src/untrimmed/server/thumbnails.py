@@ -50,7 +50,7 @@ class ThumbnailFiles:
 
 
 def size_of(video: StoredThumbnails) -> tuple[int, int]:
-    """Width and height of the first picture, which is also that of the cells of a sheet."""
+    """Width and height of the first picture, which the cells of a sheet have too."""
     from PIL import Image
 
     return Image.open(io.BytesIO(video.picture(0))).size

@@ -50,7 +50,10 @@ WARMUP_EPOCH = "warmup_epoch"  # name of the setting of losses that start late; 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with attachments and settings: `METHOD+ATTACHMENT,KEY=VALUE`, both parts repeatable."""
+    """A method with attachments and settings: `METHOD+ATTACHMENT,KEY=VALUE`.
+
+    `+ATTACHMENT` and `,KEY=VALUE` can be repeated.
+    """
 
     name: ModelName
     settings: tuple[str, ...] = ()
@@ -138,7 +141,7 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 class StudySetup:
     """A data set and the model and batch sizes of all candidates; runs are stored in `out`/`data`.
 
-    `presets` are YAML files. For a candidate, the file is used that is for its method and has most of its attachments.
+    `presets` are YAML files. Among the files for its method, a candidate uses the file with most of its attachments.
     """
 
     data: str
@@ -275,7 +278,7 @@ class StudySetup:
         """Return a training of a candidate with enough epochs for the steps.
 
         Settings are those of the candidate's preset, except the sizes, the candidate's own settings and those of the
-        point. Losses that start late start after the same share of epochs.
+        point. A loss that starts late in the preset starts after the same share of the epochs.
 
         Raises: ConfigError if both the candidate and the point set a key.
         """

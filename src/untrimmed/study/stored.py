@@ -58,7 +58,7 @@ def has_results(folder: Path) -> bool:
 def stored_results(folder: Path) -> StudyResults:
     """Return the results in OUT/DATA.
 
-    Of each candidate, these are the runs with the most steps, and of these the settings with the most seeds.
+    For each candidate, only the runs with the most steps are used, and among them the settings with the most seeds.
 
     Candidates with fewer steps than the longest runs on test videos are left out.
 

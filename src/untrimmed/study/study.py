@@ -205,7 +205,7 @@ def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
 
 
 def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
-    """Describe what the study will train, in lines for people. Nothing is trained or written.
+    """Describe what the study will train, in lines of text. Nothing is trained or written.
 
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for an impossible method or a folder with
     runs of other sizes or data, FeatureError if the files of a teacher are missing.

@@ -59,7 +59,7 @@ def rehearse_step(
 def rehearse_validation(opened: OpenedModel, device: torch.device, *, needs_moments: bool = False) -> None:
     """Score the first validation batch once, and find its timeline.
 
-    With `needs_moments`, a method without a timeline is an error. Otherwise its moments are just not evaluated.
+    With `needs_moments`, a method without a timeline is an error. Otherwise its moments are not evaluated.
 
     Raises: as `rehearse_step`.
     """

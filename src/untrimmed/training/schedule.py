@@ -6,7 +6,7 @@ A schedule is one of two kinds of functions:
   of updates of the run, and `warmup_share` if it has such parameters.
 - A function or class whose first parameter is `optimizer` returns a torch scheduler, which makes a step after each
   update (`ReduceLROnPlateau`: after each epoch, by `train.select_by`). It gets the number of updates if it has a
-  parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`, and `max_lr` for OneCycleLR.
+  parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`. OneCycleLR also gets `max_lr`.
 
 If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), the rates of the schedule are
 multiplied by a factor that rises linearly over the first `warmup_share` of the updates.

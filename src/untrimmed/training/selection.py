@@ -32,7 +32,7 @@ class Validation:
 
 
 def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
-    """Return the function of `train.select_by`; None for a metric that has a name. Raises the errors of `choose`."""
+    """Return the function of `train.select_by`; None if it is the name of a metric. Raises the errors of `choose`."""
     if train.select_by in (*_VIDEO_METRICS, *EVENT_METRICS):
         return None
     return choose("train.select_by", train.select_by, dict.fromkeys((*_VIDEO_METRICS, *EVENT_METRICS), float))

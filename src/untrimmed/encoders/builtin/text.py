@@ -57,7 +57,7 @@ def is_layer_weight(name: str) -> bool:
 
 
 def load_tokenizer() -> Tokenizer:
-    """The tokenizer of all-MiniLM-L6-v2 (that of BERT, lower case), from its vocabulary."""
+    """The tokenizer of all-MiniLM-L6-v2 (BERT's lower-case tokenizer), built from its vocabulary."""
     tokenizer = Tokenizer(WordPiece.from_file(str(VOCABULARY), unk_token="[UNK]"))
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tokenizer.normalizer = BertNormalizer(lowercase=True)

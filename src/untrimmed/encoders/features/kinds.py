@@ -79,7 +79,7 @@ class FeatureSpec:
 
     @property
     def words(self) -> Part:
-        """The network that encodes words: RoBERTa if it is named, otherwise CLIP if it is, otherwise RoBERTa."""
+        """The network that encodes words: CLIP if it is named and RoBERTa is not, otherwise RoBERTa."""
         by_kind = {part.kind: part for part in self.parts}
         return by_kind.get(ROBERTA) or by_kind.get(CLIP) or Part(ROBERTA)
 

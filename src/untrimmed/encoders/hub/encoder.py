@@ -83,9 +83,9 @@ class TransformersEncoder:
     ) -> TransformersEncoder:
         """The encoder in a local folder or of a hub id. Files that are not in the hub's cache are downloaded.
 
-        `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name`
-        replaces the recorded name, for a folder that is only a copy. `digest` is that of the weights if the caller has
-        computed it (`weights_digest`). Code in a repository is never run.
+        `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name` replaces the recorded name, for a
+        folder that is only a copy. `digest` is the digest of the weights (`weights_digest`), if the caller has computed
+        it. Code in a repository is never run.
 
         Raises:
             ConfigError: an unknown device, or one that is not there.

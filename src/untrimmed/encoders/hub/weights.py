@@ -120,7 +120,7 @@ def weights_digest(folder: Path) -> str:
 
 
 def weights_sha256(paths: Sequence[Path]) -> str:
-    """The SHA-256 of a weight file; for several files, that of their SHA-256s.
+    """The SHA-256 of a weight file. For several files, it is the SHA-256 of their SHA-256s.
 
     Files in the hub's cache link to blobs named by SHA-256; they are not read. Other files are read at every load:
     3.7 s per gigabyte on a processor without SHA instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.

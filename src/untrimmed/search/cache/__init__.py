@@ -1,1 +1,1 @@
-"""Blocks of videos in memory (`blocks`) and on disk (`block_cache`, in memory-mapped files of `mapped`)."""
+"""Blocks of videos: in memory (`blocks`) and on disk (`block_cache`). `mapped` reads memory-mapped files."""

@@ -4,7 +4,7 @@ Results are the same as in one process.
 
 `ShardedEngine` takes the place of `Engine`: its corpus sends each query to all shards and combines their results. A
 shard reads its videos from the cached blocks or from the table, at the version of the search, so a restarted process
-loses nothing. How shards are reached is up to a `Shards` object, such as `RayShards`.
+loses nothing. A `Shards` object, such as `RayShards`, sends the calls to the shards.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class VectorBlock(Block):
         return np.diff(self._bounds[VECTORS])
 
     def video(self, row: int) -> VectorVideo:
-        """Return a video, whose arrays are views of the block's."""
+        """Return a video. Its arrays are views of the block's arrays."""
         arrays = {
             name: row_range(self.arrays, name, int(ends[row]), int(ends[row + 1]))
             for name, ends in self._bounds.items()

@@ -58,7 +58,7 @@ TRAINING_FREE: Mapping[str, Callable[[], SearchModel]] = {
 
 @dataclass(frozen=True)
 class ModelReference:
-    """A search model by its identity, with its folder if it is a trained model."""
+    """The identity of a search model, and its folder if it is a trained model."""
 
     identity: str
     folder: str | None = None

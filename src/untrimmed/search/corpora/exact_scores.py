@@ -117,7 +117,7 @@ def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos)
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
-    """Convert videos in buffers of this thread, because allocation would take longer than scoring.
+    """Convert videos to double precision in buffers of this thread, because allocation would take longer than scoring.
 
     The result is valid until the thread's next call. The buffers are inference tensors.
     """

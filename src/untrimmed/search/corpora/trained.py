@@ -1,6 +1,6 @@
 """Search with a trained model, which encodes the stored frames of a library and its queries.
 
-A model works for any library whose encoder is that of its training features. It reads the stored frames, resampled as
+A model works for any library that uses the encoder of its training features. It reads the stored frames, resampled as
 in training (32 clips and at most 128 frames for a released model), so no video is decoded again.
 """
 

@@ -38,7 +38,7 @@ def index_files(
         replace_empty: Ignore the settings of a library without videos.
         thumbnails: Whether thumbnails of new videos are kept, see `Library.index`.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
-        pictures_fps: The rate of folders of pictures among the files.
+        pictures_fps: The frame rate of folders of pictures among the files.
 
     Raises:
         UntrimmedError: The library has no settings, for example because a merge into it was interrupted.

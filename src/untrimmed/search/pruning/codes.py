@@ -241,7 +241,7 @@ class CodedVideos:
         return np.ascontiguousarray(videos)
 
     def _loop_arguments(self, probe: Probe) -> tuple[Any, ...]:
-        """Return the arguments of compiled loops for a query: numbers, unit, length of the rest, and both errors.
+        """Return a query's arguments for compiled loops: numbers, their step size, length of the rest, both errors.
 
         Raises: ValueError for a query of another width.
         """

@@ -169,7 +169,7 @@ def relevance(
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """Return times of one video in seconds, and the relevance at each, for display.
 
-    With `then`, the relevance is that of the first of the two moments.
+    With `then`, it is the relevance for the first of the two moments.
 
     The curve of frames is smoothed with a Gaussian of half a second. Scores and moments come from the raw curve.
 

@@ -1,8 +1,8 @@
 """Confidence of a hit: the probability that a video shows what a sentence describes.
 
 Scores of different sentences are not comparable. So each sentence is also scored on a background: clips of everyday
-footage, whose vectors are in the package for the encoder of the measurement (docs/quality.md). The probability is a
-logistic function of a hit's score minus the mean of the best fifth of the background's scores.
+footage. The package contains their vectors for the encoder with which confidence was measured (docs/quality.md). The
+probability is a logistic function of a hit's score minus the mean of the best fifth of the background's scores.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def find(
 ) -> Hits:
     """Return the best hits. With `among`, only videos with these ids are searched. Ties are broken by path.
 
-    With `group_by="moment"`, each moment is a hit. Its score is that of its best time, at most the video's score.
-    With `fold`, near-duplicates of earlier hits are hidden. Otherwise `on_hit` is called with each hit as soon as its
-    moments are known.
+    With `group_by="moment"`, each moment is a hit. Its score is the score at its best time, which is at most the
+    video's score. With `fold`, near-duplicates of earlier hits are hidden. Otherwise `on_hit` is called with each hit
+    as soon as its moments are known.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
     present = _in_time_order if cutoff.moments == "all" else _unchanged
