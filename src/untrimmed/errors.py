@@ -20,7 +20,7 @@ EXTRAS = {  # optional package -> the extra that installs it
     "mcp": "untrimmed[mcp]",
     "numkong": "untrimmed[video]",
     "onnxruntime": "untrimmed[offline]",
-    "opentimelineio": "untrimmed[server]",
+    "opentimelineio": "untrimmed[video]",
     "PIL": "untrimmed[video]",
     "prometheus_client": "untrimmed[server]",
     "pyarrow": "untrimmed[video]",

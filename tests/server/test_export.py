@@ -5,10 +5,15 @@ import io
 import threading
 import zipfile
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
+from tests.refusals import refused
 from tests.server.conftest import HOSTILE
+from untrimmed.errors import ConfigError, VideoError
+from untrimmed.exports.counting import RATES
+from untrimmed.exports.formats import FORMATS
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server import export as export_module
 from untrimmed.server.schemas import ExportRequest, Mark
@@ -17,7 +22,7 @@ from untrimmed.server.schemas import ExportRequest, Mark
 def record_of(path):
     return VideoRecord(
         video_id="0" * 16, path=path, content_hash="", size=1, mtime_ns=1, duration_s=900.0, width=4, height=4,
-        num_frames=40, sampling="2 fps", encoder_identity="toy:1", model="frames", indexed_at=0.0,
+        num_frames=40, sampling="2 fps", encoder_identity="toy:1", model="frames", indexed_at=0.0, frame_rate="25",
     )  # fmt: skip
 
 
@@ -41,16 +46,15 @@ def moments(ids):
 
 def test_csv_has_a_row_per_moment_and_no_formulas(export, moments):
     answer = export("csv", *moments)
-    rows = list(csv.reader(io.StringIO(answer.text, newline="")))
-    assert rows[0] == ["video", "start_s", "end_s", "note"]
-    assert [row[1:3] for row in rows[1:]] == [
-        ["1.000", "2.500"],
-        ["3.040", "4.000"],
-        ["0.000", "1.500"],
-        ["0.250", "0.750"],
+    rows = list(csv.DictReader(io.StringIO(answer.text, newline="")))
+    assert [(row["start_s"], row["end_s"]) for row in rows] == [
+        ("1.000", "2.500"),
+        ("3.040", "4.000"),
+        ("0.000", "1.500"),
+        ("0.250", "0.750"),
     ]
-    assert [row[3] for row in rows[1:]] == ["'=cmd()", "two\nlines; #1", "", ""]
-    assert rows[4][0].endswith(f"/{HOSTILE}.mp4")
+    assert [row["note"] for row in rows] == ["'=cmd()", "two\nlines; #1", "", ""]
+    assert rows[3]["video"].endswith(f"/{HOSTILE}.mp4")
     assert answer.headers["content-disposition"] == 'attachment; filename="moments.csv"'
 
 
@@ -82,13 +86,21 @@ def test_json_has_the_requested_moments(export, moments):
     assert [{name: row[name] for name in moments[0]} for row in exported] == moments
 
 
-def test_srt_numbers_subtitles_and_keeps_titles_on_one_line(export, moments):
-    blocks = export("srt", *moments).text.split("\n\n")
-    assert len(blocks) == 4
-    for number, block in enumerate(blocks, start=1):
-        lines = block.strip("\n").split("\n")
-        assert (lines[0], len(lines)) == (str(number), 3)
-    assert "00:00:03,040 --> 00:00:04,000\nflag: two lines; #1" in export("srt", *moments).text
+@pytest.mark.parametrize(("format", "suffix"), [("srt", ".srt"), ("vtt", ".vtt"), ("chapters", ".ffmetadata")])
+def test_each_video_has_its_own_file_of_subtitles(export, moments, format, suffix):
+    answer = export(format, *moments)
+    assert answer.headers["content-type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        names = archive.namelist()
+        texts = [archive.read(name).decode() for name in names]
+    assert names[:2] == [f"01_sea _1_{suffix}", f"02_flag{suffix}"]
+    assert len(names) == 3
+    assert [("two lines" in text, "cmd" in text) for text in texts] == [(False, True), (True, False), (False, False)]
+
+
+def test_webvtt_has_a_header_and_escapes_markup(export, moments):
+    text = export("vtt", {**moments[1], "note": "a <b> & --> c"}).text
+    assert text == "WEBVTT\n\n00:00:03.040 --> 00:00:04.000\na &lt;b&gt; &amp; → c\n"
 
 
 def test_subtitles_of_a_single_video_are_the_notes(export, moments):
@@ -104,31 +116,67 @@ def test_subtitles_have_the_sign_between_times_only_once(export, moments):
     assert "\nleft → right 00:00:01,000 → 00:00:02,000 -→" in blocks[1]
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "srt", "chapters", "edl", "otio"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_names_that_are_not_utf8_are_escaped(format, tmp_path):
     mark = Mark(video_id="0" * 16, start_s=0.0, end_s=700.0, note="")
-    records = [record_of(f"/videos/{name}.mp4") for name in ("caf\udce9", "other")]
-    made = export_module.export(ExportRequest(format=format, moments=[mark, mark]), records, threading.Event())
+    record = record_of("/videos/caf\udce9.mp4")
+    made = export_module.export(ExportRequest(format=format, moments=[mark]), [record], threading.Event())
     assert "\\udce9" in made.path.read_text(encoding="utf-8")
+
+
+def test_formats_and_rates_of_requests_are_those_of_exports():
+    formats, rates = (ExportRequest.model_fields[name].annotation for name in ("format", "rate"))
+    assert {*get_args(formats)} == {"clips", *FORMATS}
+    assert {*get_args(get_args(rates)[0])} == {*RATES}
 
 
 def test_chapters_are_read_by_ffmpeg(export, moments, tmp_path):
     import av
 
-    (tmp_path / "chapters.txt").write_bytes(export("chapters", *moments).content)
+    (tmp_path / "chapters.txt").write_bytes(export("chapters", *moments[1:3]).content)
     with av.open(str(tmp_path / "chapters.txt"), format="ffmetadata") as read:
         chapters = read.chapters()
     titles = {chapter["metadata"]["title"]: (chapter["start"], chapter["end"]) for chapter in chapters}
-    assert titles["flag: two lines; #1"] == (3040, 4000)
-    assert len(titles) == 4
+    assert titles == {"two lines; #1": (3040, 4000), "flag": (0, 1500)}
 
 
-def test_edl_plays_moments_one_after_another(export, moments):
-    text = export("edl", *moments).text
-    assert "001  AX       V     C        00:00:01:00 00:00:02:12 00:00:00:00 00:00:01:12" in text
-    assert "002  AX       V     C        00:00:03:01 00:00:04:00 00:00:01:12 00:00:02:11" in text
-    assert "* FROM CLIP NAME: sea [1].mp4" in text
-    assert all(len(line) < 300 for line in text.splitlines())
+def test_a_timeline_has_the_rate_of_the_videos_or_the_requested_one(client, export, moments):
+    assert "TITLE: moments, 30 frames per second" in export("edl", *moments).text  # three per frame of the videos
+    request = {"format": "edl", "moments": moments, "rate": "29.97df"}
+    text = client.post("/api/export", json=request).text
+    assert "\nFCM: DROP FRAME\n" in text
+    assert "001  sea_1    V     C        00:00:01;00 00:00:02;15 00:00:00;00 00:00:01;15" in text
+    assert "* FROM CLIP NAME:  sea [1].mp4" in text
+    assert "* COMMENT: two lines; #1" in text
+
+
+def test_an_edit_list_of_videos_with_different_rates_is_refused(client, moments):
+    records = [
+        replace(record_of("/v/a.mp4"), video_id=f"{number:016d}", frame_rate=str(25 + 5 * number)) for number in (0, 1)
+    ]
+    marks = [Mark(video_id=record.video_id, start_s=0.0, end_s=1.0) for record in records]
+    records[1] = replace(records[1], path="/v/b.mp4")
+    with refused(ConfigError, "b.mp4"):
+        export_module.export(ExportRequest(format="edl", moments=marks), records, threading.Event())
+
+
+@pytest.mark.parametrize("format", ["otio", "csv"])
+def test_an_unknown_rate_is_measured_from_the_file(client, monkeypatch, moments, format):
+    record = client.app.state.service.record(moments[0]["video_id"])
+    unknown = replace(record, frame_rate="")
+    request = ExportRequest(format=format, moments=[Mark(**moments[0])])
+    measured = export_module.export(request, [unknown], threading.Event()).path.read_text()
+    assert measured == export_module.export(request, [record], threading.Event()).path.read_text()
+
+
+def test_an_unknown_rate_of_a_missing_file_is_refused_in_timelines_and_left_out_in_tables(moments):
+    record = replace(record_of("/videos/gone.mp4"), frame_rate="")
+    mark = Mark(**{**moments[0], "video_id": record.video_id})
+    with refused(VideoError, "gone.mp4"):
+        export_module.export(ExportRequest(format="xml", moments=[mark]), [record], threading.Event())
+    table = export_module.export(ExportRequest(format="csv", moments=[mark]), [record], threading.Event())
+    row = next(csv.DictReader(table.path.read_text().splitlines()))
+    assert (row["start_s"], row["frame_rate"], row["in_frame"]) == ("1.000", "", "")
 
 
 def test_otio_is_read_by_its_own_library(export, moments):
@@ -136,8 +184,8 @@ def test_otio_is_read_by_its_own_library(export, moments):
 
     timeline = otio.adapters.read_from_string(export("otio", *moments).text, "otio_json")
     clips = list(timeline.find_clips())
-    assert [round(clip.source_range.start_time.to_seconds(), 3) for clip in clips] == [1.0, 3.04, 0.0, 0.25]
-    assert [round(clip.source_range.duration.to_seconds(), 3) for clip in clips] == [1.5, 0.96, 1.5, 0.5]
+    assert [round(clip.source_range.start_time.to_seconds(), 3) for clip in clips] == [1.0, 3.033, 0.0, 0.267]
+    assert [round(clip.source_range.duration.to_seconds(), 3) for clip in clips] == [1.5, 0.967, 1.5, 0.5]
     assert clips[0].media_reference.target_url.endswith("/sea%20%5B1%5D.mp4")
 
 
@@ -182,7 +230,7 @@ def test_invalid_spans_are_refused(export, ids):
         assert export(format, {"video_id": flag, "start_s": start_s, "end_s": end_s}).status_code == 422
     assert export("csv", {"video_id": flag, "start_s": 0.0, "end_s": 601.0}).status_code == 200  # too long for a clip
     assert export("csv", {"video_id": "0123456789abcdef", "start_s": 0, "end_s": 1}).status_code == 404
-    assert export("xml", {"video_id": flag, "start_s": 0, "end_s": 1}).status_code == 422
+    assert export("doc", {"video_id": flag, "start_s": 0, "end_s": 1}).status_code == 422
     assert export("csv").status_code == 422
 
 

@@ -433,7 +433,8 @@ def test_an_empty_library_explains_how_to_index(visit, tmp_path):
 
 FILE_STARTS = {  # by export format
     "Clips": b"PK", "CSV": b"video,", "JSON": b'{\n  "moments"', "SRT": b"1\n00:00:",
-    "Chapters": b";FFMETADATA1", "EDL": b"TITLE:", "OTIO": b'{\n    "OTIO_SCHEMA"',
+    "Chapters": b";FFMETADATA1", "EDL": b"TITLE:", "OTIO": b'{\n    "OTIO_SCHEMA"', "VTT": b"WEBVTT",
+    "Premiere XML": b"<?xml", "FCPXML": b"<?xml", "Kdenlive": b"<?xml",
 }  # fmt: skip
 
 
@@ -446,11 +447,15 @@ def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
     page.wait_for_selector("section[aria-label=Bin] li")
     for form, start in FILE_STARTS.items():
         with page.expect_download() as download:
-            page.get_by_role("button", name=form).click()
+            page.get_by_role("button", name=form, exact=True).click()
         download.value.save_as(tmp_path / form)
         assert (tmp_path / form).read_bytes().startswith(start), form
     rows = list(csv.reader(io.StringIO((tmp_path / "CSV").read_text(), newline="")))
     assert rows[1][3] == 'a, "note"'
+    page.get_by_label("Frame rate").select_option("29.97df")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    assert "30000/1001" in download.value.path().read_text()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { Facts, Folder, HitJson, Job, Mark, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
+import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
 
 export type { Folder, Job, RelevanceCurve, Watch }
 
@@ -80,9 +80,9 @@ export const frame = (id: string, time_s: number, side = 180) =>
 export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file that the browser downloads. */
-export async function download(format: string, moments: Mark[]): Promise<void> {
-  const answer = await ask('/api/export', jsonBody({ format, moments }))
-  const name = /filename="([^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `moments.${format}`
+export async function download(request: ExportRequest): Promise<void> {
+  const answer = await ask('/api/export', jsonBody(request))
+  const name = /filename="([^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `moments.${request.format}`
   const link = document.createElement('a')
   link.href = URL.createObjectURL(await answer.blob())
   link.download = name

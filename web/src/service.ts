@@ -1,6 +1,6 @@
 // Written by web/service.py from the OpenAPI document: run `make page` after a change.
 
-export interface ExportRequest { format: 'clips' | 'csv' | 'json' | 'srt' | 'chapters' | 'edl' | 'otio'; moments: Mark[] }
+export interface ExportRequest { format: 'clips' | 'otio' | 'edl' | 'xml' | 'fcpxml' | 'kdenlive' | 'csv' | 'json' | 'srt' | 'vtt' | 'chapters'; moments: Mark[]; rate?: '23.976' | '24' | '25' | '29.97' | '29.97df' | '30' | '50' | '59.94' | '59.94df' | '60' | null }
 export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null }
 export interface FailedFile { path: string; reason: string }
 export interface FiltersJson { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }
@@ -16,8 +16,9 @@ export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
 export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
-export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string }
-export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; can_be_read: boolean; problem: string | null; kind: string | null }
+export interface Thumbnails { version: string; times_s: number[]; width: number; height: number }
+export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
+export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number; can_be_read: boolean; problem: string | null; kind: string | null }
 export interface VideoList { total: number; videos: Video[] }
 export interface Watch { folder_id: string; path: string; state: 'watching' | 'polling' | 'missing'; problem: string | null; waiting: string[]; failed: FailedFile[]; job_id: string | null }
 export interface WeightsJson { text?: number; then?: number; without?: number; image?: number; like?: number; unlike?: number }

@@ -1,32 +1,30 @@
-"""Exports moments to files: clips, tables, subtitles, chapters, edit lists."""
+"""Exports moments to files: clips, or a format for other programs."""
 
-import csv
-import io
-import json
 import math
-import re
 import shutil
 import tempfile
 import threading
-import unicodedata
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from untrimmed.errors import VideoError
+from untrimmed.exports import formats
+from untrimmed.exports.counting import RATES, ExportedMoment
+from untrimmed.exports.names import file_name
 from untrimmed.search.store.records import VideoRecord, folders_of_equal_names
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import ExportRequest, Mark, file_name
+from untrimmed.server.schemas import ExportRequest, Mark
 from untrimmed.video.process import Limits
-from untrimmed.video.reader import cut
+from untrimmed.video.reader import TimingReader, cut
+from untrimmed.video.timing import Timing
 
 MAX_CLIP_S = 600.0
 _MAX_CLIPS_S = 3600.0  # largest total duration of the clips in one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
 _FOLDER_CHARACTERS = 20  # largest number of characters of the folder in the name of a clip
-_EDL_RATE = 25  # frames per second of the timecodes
 _Moments = Sequence[tuple[Mark, VideoRecord]]
 
 
@@ -44,7 +42,8 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     Raises:
         PublicError: A span is empty or too long, the clips are too long in total, a video cannot be read, or the
             service is shutting down.
-        VideoError: A clip cannot be cut.
+        VideoError: A clip cannot be cut, or the frame rate of a file is unknown and the file cannot be read.
+        ConfigError: The format cannot express the moments.
     """
     moments = list(zip(request.moments, records, strict=True))
     for mark, record in moments:
@@ -59,10 +58,10 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     try:
         if request.format == "clips":
             return Exported(_write_clips(moments, folder / "moments.zip", ends), "application/zip")
-        suffix, kind, write = _WRITERS[request.format]
-        file = folder / f"moments{suffix}"
-        file.write_text(write(moments), encoding="utf-8", errors="backslashreplace", newline="")
-        return Exported(file, kind)
+        exported = _export(request, moments)
+        path = folder / f"moments{exported.suffix}"
+        path.write_bytes(exported.content)
+        return Exported(path, exported.kind)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -116,128 +115,29 @@ def _write_clips(moments: _Moments, out: Path, ends: threading.Event) -> Path:
     return out
 
 
-def _csv(moments: _Moments) -> str:
-    out = io.StringIO()
-    rows = csv.writer(out)
-    rows.writerow(["video", "start_s", "end_s", "note"])
-    for mark, record in moments:
-        rows.writerow([_as_text(record.path), f"{mark.start_s:.3f}", f"{mark.end_s:.3f}", _as_text(mark.note)])
-    return out.getvalue()
-
-
-def _as_text(cell: str) -> str:
-    """A cell that spreadsheets show and do not evaluate: an apostrophe precedes everything that begins like a formula.
-
-    Spreadsheets of some countries also split cells at semicolons, and then at line breaks.
-
-    >>> _as_text("=1+1"), _as_text(" ＝1+1"), _as_text("a;=1+1"), _as_text("a = b")
-    ("'=1+1", "' ＝1+1", "a;'=1+1", 'a = b')
-    """
-    parts = re.split(r"(?<=[;\t\r\n])", cell)
-    return "".join(f"'{part}" if _begins_like_formula(part) else part for part in parts)
-
-
-def _begins_like_formula(text: str) -> bool:
-    """Whether the first visible character, after quotation marks, begins a formula in plain or full-width form."""
-    visible = (letter for letter in text if letter != '"' and unicodedata.category(letter)[0] not in "CMZ")
-    return unicodedata.normalize("NFKC", next(visible, "."))[0] in "=+-−@"
-
-
-def _json(moments: _Moments) -> str:
-    entries = [
-        {
-            "video": record.path,
-            "video_id": record.video_id,
-            "start_s": mark.start_s,
-            "end_s": mark.end_s,
-            "note": mark.note,
-        }
+def _export(request: ExportRequest, moments: _Moments) -> formats.ExportedFile:
+    records = {record.video_id: record for _, record in moments}
+    spans = [
+        ExportedMoment(
+            Path(record.path),
+            mark.start_s,
+            mark.end_s,
+            mark.note,
+            record.duration_s,
+            record.width,
+            record.height,
+            record.timing,
+            record.video_id,
+        )
         for mark, record in moments
     ]
-    return json.dumps({"moments": entries}, ensure_ascii=False, indent=2) + "\n"
+    with TimingReader(limits=_LIMITS) as reader:
 
+        def read_timing(moment: ExportedMoment) -> Timing:
+            try:
+                file = media_file(records[moment.video_id])
+            except PublicError as error:
+                raise VideoError(f"a timeline needs the frame rate of each file, but {error.detail}") from None
+            return reader.read(file.path, file.identity)
 
-def _srt(moments: _Moments) -> str:
-    """One subtitle per moment, at its time in its video, sorted by video.
-
-    Players would read a title with `-->` as times, so an arrow replaces it.
-    """
-    blocks = [
-        f"{number}\n{_clock(mark.start_s, ',')} --> {_clock(mark.end_s, ',')}\n{title.replace('-->', '→')}\n"
-        for number, (mark, title) in enumerate(_with_titles(moments), start=1)
-    ]
-    return "\n".join(blocks)
-
-
-def _chapters(moments: _Moments) -> str:
-    """Chapters as FFmpeg reads them (`ffmetadata`), in milliseconds."""
-    lines = [";FFMETADATA1"]
-    for mark, title in _with_titles(moments):
-        title = "".join(f"\\{letter}" if letter in "=;#\\" else letter for letter in title)
-        start, end = round(mark.start_s * 1000), round(mark.end_s * 1000)
-        lines += ["[CHAPTER]", "TIMEBASE=1/1000", f"START={start}", f"END={end}", f"title={title}"]
-    return "\n".join(lines) + "\n"
-
-
-def _edl(moments: _Moments) -> str:
-    """An edit list (CMX 3600) that plays the moments one after another."""
-    lines = ["TITLE: moments", "FCM: NON-DROP FRAME", ""]
-    at = 0
-    for number, (mark, record) in enumerate(moments, start=1):
-        start, end = round(mark.start_s * _EDL_RATE), round(mark.end_s * _EDL_RATE)
-        times = " ".join(_timecode(frames) for frames in (start, end, at, at + end - start))
-        lines += [f"{number:03d}  AX       V     C        {times}"]
-        lines += [f"* FROM CLIP NAME: {' '.join(Path(record.path).name.split())}"]
-        lines += [f"* COMMENT: {' '.join(mark.note.split())}"] if mark.note.strip() else []
-        at += end - start
-    return "\n".join(lines) + "\n"
-
-
-def _otio(moments: _Moments) -> str:
-    """An OpenTimelineIO timeline that plays the moments one after another."""
-    import opentimelineio as otio
-
-    def span(start_s: float, end_s: float) -> otio.opentime.TimeRange:
-        start, end = (otio.opentime.RationalTime(round(at_s * 1000), 1000) for at_s in (start_s, end_s))
-        return otio.opentime.TimeRange(start, end - start)
-
-    timeline = otio.schema.Timeline("moments")
-    track = otio.schema.Track("moments", kind=otio.schema.TrackKind.Video)
-    timeline.tracks.append(track)
-    for mark, record in moments:
-        media = otio.schema.ExternalReference(
-            target_url=Path(record.path).as_uri(), available_range=span(0, record.duration_s)
-        )
-        name = Path(record.path).name.encode("utf-8", "backslashreplace").decode()
-        clip = otio.schema.Clip(name, media, span(mark.start_s, mark.end_s))
-        clip.metadata["untrimmed"] = {"video_id": record.video_id, "note": mark.note}
-        track.append(clip)
-    return str(otio.adapters.write_to_string(timeline, "otio_json"))
-
-
-_WRITERS: dict[str, tuple[str, str, Callable[[_Moments], str]]] = {
-    "csv": (".csv", "text/csv; charset=utf-8", _csv),
-    "json": (".json", "application/json", _json),
-    "srt": (".srt", "application/x-subrip", _srt),
-    "chapters": (".ffmetadata", "text/plain; charset=utf-8", _chapters),
-    "edl": (".edl", "text/plain; charset=utf-8", _edl),
-    "otio": (".otio", "application/json", _otio),
-}
-
-
-def _with_titles(moments: _Moments) -> Iterator[tuple[Mark, str]]:
-    """Moments with one-line titles, sorted by video. Titles start with the video's name if there are several."""
-    has_several_videos = len({record.video_id for _, record in moments}) > 1
-    for mark, record in sorted(moments, key=lambda moment: (moment[1].path, moment[0].start_s)):
-        name, note = (" ".join(text.split()) for text in (Path(record.path).stem, mark.note))
-        yield mark, (": ".join(filter(None, (name, note))) if has_several_videos else note or name) or "moment"
-
-
-def _clock(time_s: float, point: str) -> str:
-    seconds, milliseconds = divmod(round(time_s * 1000), 1000)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{point}{milliseconds:03d}"
-
-
-def _timecode(frames: int) -> str:
-    seconds, remainder = divmod(frames, _EDL_RATE)
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}:{remainder:02d}"
+        return formats.export(spans, request.format, RATES[request.rate] if request.rate else None, read_timing)

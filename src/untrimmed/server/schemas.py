@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -196,6 +195,13 @@ class Video(BaseModel):
     sampling: str
     indexed_at: float = Field(description="Seconds since 1970, UTC.")
     warnings: str
+    frame_rate: str = Field(
+        description="Frames per second as a fraction, such as 30000/1001; empty if the video was indexed before the "
+        "rate was stored."
+    )
+    has_variable_rate: bool = Field(description="Whether `frame_rate` is only the mean.")
+    start_timecode: str = Field(description="Timecode of the first frame, or empty.")
+    num_audio_tracks: int
 
     @classmethod
     def of(cls, record: VideoRecord) -> Video:
@@ -211,6 +217,10 @@ class Video(BaseModel):
             sampling=record.sampling,
             indexed_at=record.indexed_at,
             warnings=record.warnings,
+            frame_rate=record.frame_rate,
+            has_variable_rate=record.has_variable_rate,
+            start_timecode=record.start_timecode,
+            num_audio_tracks=record.num_audio_tracks,
         )
 
 
@@ -335,8 +345,12 @@ class ExportRequest(RequestModel):
             ]
         }
     )
-    format: Literal["clips", "csv", "json", "srt", "chapters", "edl", "otio"]
+    format: Literal["clips", "otio", "edl", "xml", "fcpxml", "kdenlive", "csv", "json", "srt", "vtt", "chapters"]
     moments: list[Mark] = Field(min_length=1, max_length=500)
+    rate: Literal["23.976", "24", "25", "29.97", "29.97df", "30", "50", "59.94", "59.94df", "60"] | None = Field(
+        default=None,
+        description="Frames per second of a timeline; `df` counts with drop frames. Default: that of most videos.",
+    )
 
 
 class Facts(BaseModel):
@@ -356,12 +370,3 @@ class Health(BaseModel):
 
     status: Literal["ok", "empty"]
     num_videos: int
-
-
-def file_name(path: str) -> str:
-    """A video's name without its folder and suffix and without characters that file systems refuse.
-
-    It has at most 60 letters and 200 bytes. File names have 255 bytes, and callers append span, number and suffix.
-    """
-    stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
-    return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"

@@ -163,7 +163,7 @@ def _remove(path: Path) -> None:
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
 async def export_moments(service: ServiceDependency, request: ExportRequest) -> Response:
-    """Export moments as clips (a ZIP file), CSV, JSON, SRT, chapters, EDL or OTIO."""
+    """Export moments as clips (a ZIP file), as a timeline for an editor, as a table, or as subtitles of each video."""
     records = await service.read(_records_of, service, request)
     work = service.cut if request.format == "clips" else service.read
     exported = await work(export, request, records, service.ends)

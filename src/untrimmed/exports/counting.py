@@ -1,0 +1,187 @@
+"""Convert seconds to frames and SMPTE timecodes.
+
+Moments are in seconds from the first frame of their file. An editor counts the file's frames from its start timecode,
+and the frames of a timeline from 0. Only this module converts between them, with fractions and OpenTimelineIO.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from untrimmed.errors import UnknownNameError
+from untrimmed.video.timing import NTSC, Timing
+
+
+@dataclass(frozen=True)
+class TimelineRate:
+    """Frames per second of a timeline, and whether its timecodes leave out numbers (drop frame)."""
+
+    name: str
+    frames_per_s: Fraction
+    is_drop: bool = False
+
+    @property
+    def base(self) -> int:
+        """The number of timecodes per second."""
+        return math.ceil(self.frames_per_s)
+
+
+RATES = {
+    rate.name: rate
+    for rate in (
+        TimelineRate("23.976", 24 * NTSC),
+        TimelineRate("24", Fraction(24)),
+        TimelineRate("25", Fraction(25)),
+        TimelineRate("29.97", 30 * NTSC),
+        TimelineRate("29.97df", 30 * NTSC, is_drop=True),
+        TimelineRate("30", Fraction(30)),
+        TimelineRate("50", Fraction(50)),
+        TimelineRate("59.94", 60 * NTSC),
+        TimelineRate("59.94df", 60 * NTSC, is_drop=True),
+        TimelineRate("60", Fraction(60)),
+    )
+}
+_COUNTED = {rate.frames_per_s for rate in RATES.values()}
+_DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
+
+
+@dataclass(frozen=True)
+class ExportedMoment:
+    """A span of a video, in seconds, with a note. `timing` is None if it is unknown."""
+
+    video: Path
+    start_s: float
+    end_s: float
+    note: str = ""
+    duration_s: float = 0.0  # of the video; 0 if it is unknown
+    width: int = 0  # of its picture; 0 if it is unknown
+    height: int = 0
+    timing: Timing | None = None
+    video_id: str = ""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A moment in frames: of its file, counted from the first frame, and of the timeline. Ends are exclusive.
+
+    `rate` is that of the file's frames. If the file's rate varies or is not in `RATES`, it is that of the timeline.
+    `start_frame` is the file's start timecode in such frames.
+    """
+
+    moment: ExportedMoment
+    rate: Fraction
+    start_frame: int
+    num_frames: int  # of the file
+    source_in: int
+    source_out: int
+    record_in: int
+    record_out: int
+
+    @property
+    def has_drop_timecode(self) -> bool:
+        """Whether the timecodes of the file leave out numbers."""
+        return self.rate in _DROPPING and self.moment.timing is not None and ";" in self.moment.timing.start_timecode
+
+
+def read_rate(name: str) -> TimelineRate:
+    """The rate with this name, such as "25" or "29.97df"; UnknownNameError if there is none."""
+    if name not in RATES:
+        raise UnknownNameError.among("frame rate", name, RATES)
+    return RATES[name]
+
+
+def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
+    """The rate of a timeline of these files: the most common one, or the nearest that editors have.
+
+    >>> usual_rate([Timing("25"), Timing("30000/1001"), Timing("30000/1001")]).name
+    '29.97'
+    >>> usual_rate([Timing("10")]).name, usual_rate([Timing("240")]).name
+    ('30', '60')
+    >>> usual_rate([Timing("30000/1001", False, "01:00:00;00")]).name
+    '29.97df'
+    """
+    if not timings:
+        return RATES["25"]
+    forms = Counter((Fraction(timing.frame_rate), ";" in timing.start_timecode) for timing in timings)
+    (rate, is_drop), _ = forms.most_common(1)[0]
+    multiples = [candidate for candidate in RATES.values() if (candidate.frames_per_s / rate).denominator == 1]
+    divisors = [candidate for candidate in reversed(RATES.values()) if (rate / candidate.frames_per_s).denominator == 1]
+    nearest = min(RATES.values(), key=lambda candidate: abs(candidate.frames_per_s - rate))
+    frames_per_s = next(iter(multiples + divisors), nearest).frames_per_s
+    same = [candidate for candidate in RATES.values() if candidate.frames_per_s == frames_per_s]
+    return next((candidate for candidate in same if candidate.is_drop == is_drop), same[0])
+
+
+def frame_at(time_s: float | Fraction, rate: Fraction) -> int:
+    """The number of the frame whose start is nearest to a time.
+
+    >>> frame_at(3000.0, Fraction(30000, 1001)), frame_at(0.041, Fraction(24)), frame_at(0.5, Fraction(1))
+    (89910, 1, 1)
+    """
+    return math.floor(Fraction(time_s) * rate + Fraction(1, 2))
+
+
+def timecode(frame: int, rate: Fraction, *, is_drop: bool) -> str:
+    """The SMPTE timecode of a frame at a rate in `RATES`. It starts again at 0 after 24 hours.
+
+    >>> timecode(107892, Fraction(30000, 1001), is_drop=True), timecode(107892, Fraction(30000, 1001), is_drop=False)
+    ('01:00:00;00', '00:59:56:12')
+    """
+    from opentimelineio.opentime import RationalTime
+
+    return RationalTime(frame, float(rate)).to_timecode(float(rate), drop_frame=is_drop)
+
+
+def frame_of_timecode(text: str, rate: Fraction) -> int:
+    """The frame of a SMPTE timecode at a rate in `RATES`; ValueError if the rate has no such timecode.
+
+    >>> frame_of_timecode("01:00:00;00", Fraction(30000, 1001)), frame_of_timecode("01:00:00:00", Fraction(25))
+    (107892, 90000)
+    """
+    from opentimelineio.opentime import from_timecode
+
+    return round(from_timecode(text, float(rate)).value)
+
+
+def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]:
+    """The moments in frames, one after another on a timeline. Each has at least one frame. Their timing is known."""
+    result = []
+    record_in = 0
+    for moment in moments:
+        assert moment.timing is not None, "the caller has checked"
+        rate = Fraction(moment.timing.frame_rate)
+        if moment.timing.has_variable_rate or rate not in _COUNTED:
+            rate = timeline.frames_per_s
+        source_in, source_out = (frame_at(time_s, rate) for time_s in (moment.start_s, moment.end_s))
+        num_frames = frame_at(moment.duration_s, rate) or source_out
+        source_in = max(0, min(source_in, num_frames - 1))
+        source_out = max(source_in + 1, min(source_out, num_frames))
+        length = max(1, math.floor((source_out - source_in) / rate * timeline.frames_per_s + Fraction(1, 2)))
+        start_frame = _start_frame(moment.timing, rate)
+        cut = Cut(
+            moment, rate, start_frame, max(num_frames, source_out), source_in, source_out, record_in, record_in + length
+        )
+        result.append(cut)
+        record_in += length
+    return result
+
+
+def _start_frame(timing: Timing, rate: Fraction) -> int:
+    """The start timecode of a file in frames of a rate in `RATES`; 0 if it has none."""
+    text = timing.start_timecode
+    if not text:
+        return 0
+    own_base, base = math.ceil(Fraction(timing.frame_rate)), math.ceil(rate)
+    if own_base != base:  # a file of unusual rate, whose timecode counts its own frames
+        text = f"{text[:8]}:{int(text[9:]) * base // own_base:02d}"
+    if rate not in _DROPPING:
+        text = text.replace(";", ":")
+    try:
+        return frame_of_timecode(text, rate)
+    except ValueError:  # it counts at another rate than the file's
+        return 0

@@ -1,0 +1,128 @@
+"""The formats of exports, and one function that writes all of them."""
+
+import contextlib
+import io
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, usual_rate
+from untrimmed.exports.fcpxml import to_fcpxml
+from untrimmed.exports.names import file_name
+from untrimmed.exports.text import to_chapters, to_csv, to_json, to_srt, to_vtt
+from untrimmed.exports.timelines import to_edl, to_final_cut_7, to_kdenlive, to_otio
+from untrimmed.search.store.records import folders_of_equal_names
+from untrimmed.video.timing import Timing
+
+_FOLDER_CHARACTERS = 20  # in the name of a file of subtitles
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format. Exactly one of the writers is set: of timelines, of tables, of files for one video each."""
+
+    suffix: str
+    kind: str  # media type
+    timeline: Callable[[Sequence[Cut], TimelineRate], str] | None = None
+    table: Callable[[Sequence[ExportedMoment], TimelineRate | None], str] | None = None
+    per_video: Callable[[Sequence[ExportedMoment]], str] | None = None
+
+
+FORMATS = {
+    "otio": Format(".otio", "application/json", timeline=to_otio),
+    "edl": Format(".edl", "text/plain; charset=utf-8", timeline=to_edl),
+    "xml": Format(".xml", "application/xml", timeline=to_final_cut_7),
+    "fcpxml": Format(".fcpxml", "application/xml", timeline=to_fcpxml),
+    "kdenlive": Format(".kdenlive", "application/xml", timeline=to_kdenlive),
+    "csv": Format(".csv", "text/csv; charset=utf-8", table=to_csv),
+    "json": Format(".json", "application/json", table=to_json),
+    "srt": Format(".srt", "application/x-subrip", per_video=to_srt),
+    "vtt": Format(".vtt", "text/vtt; charset=utf-8", per_video=to_vtt),
+    "chapters": Format(".ffmetadata", "text/plain; charset=utf-8", per_video=to_chapters),
+}
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """The content of an exported file, its suffix and its media type."""
+
+    content: bytes
+    suffix: str
+    kind: str
+
+
+def export(
+    moments: Sequence[ExportedMoment],
+    format: str,
+    rate: TimelineRate | None,
+    read_timing: Callable[[ExportedMoment], Timing],
+) -> ExportedFile:
+    """Write moments, at least one, in one of the `FORMATS`.
+
+    Args:
+        rate: Of the timeline. By default the most common rate of the files.
+        read_timing: Measures a file whose timing is unknown. It may raise a FeatureError.
+
+    Raises:
+        UnknownNameError: There is no such format.
+        ConfigError: The format cannot express the moments.
+        FeatureError: A timeline needs the timing of a file that cannot be read.
+    """
+    if format not in FORMATS:
+        raise UnknownNameError.among("export format", format, FORMATS)
+    form = FORMATS[format]
+    if form.per_video is not None:
+        return _one_file_per_video(moments, form, form.per_video)
+    timed = _with_timing(moments, read_timing, is_required=form.timeline is not None)
+    if form.table is not None:
+        text = form.table(timed, rate)
+    else:
+        assert form.timeline is not None
+        timings = [moment.timing for moment in timed if moment.timing is not None]
+        timeline = rate or usual_rate(timings)
+        text = form.timeline(cuts(timed, timeline), timeline)
+    return ExportedFile(_encoded(text), form.suffix, form.kind)
+
+
+def format_of(path: Path) -> str | None:
+    """The format whose files have the suffix of a path; None if there is none."""
+    return next((name for name, form in FORMATS.items() if form.suffix == path.suffix.lower()), None)
+
+
+def _with_timing(
+    moments: Sequence[ExportedMoment], read_timing: Callable[[ExportedMoment], Timing], *, is_required: bool
+) -> list[ExportedMoment]:
+    timings: dict[Path, Timing | None] = {}
+    for moment in moments:
+        if moment.video not in timings:
+            timing = moment.timing
+            with contextlib.nullcontext() if is_required else contextlib.suppress(FeatureError):
+                timing = timing or read_timing(moment)
+            timings[moment.video] = timing
+    return [replace(moment, timing=timings[moment.video]) for moment in moments]
+
+
+def _one_file_per_video(
+    moments: Sequence[ExportedMoment], form: Format, write: Callable[[Sequence[ExportedMoment]], str]
+) -> ExportedFile:
+    """The file of the only video, or an archive (ZIP) of the files."""
+    by_video: dict[Path, list[ExportedMoment]] = {}
+    for moment in moments:
+        by_video.setdefault(moment.video, []).append(moment)
+    texts = {video: _encoded(write(spans)) for video, spans in by_video.items()}
+    if len(texts) == 1:
+        return ExportedFile(next(iter(texts.values())), form.suffix, form.kind)
+    folders = folders_of_equal_names(texts)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for number, (video, content) in enumerate(texts.items(), start=1):
+            folder = f"{folders[video][:_FOLDER_CHARACTERS]}_" if video in folders else ""
+            out.writestr(f"{number:02d}_{file_name(folder + video.name)}{form.suffix}", content)
+    return ExportedFile(archive.getvalue(), ".zip", "application/zip")
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8, with bytes of names that are not UTF-8 escaped."""
+    return text.encode("utf-8", "backslashreplace")

@@ -1,0 +1,38 @@
+"""Names of files, clips and reels in exports."""
+
+import re
+from pathlib import Path
+
+_REEL_CHARACTERS = 32
+
+
+def one_line(text: str) -> str:
+    """A text on one line, without the characters that XML forbids; bytes that are not UTF-8 are escaped.
+
+    >>> one_line("two\\n lines")
+    'two lines'
+    """
+    printable = "".join(letter if letter.isprintable() or letter.isspace() else " " for letter in _escaped(text))
+    return " ".join(printable.split())
+
+
+def _escaped(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def file_name(path: str) -> str:
+    """A video's name without its folder and suffix and without characters that file systems refuse.
+
+    It has at most 60 letters and 200 bytes. File names have 255 bytes, and callers append span, number and suffix.
+    """
+    stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
+    return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"
+
+
+def reel_name(path: Path) -> str:
+    """A video's name as a reel: letters, digits, `_`, `-` and `.` of ASCII, because edit lists split lines at blanks.
+
+    >>> reel_name(Path("/v/sea [1].mp4"))
+    'sea_1'
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).strip("_")[:_REEL_CHARACTERS] or "AX"

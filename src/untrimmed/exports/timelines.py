@@ -1,0 +1,172 @@
+"""Timelines for editors, written by OpenTimelineIO and its adapters: OTIO, CMX 3600, Final Cut Pro 7 XML, Kdenlive.
+
+A timeline plays the moments one after another, as a video track and, if files have sound, an audio track.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from untrimmed.errors import ConfigError, shown
+from untrimmed.exports.counting import Cut, TimelineRate, frame_at
+from untrimmed.exports.names import one_line, reel_name
+
+if TYPE_CHECKING:
+    import opentimelineio as otio
+
+TITLE = "moments"
+
+
+@dataclass(frozen=True)
+class _Count:
+    """How a format counts the frames of a file."""
+
+    rate: Callable[[Cut], Fraction]
+    has_timecode: bool  # from the start timecode, or from 0
+    clock: Callable[[Fraction], float] = float  # the rate that OpenTimelineIO computes with
+
+
+def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+    """An OpenTimelineIO file."""
+    count = _Count(lambda cut: cut.rate, has_timecode=True)
+    return _write(_timeline(cuts, timeline, count, _marker), "otio_json")
+
+
+def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+    """Final Cut Pro 7 XML, which Premiere and Resolve read. Its markers count from the first frame of the file."""
+
+    def marker(cut: Cut, time: Callable[[int], Any]) -> Any:
+        return _marker(cut, lambda frame: time(frame - cut.start_frame))
+
+    count = _Count(lambda cut: cut.rate, has_timecode=True)
+    result = _timeline(cuts, timeline, count, marker)
+    result.metadata["fcp_xml"] = {"timecode": {"displayformat": "DF" if timeline.is_drop else "NDF"}}
+    for clip, cut in zip(result.find_clips(), [*cuts, *(cut for cut in cuts if _has_sound(cut))], strict=True):
+        reel = {"name": reel_name(cut.moment.video)}
+        form = "DF" if cut.has_drop_timecode else "NDF"
+        clip.media_reference.metadata["fcp_xml"] = {"timecode": {"displayformat": form, "reel": reel}}
+    return _write(result, "fcp_xml")
+
+
+def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+    """An edit list (CMX 3600). It has one rate, which its header names.
+
+    Raises:
+        ConfigError: A file has another rate than the timeline.
+    """
+    rate = timeline.frames_per_s
+    for cut in cuts:
+        if cut.rate != rate:
+            rates = f"{float(cut.rate):.5g} frames per second, the edit list has {float(rate):.5g}"
+            raise ConfigError(
+                f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose that of the files, "
+                "export them in several lists, or choose another format"
+            )
+    # The adapter writes 29.97 and 59.94 as drop frame. Without it, timecodes count as at 30 and 60.
+    clock = float(rate) if timeline.is_drop else float(timeline.base)
+    result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
+    for clip, cut in zip(result.video_tracks()[0], cuts, strict=True):
+        cmx = {"reel": reel_name(cut.moment.video)}
+        note = one_line(cut.moment.note)
+        clip.metadata["cmx_3600"] = cmx | ({"comments": [f"COMMENT: {note}"]} if note else {})
+        if note:
+            clip.markers.append(_marker_at(note, cut.record_in, clock))
+    text = _write(result, "cmx_3600", rate=clock, reelname_len=None)
+    _, _, events = text.partition("\n")
+    events = re.sub(r"^(\d{3,}  \S+ +)(V)(?= +C )", _Channels(cuts), events, flags=re.MULTILINE)
+    form = "DROP FRAME" if timeline.is_drop else "NON-DROP FRAME"
+    return f"TITLE: {TITLE}, {float(rate):.5g} frames per second\nFCM: {form}\n{events}"
+
+
+class _Channels:
+    """Replaces the channel of each event: picture and sound, or only the picture."""
+
+    def __init__(self, cuts: Sequence[Cut]) -> None:
+        self._channels = iter("B" if _has_sound(cut) else "V" for cut in cuts)
+
+    def __call__(self, match: re.Match[str]) -> str:
+        return match[1] + next(self._channels)
+
+
+def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
+    """A Kdenlive project. It counts all frames at its own rate and from the first frame of the file."""
+    count = _Count(lambda cut: timeline.frames_per_s, has_timecode=False)
+    result = _timeline(cuts, timeline, count, None)
+    for cut in cuts:
+        if note := one_line(cut.moment.note):
+            result.tracks.markers.append(_marker_at(note, cut.record_in, float(timeline.frames_per_s)))
+    return _write(result, "kdenlive")
+
+
+def _timeline(
+    cuts: Sequence[Cut],
+    timeline: TimelineRate,
+    count: _Count,
+    marker: Callable[[Cut, Callable[[int], otio.opentime.RationalTime]], otio.schema.Marker] | None,
+) -> otio.schema.Timeline:
+    import opentimelineio as otio
+
+    result = otio.schema.Timeline(TITLE)
+    clock = count.clock(timeline.frames_per_s)
+    result.global_start_time = otio.opentime.RationalTime(0, clock)
+    for kind in (otio.schema.TrackKind.Video, otio.schema.TrackKind.Audio):
+        track = otio.schema.Track(kind, kind=kind)
+        for cut in cuts:
+            rate = count.rate(cut)
+
+            def time(frame: int, cut: Cut = cut, rate: Fraction = rate) -> otio.opentime.RationalTime:
+                value = frame if rate == cut.rate else frame_at(frame / cut.rate, rate)
+                return otio.opentime.RationalTime(value, count.clock(rate))
+
+            first = cut.start_frame if count.has_timecode else 0
+            length = otio.opentime.RationalTime(cut.record_out - cut.record_in, clock)
+            if kind == otio.schema.TrackKind.Audio and not _has_sound(cut):
+                track.append(otio.schema.Gap(duration=length))
+                continue
+            media = otio.schema.ExternalReference(
+                target_url=cut.moment.video.as_uri(),
+                available_range=otio.opentime.TimeRange(time(first), time(cut.num_frames)),
+            )
+            media.name = one_line(cut.moment.video.name)
+            source_range = otio.opentime.TimeRange(time(first + cut.source_in), length)
+            clip = otio.schema.Clip(media.name, media, source_range)
+            clip.metadata["untrimmed"] = {"video_id": cut.moment.video_id, "note": one_line(cut.moment.note)}
+            if marker is not None and cut.moment.note.strip() and kind == otio.schema.TrackKind.Video:
+                clip.markers.append(marker(cut, time))
+            track.append(clip)
+        if track.find_clips():
+            result.tracks.append(track)
+    return result
+
+
+def _marker(cut: Cut, time: Callable[[int], otio.opentime.RationalTime]) -> otio.schema.Marker:
+    start = time(cut.start_frame + cut.source_in)
+    return _marker_at(one_line(cut.moment.note), start.value, start.rate)
+
+
+def _marker_at(name: str, frame: float, rate: float) -> otio.schema.Marker:
+    import opentimelineio as otio
+
+    start = otio.opentime.RationalTime(frame, rate)
+    span = otio.opentime.TimeRange(start, otio.opentime.RationalTime(1, rate))
+    return otio.schema.Marker(name, span, color=otio.schema.MarkerColor.RED)
+
+
+def _has_sound(cut: Cut) -> bool:
+    return cut.moment.timing is not None and cut.moment.timing.num_audio_tracks > 0
+
+
+def _write(timeline: otio.schema.Timeline, adapter: str, **options: Any) -> str:
+    import opentimelineio as otio
+
+    if adapter not in otio.adapters.available_adapter_names():
+        raise ConfigError(
+            f"this format needs the {adapter} adapter of OpenTimelineIO; run pip install 'untrimmed[video]'"
+        )
+    if adapter == "kdenlive":  # it prints a note, also on the stdout of a server of tools
+        otio.adapters.from_name(adapter).module().print = lambda *_: None
+    return str(otio.adapters.write_to_string(timeline, adapter, **options))

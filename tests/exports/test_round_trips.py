@@ -1,0 +1,292 @@
+"""Exported timelines are read back: every in, out and record point is on the expected frame."""
+
+import csv
+import io
+import json
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+import opentimelineio as otio
+import pytest
+
+from untrimmed.errors import ConfigError
+from untrimmed.exports.counting import RATES, ExportedMoment, read_rate
+from untrimmed.exports.formats import FORMATS, export
+from untrimmed.video.timing import NTSC, Timing
+
+# Frame numbers in a file of 13 hours: next to the start, where drop frames begin, and late.
+SPANS = ((0, 1), (1, 40), (1797, 1811), (17981, 17983), (89_910, 90_000), (1_000_001, 1_000_777))
+LENGTH = 2_900_000
+DROP_START = {"29.97df": 107_892, "59.94df": 215_784}
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What a reader found: frames of the file from its first frame and start timecode, and frames of the timeline."""
+
+    source_in: int
+    source_out: int
+    record_in: int
+    record_out: int
+
+
+def moments(rate, timecode="", *, timing=None, num_audio_tracks=1, spans=SPANS):
+    """Moments at frames of a file, in seconds as a search gives them: rounded to milliseconds."""
+    timing = timing or Timing(str(rate), False, timecode, num_audio_tracks)
+    return [
+        ExportedMoment(
+            Path("/videos/sea [1] & more.mov"),
+            round(float(first / rate), 3),
+            round(float(end / rate), 3),
+            f"a note {first}",
+            float(LENGTH / rate),
+            640,
+            360,
+            timing,
+            "0" * 16,
+        )
+        for first, end in spans
+    ]
+
+
+def expected(spans=SPANS, start_frame=0, factor=1):
+    clips, record = [], 0
+    for first, end in spans:
+        length = (end - first) * factor
+        source = start_frame + first * factor
+        clips.append(Clip(source, source + length, record, record + length))
+        record += length
+    return clips
+
+
+def write(format, moments, rate=None):
+    return export(moments, format, None if rate is None else read_rate(rate), None).content.decode()
+
+
+def whole(value):
+    assert abs(value - round(value)) < 1e-4
+    return round(value)
+
+
+def read_timeline(timeline, source_rate, timeline_rate, start_frame=0, kind="Video"):
+    track = next(track for track in timeline.tracks if track.kind == kind)
+    clips = []
+    for clip in track.find_clips():
+        source = clip.source_range
+        record = track.range_of_child(clip)
+        points = [source.start_time, source.end_time_exclusive()]
+        source_frames = [whole(time.to_seconds() * source_rate) + start_frame for time in points]
+        times = [record.start_time, record.end_time_exclusive()]
+        clips.append(Clip(*source_frames, *(whole(time.to_seconds() * timeline_rate) for time in times)))
+    return clips
+
+
+def read_otio(text, source_rate, rate, start_frame):
+    timeline = otio.adapters.read_from_string(text, "otio_json")
+    assert {marker.name for clip in timeline.video_tracks()[0] for marker in clip.markers} == NOTES
+    video, audio = (read_timeline(timeline, source_rate, rate.frames_per_s, kind=kind) for kind in ("Video", "Audio"))
+    assert video == audio
+    return video
+
+
+def read_xml(text, source_rate, rate, start_frame):
+    timeline = otio.adapters.read_from_string(text, "fcp_xml")
+    assert timeline.metadata["fcp_xml"]["timecode"]["displayformat"] == ("DF" if rate.is_drop else "NDF")
+    markers = {
+        marker.name: marker.marked_range.start_time for clip in timeline.video_tracks()[0] for marker in clip.markers
+    }
+    assert {name: whole(time.value) for name, time in markers.items()} == {
+        f"a note {first}": first * int(source_rate / FILE_RATE) for first, _ in SPANS
+    }
+    video, audio = (read_timeline(timeline, source_rate, rate.frames_per_s, kind=kind) for kind in ("Video", "Audio"))
+    assert video == audio
+    for clip in timeline.find_clips():
+        assert clip.media_reference.target_url.endswith("/sea%20%5B1%5D%20%26%20more.mov")
+    return video
+
+
+def read_edl(text, source_rate, rate, start_frame):
+    form = "DROP FRAME" if rate.is_drop else "NON-DROP FRAME"
+    head = [f"TITLE: moments, {float(rate.frames_per_s):.5g} frames per second", f"FCM: {form}"]
+    assert text.splitlines()[:2] == head
+    timeline = otio.adapters.read_from_string(text, "cmx_3600", rate=float(rate.frames_per_s))
+    video, audio = (read_timeline(timeline, source_rate, rate.frames_per_s, kind=kind) for kind in ("Video", "Audio"))
+    assert video == audio
+    clips = timeline.video_tracks()[0]
+    assert {clip.metadata["cmx_3600"]["reel"] for clip in clips} == {"sea_1_more"}
+    assert {comment for clip in clips for comment in clip.metadata["cmx_3600"]["comments"]} == {
+        f"COMMENT: {n}" for n in NOTES
+    }
+    return video
+
+
+def read_kdenlive(text, source_rate, rate, start_frame):
+    timeline = otio.adapters.read_from_string(text, "kdenlive")
+    markers = {marker.name: whole(marker.marked_range.start_time.value) for marker in timeline.tracks.markers}
+    video, audio = (
+        read_timeline(timeline, rate.frames_per_s, rate.frames_per_s, start_frame, kind) for kind in ("Video", "Audio")
+    )
+    assert video == audio
+    assert list(markers.values()) == [clip.record_in for clip in video]
+    return video
+
+
+def read_fcpxml(text, source_rate, rate, start_frame):
+    root = ET.fromstring(text)
+    formats = {element.get("id"): 1 / seconds(element.get("frameDuration")) for element in root.iter("format")}
+    sequence, asset = root.find(".//sequence"), root.find(".//asset")
+    assert (formats[sequence.get("format")], formats[asset.get("format")]) == (rate.frames_per_s, source_rate)
+    assert sequence.get("tcFormat") == ("DF" if rate.is_drop else "NDF")
+    assert seconds(asset.get("start")) * source_rate == start_frame
+    assert asset.find("media-rep").get("src") == "file:///videos/sea%20%5B1%5D%20%26%20more.mov"
+    clips = []
+    for clip in sequence.find("spine"):
+        start, offset, length = (seconds(clip.get(name)) for name in ("start", "offset", "duration"))
+        assert clip.find("marker").get("value") in NOTES
+        assert clip.find("marker").get("start") == clip.get("start")
+        points = (start * source_rate, (start + length) * source_rate)
+        points += (offset * rate.frames_per_s, (offset + length) * rate.frames_per_s)
+        assert all(point.denominator == 1 for point in points)
+        clips.append(Clip(*map(int, points)))
+    return clips
+
+
+def seconds(text):
+    assert text.endswith("s")
+    return Fraction(text[:-1])
+
+
+def frames_of(text, rate):
+    """The number of the frame with a timecode, counted from the rules of SMPTE and not with our code."""
+    base = -(-rate // 1)
+    hours, minutes, secs, frames = map(int, re.split("[:;]", text))
+    total_minutes = 60 * hours + minutes
+    dropped = base // 15 * (total_minutes - total_minutes // 10) if ";" in text else 0
+    return (60 * total_minutes + secs) * base + frames - dropped
+
+
+def read_table(rows, source_rate, rate, start_frame):
+    clips, day = [], 24 * 3600
+    for row in rows:
+        assert (Fraction(row["frame_rate"]), Fraction(row["timeline_rate"])) == (source_rate, rate.frames_per_s)
+        assert (";" in row["record_in"]) == rate.is_drop
+        points = [frames_of(row[name], source_rate) for name in ("source_in", "source_out")]
+        assert [int(row[name]) + start_frame for name in ("in_frame", "out_frame")] == points
+        points += [frames_of(row[name], rate.frames_per_s) for name in ("record_in", "record_out")]
+        assert max(points) < day * rate.frames_per_s
+        clips.append(Clip(*points))
+    return clips
+
+
+def read_csv(text, *counting):
+    return read_table(csv.DictReader(io.StringIO(text, newline="")), *counting)
+
+
+def read_json(text, *counting):
+    return read_table(json.loads(text)["moments"], *counting)
+
+
+READERS = {
+    "otio": read_otio, "edl": read_edl, "xml": read_xml, "fcpxml": read_fcpxml, "kdenlive": read_kdenlive,
+    "csv": read_csv, "json": read_json,
+}  # fmt: skip
+NOTES = {f"a note {first}" for first, _ in SPANS}
+FILE_RATE = Fraction(1)
+
+
+@pytest.mark.parametrize("has_timecode", [False, True], ids=["from 0", "from a timecode"])
+@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("format", READERS)
+def test_every_point_is_on_its_frame(format, name, has_timecode, monkeypatch):
+    rate = RATES[name]
+    monkeypatch.setattr(f"{__name__}.FILE_RATE", rate.frames_per_s)
+    timecode, start_frame = "", 0
+    if has_timecode:
+        timecode = "01:00:00;00" if rate.is_drop else "01:00:00:00"
+        start_frame = DROP_START.get(name, 3600 * rate.base)
+    text = write(format, moments(rate.frames_per_s, timecode), name)
+    assert READERS[format](text, rate.frames_per_s, rate, start_frame) == expected(SPANS, start_frame)
+
+
+@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("format", READERS)
+def test_the_rate_of_the_files_is_the_default(format, name, monkeypatch):
+    rate = RATES[name]
+    monkeypatch.setattr(f"{__name__}.FILE_RATE", rate.frames_per_s)
+    timecode = "00:00:00;00" if rate.is_drop else "00:00:00:00"
+    assert (
+        READERS[format](write(format, moments(rate.frames_per_s, timecode)), rate.frames_per_s, rate, 0) == expected()
+    )
+
+
+@pytest.mark.parametrize("timecode", ["", "01:00:00:05"])
+@pytest.mark.parametrize("format", READERS)
+def test_a_file_of_10_frames_per_second_counts_at_30(format, timecode, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.FILE_RATE", Fraction(10))
+    start_frame = 3600 * 30 + 15 if timecode else 0
+    monkeypatch.setattr(f"{__name__}.SPANS", spans := SPANS[:5])
+    monkeypatch.setattr(f"{__name__}.NOTES", {f"a note {first}" for first, _ in spans})
+    text = write(format, moments(Fraction(10), timecode, spans=spans))
+    assert READERS[format](text, Fraction(30), RATES["30"], start_frame) == expected(spans, start_frame, factor=3)
+
+
+@pytest.mark.parametrize("format", READERS)
+@pytest.mark.parametrize("name", ["25", "29.97", "29.97df"])
+def test_a_file_of_variable_rate_counts_by_its_times(format, name, monkeypatch):
+    rate = RATES[name]
+    monkeypatch.setattr(f"{__name__}.FILE_RATE", rate.frames_per_s)
+    timing = Timing("1873/75", True, "", 1)
+    text = write(format, moments(rate.frames_per_s, timing=timing), name)
+    assert READERS[format](text, rate.frames_per_s, rate, 0) == expected()
+
+
+@pytest.mark.parametrize("format", ["otio", "xml", "fcpxml", "csv", "json"])
+def test_files_of_another_rate_start_on_their_own_frames(format):
+    spans = ((300, 600), (90_000, 90_090))
+    text = write(format, moments(30 * NTSC, "01:00:00:00", spans=spans), "25")
+    if format in ("csv", "json"):
+        rows = json.loads(text)["moments"] if format == "json" else list(csv.DictReader(io.StringIO(text, newline="")))
+        actual = [
+            (int(row["in_frame"]), frames_of(row["record_in"], 25), frames_of(row["record_out"], 25)) for row in rows
+        ]
+    elif format == "fcpxml":
+        clips = ET.fromstring(text).find(".//spine")
+        assert [clip.find("conform-rate").get("srcFrameRate") for clip in clips] == ["29.97", "29.97"]
+        times = [[seconds(clip.get(name)) for name in ("start", "offset", "duration")] for clip in clips]
+        actual = [(int(start * 30 * NTSC) - 108_000, int(at * 25), int((at + long) * 25)) for start, at, long in times]
+    else:
+        timeline = otio.adapters.read_from_string(text, {"otio": "otio_json", "xml": "fcp_xml"}[format])
+        track = timeline.video_tracks()[0]
+        ranges = [(clip.source_range.start_time, track.range_of_child(clip)) for clip in track]
+        actual = [
+            (
+                whole(start.value) - 108_000,
+                round(record.start_time.to_seconds() * 25),
+                round(record.end_time_exclusive().to_seconds() * 25),
+            )
+            for start, record in ranges
+        ]
+    assert actual == [(300, 0, 250), (90_000, 250, 325)]
+
+
+def test_an_edit_list_refuses_files_of_other_rates():
+    mixed = [replace(moments(Fraction(25))[0], video=Path("/videos/other.mov")), moments(30 * NTSC)[0]]
+    for rate in (None, "25", "29.97", "30"):
+        with pytest.raises(ConfigError):
+            write("edl", mixed, rate)
+
+
+def test_files_without_sound_have_no_audio():
+    silent = moments(Fraction(25), num_audio_tracks=0)
+    for format, adapter in (("otio", "otio_json"), ("xml", "fcp_xml"), ("edl", "cmx_3600"), ("kdenlive", "kdenlive")):
+        options = {"rate": 25} if format == "edl" else {}
+        timeline = otio.adapters.read_from_string(write(format, silent), adapter, **options)
+        assert not [track for track in timeline.audio_tracks() if track.find_clips()], format
+    assert ET.fromstring(write("fcpxml", silent)).find(".//asset").get("hasAudio") is None
+
+
+def test_all_timelines_and_tables_are_tested():
+    assert set(READERS) == {name for name, form in FORMATS.items() if form.per_video is None}
