@@ -117,7 +117,7 @@ def caught(monkeypatch):
     real_evaluate = evaluation.evaluate
     monkeypatch.setattr(training, "_sets", sets)
     monkeypatch.setattr(arguments, "require_content", lambda _: None)  # of features, and there are none
-    monkeypatch.setattr(training, "_begun", stop_training)
+    monkeypatch.setattr(training, "_with_initial_digest", stop_training)
     monkeypatch.setattr(evaluation, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
     monkeypatch.setattr("untrimmed.cli.run_evaluation.is_model_folder", lambda folder: True)

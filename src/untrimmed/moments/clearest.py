@@ -30,10 +30,10 @@ class SpanSettings:
     peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian for spans around peaks
     peak_share: float = 0.5  # the span around the peak of a moment is offered if it is shorter than this share of it
 
-    def background(self, own: Numbers, others: Numbers, duration_s: float) -> Numbers:
+    def background(self, video_mean: Numbers, library_mean: Numbers, duration_s: float) -> Numbers:
         """Return the relevance that spans must exceed, between the mean of the video and that of all videos."""
         share = self.own_background * duration_s / (duration_s + self.own_background_s)
-        return share * own + (1 - share) * others
+        return share * video_mean + (1 - share) * library_mean
 
 
 def clearest_moments(
@@ -55,12 +55,12 @@ def clearest_moments(
     """
     # A frame covers the time up to halfway to its neighbours: a change is expected in the middle between two frames.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
-    own = float(np.average(relevance, weights=_durations_s(edges_s)))
+    video_mean = float(np.average(relevance, weights=_durations_s(edges_s)))
     moments = clearest_scenes(
         relevance,
         edges_s,
         scenes,
-        background=settings.background(own, others, duration_s),
+        background=settings.background(video_mean, others, duration_s),
         length_exponent=settings.length_exponent,
         limit=limit,
         min_s=min_s,

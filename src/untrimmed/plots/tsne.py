@@ -127,8 +127,8 @@ def random_captions_of(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
 def _multi_caption_videos(dataset: RetrievalDataset) -> Int[np.ndarray, " V"]:
     videos = np.flatnonzero(np.bincount(dataset.video_index) > 1)
     if len(videos) < NUM_VIDEOS:
-        found = f"{len(videos)} videos have two captions or more, expected at least {NUM_VIDEOS}"
-        raise FeatureError(f"{dataset.name}, split {dataset.split}: {found}; choose another split")
+        problem = f"{len(videos)} videos have two captions or more, expected at least {NUM_VIDEOS}"
+        raise FeatureError(f"{dataset.name}, split {dataset.split}: {problem}; choose another split")
     return videos
 
 

@@ -116,8 +116,8 @@ def video_batch_of(frames: Sequence[Any], sizes: ModelConfig, *, fixed_frames: b
 def _finite(table: Any, place: int, what: str, width: int) -> Float[np.ndarray, "_ _"]:
     values = np.asarray(to_array(table, f"{what}[{place}]"))
     if values.ndim != 2 or values.shape[1] != width or not len(values) or values.dtype.kind not in "fiu":
-        found = f"shape {values.shape} and dtype {values.dtype}"
-        raise FeatureError(f"{what}[{place}] has {found}, expected at least one row of {width} numbers; fix the table")
+        actual = f"shape {values.shape} and dtype {values.dtype}"
+        raise FeatureError(f"{what}[{place}] has {actual}, expected at least one row of {width} numbers; fix the table")
     if not np.isfinite(values).all():
         raise FeatureError(f"{what}[{place}] contains numbers that are not finite; extract it again")
     return values.astype(np.float32)

@@ -36,9 +36,9 @@ def require_float32(model: RetrievalModel) -> None:
     """Raise a ConfigError if a weight is not float32, the format of features and encodings."""
     for name, parameter in model.named_parameters():
         if parameter.dtype != torch.float32:
-            found = str(parameter.dtype).removeprefix("torch.")
+            dtype = str(parameter.dtype).removeprefix("torch.")
             raise ConfigError(
-                f"{model.name}: {name} is {found}, expected float32; call model.float(), precision='bfloat16' is faster"
+                f"{model.name}: {name} is {dtype}, expected float32; call model.float(), precision='bfloat16' is faster"
             )
 
 

@@ -39,11 +39,11 @@ def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        used, total = _used_and_total(device)
-        tried = _tried(str(error))
-        more = f" and asked for {_gib(tried)} more" if tried else ""
+        peak_bytes, total = _used_and_total(device)
+        requested = _requested_bytes(str(error))
+        more = f" and asked for {_gib(requested)} more" if requested else ""
         raise ConfigError(
-            f"out of memory: {device} has {_gib(total)}, this process used {_gib(used)}{more}; {advice}"
+            f"out of memory: {device} has {_gib(total)}, this process used {_gib(peak_bytes)}{more}; {advice}"
         ) from error
 
 
@@ -58,10 +58,10 @@ def _used_and_total(device: torch.device) -> tuple[int, int]:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * in_bytes, total
 
 
-def _tried(message: str) -> int:
+def _requested_bytes(message: str) -> int:
     """Return the bytes that could not be allocated, from PyTorch's or NumPy's message; 0 if it does not name them.
 
-    >>> _tried("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ..."), _tried("no")
+    >>> _requested_bytes("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ..."), _requested_bytes("no")
     (20971520, 0)
     """
     match = re.search(r"(?:tried|Tried|Unable) to allocate ([\d.]+) (bytes|[KMGT]iB)", message)

@@ -40,11 +40,11 @@ def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: Retrieva
     `place` names the model in messages.
     """
     source = f"{dataset.name}, split {dataset.split}"
-    for what, key, found in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
-        if found != (expected := getattr(sizes, key)):
+    for what, key, width in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):
+        if width != (expected := getattr(sizes, key)):
             raise FeatureError(
-                f"{source}: {what} features have width {found}, {place} expects {expected}; extract others, or set "
-                f"model.{key}={found}"
+                f"{source}: {what} features have width {width}, {place} expects {expected}; extract others, or set "
+                f"model.{key}={width}"
             )
     actual = dataset.features.settings
     for key, limit, expected, fits in (

@@ -47,7 +47,7 @@ from untrimmed.training.parallel import launch
 logger = logging.getLogger(__name__)
 
 # for each model in memory: a run's folder -> digest of the model's initial weights
-_BEGUN: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()
+_INITIAL_DIGESTS: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()
 
 
 @checked(
@@ -112,7 +112,7 @@ def train(
     number_format = choose_format(precision, str(choose_device(device))).name
     if precision == "auto" and is_run(folder):  # the precision of a run is decided when it starts
         number_format = read_config(folder).precision
-    config = _begun(folder, _run_config(chosen, sizes, settings, number_format, compile), initial)
+    config = _with_initial_digest(folder, _run_config(chosen, sizes, settings, number_format, compile), initial)
     fabric, encoding = launch(device, number_format, compile)
     keep_freed_memory()
     torch.manual_seed(config.train.seed)
@@ -189,14 +189,14 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
     return RunConfig(**(plain | changed), data=data, precision=precision, compile=compile)
 
 
-def _begun(folder: Path, config: RunConfig, initial: RetrievalModel | None) -> RunConfig:
+def _with_initial_digest(folder: Path, config: RunConfig, initial: RetrievalModel | None) -> RunConfig:
     """Return the settings with the digest of the initial model's weights.
 
     Raises: ConfigError if the folder contains a run with other settings, or something else.
     """
     is_begun = is_run(folder)
     if initial is not None:
-        digests = _BEGUN.setdefault(initial, {})
+        digests = _INITIAL_DIGESTS.setdefault(initial, {})
         first = (is_begun and digests.get(folder.resolve())) or weights_digest(initial.state_dict())
         config = replace(config, initial_weights=first)
     if is_begun:

@@ -192,8 +192,8 @@ class TransformersEncoder:
         except (RuntimeError, IndexError, ValueError, TypeError, AttributeError) as error:
             raise EncoderError(_not_dual(self.name, self._model, one_line(error))) from error
         if frames.ndim != 2 or sentence.ndim != 2 or frames.shape[1] != sentence.shape[1]:
-            found = f"image features {list(frames.shape)} and text features {list(sentence.shape)}"
-            raise EncoderError(_not_dual(self.name, self._model, found))
+            result = f"image features {list(frames.shape)} and text features {list(sentence.shape)}"
+            raise EncoderError(_not_dual(self.name, self._model, result))
         text_model = getattr(self._model, "text_model", None)
         for module in (getattr(self._model, "text_projection", None), getattr(text_model, "head", None)):
             if isinstance(module, nn.Linear) and module.in_features == states.shape[-1]:
@@ -203,9 +203,9 @@ class TransformersEncoder:
         return frames.shape[1], states.shape[-1], None
 
 
-def _not_dual(name: str, model: nn.Module, found: str) -> str:
+def _not_dual(name: str, model: nn.Module, result: str) -> str:
     return (
-        f"{name}: a {type(model).__name__} gives {found}, expected vectors of the same width for an image and a "
+        f"{name}: a {type(model).__name__} gives {result}, expected vectors of the same width for an image and a "
         "text; choose a dual encoder such as CLIP or SigLIP"
     )
 
