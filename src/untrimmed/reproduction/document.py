@@ -1,7 +1,6 @@
 """The Markdown page of the papers' results, the commands that reproduce them, and our costs."""
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -100,8 +99,6 @@ def document(
                 if grid.title == section.title:
                     grid = replace(grid, title=title)
                 yield markdown(replace(grid, notes=(first,) if first else ()), heading=heading)
-        if text := _other_entries(paper, entries, settings):
-            yield f"\n{text}\n"
     if len(costs) > 1:
         grid = _joined_costs(costs, settings, on_progress)
         notes |= dict.fromkeys(grid.notes)
@@ -216,17 +213,6 @@ def _subject(title: str) -> str:
     return title[: title.find(" on ") + len(" on ")] if " on " in title else title
 
 
-def _other_entries(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> str:
-    """A list of the entries without a section, whose commands `untrimmed reproduce` prints; empty if there are none."""
-    titles = [
-        f"{entry.name}: {entry.title}"
-        for entry in paper.entries
-        if not isinstance(entry, NotCovered) and not (entry in entries and _has_section(entry, settings))
-    ]
-    text = f"`untrimmed reproduce {paper.name} NAME` prints the commands for {'; '.join(titles)}."
-    return textwrap.fill(text, 130, break_on_hyphens=False) if titles else ""
-
-
 def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> str:
     versions = conditions().replace(", 1 threads", ", 1 thread")
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
@@ -240,7 +226,8 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "If a table has no column *evaluate*, omit EVALUATE.\n"
             "- DATA is the data set's name, which is in parentheses in the head of its column.\n"
             "- For columns named *events*, omit `--no-moments`.\n\n"
-            "Tables of costs are joined at the end of the page. The [notes](#notes) have details of single tables."
+            "Tables of costs are joined at the end of the page. The [notes](#notes) have details of single tables. "
+            "`untrimmed reproduce PAPER` lists the paper's other tables and figures, with the commands for them."
         )
         origin = (
             "Only the tables of costs have our results, because trained tables need the papers' features; "
