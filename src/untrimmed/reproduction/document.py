@@ -96,6 +96,9 @@ def document(
                 first, *others = [*_section_notes(grid, section), ""]
                 notes |= dict.fromkeys(note for note in grid.notes if note in SHARED_NOTES)
                 notes |= dict.fromkeys(f"{paper.name} {section.name}: {note}" for note in others if note)
+                if isinstance(section, SettingsTable):
+                    yield _settings_list(grid, first)
+                    continue
                 if grid.title == section.title:
                     grid = replace(grid, title=title)
                 yield markdown(replace(grid, notes=(first,) if first else ()), heading=heading)
@@ -110,28 +113,36 @@ def document(
 
 
 def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
-    """Yield the tables of an entry as the page prints them: one line per row, and only settings that differ."""
+    """Yield the tables of an entry as the page prints them: one line per row."""
     if isinstance(entry, TrainedTable) and settings.root is None:
         yield page_grid(entry)
-        return
-    for grid in grids_of(entry, settings, on_progress):
-        yield _differing_settings(grid) if isinstance(entry, SettingsTable) else grid
+    else:
+        yield from grids_of(entry, settings, on_progress)
 
 
-def _differing_settings(grid: Grid) -> Grid:
-    """The settings that differ from the paper's, and one line each for equal ones and for those that it lacks."""
-    missing = [line[0] for line in grid.lines if all(cell.startswith("- /") for cell in line[1:])]
-    lines = [line for line in grid.lines if any(" / " in cell for cell in line[1:]) and line[0] not in missing]
-    columns = len(grid.header) - 1
-    if others := len(grid.lines) - len(lines) - len(missing):
-        lines.append((f"{others} others", *["same"] * columns))
-    if missing:
-        lines.append((f"not in the paper: {', '.join(missing)}", *[""] * columns))
-    return replace(grid, lines=tuple(lines))
+def _settings_list(grid: Grid, note: str) -> str:
+    """Return a list of the settings that differ from the paper's, below a note on the other settings."""
+    items = []
+    missing = []
+    for key, *cells in grid.lines:
+        data_sets: dict[str, list[str]] = {}  # by values
+        for data_set, cell in zip(grid.header[1:], cells, strict=True):
+            data_sets.setdefault(cell, []).append(data_set)
+        if all(cell.startswith("- /") for cell in cells):
+            missing.append(f"`{key}`")
+        elif differing := [cell for cell in data_sets if " / " in cell]:
+            groups = ", ".join(
+                f"{cell} ({'all' if len(data_sets) == 1 else ', '.join(data_sets[cell])})" for cell in differing
+            )
+            items.append(f"- `{key}`: {groups}\n")
+    others = len(grid.lines) - len(items) - len(missing)
+    lacking = [f"The paper does not state {', '.join(missing)}."] if missing else []
+    text = " ".join([note, f"{others} other settings are the same.", *lacking]).strip()
+    return f"{text}\n\n{''.join(items)}"
 
 
 def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, on_progress: OnProgress) -> Grid:
-    """One table of costs: a line per method, a column per quantity and corpus size (the largest of each table)."""
+    """Return one table of costs: a line per method, a column per quantity and largest corpus of a table."""
     names = list(dict.fromkeys(name for table in tables.values() for name in table.methods))
     cells: dict[str, dict[str, str]] = {name: {} for name in names}
     notes = dict[str, None]()
@@ -152,7 +163,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
 
 
 def _cost_columns(table: EfficiencyTable, grid: Grid) -> list[str]:
-    """The quantities of a table, with the corpus size if they depend on it."""
+    """Return the quantities of a table, with the corpus size if they depend on it."""
     units = {UNITS[quantity] for quantity in SIZED_QUANTITIES}
     size = f", {table.corpus_sizes[0]:,} videos" if table.corpus_sizes else ""
     return [f"{unit}{size}" if unit in units else unit for unit in grid.header[1:]]
