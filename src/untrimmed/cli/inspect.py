@@ -83,7 +83,7 @@ def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
 
 
 def _describe_precision(settings: Settings) -> str:
-    """The number format on this processor, or that it is fixed by the encoder."""
+    """The number format of the encoder's products on this processor, in words."""
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
     number_format = choose_format("auto", "cpu")

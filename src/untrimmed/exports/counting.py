@@ -58,8 +58,8 @@ class ExportedMoment:
     start_s: float
     end_s: float
     note: str = ""
-    duration_s: float = 0.0  # of the video; 0 if it is unknown
-    width: int = 0  # of its picture; 0 if it is unknown
+    duration_s: float = 0.0  # duration of the video; 0 if it is unknown
+    width: int = 0  # width of its picture; 0 if it is unknown
     height: int = 0
     timing: Timing | None = None
     video_id: str = ""
@@ -67,10 +67,10 @@ class ExportedMoment:
 
 @dataclass(frozen=True)
 class Cut:
-    """A moment in frames: of its file, counted from the first frame, and of the timeline. Ends are exclusive.
+    """A moment in frames of its file, counted from the first frame, and in frames of the timeline. Ends are exclusive.
 
-    `rate` is that of the file's frames. If the file's rate varies or is not in `RATES`, it is that of the timeline.
-    `start_frame` is the file's start timecode in such frames.
+    `rate` is that number of frames in the file's frames. If the file's rate varies or is not in `RATES`, it is that of
+    the timeline. `start_frame` is the file's start timecode in such frames.
     """
 
     moment: ExportedMoment
@@ -177,11 +177,11 @@ def _start_frame(timing: Timing, rate: Fraction) -> int:
     if not text:
         return 0
     own_base, base = math.ceil(Fraction(timing.frame_rate)), math.ceil(rate)
-    if own_base != base:  # a file of unusual rate, whose timecode counts its own frames
+    if own_base != base:  # the timecode of a file with an unusual rate counts the file's own frames
         text = f"{text[:8]}:{int(text[9:]) * base // own_base:02d}"
     if rate not in _DROPPING:
         text = text.replace(";", ":")
     try:
         return frame_of_timecode(text, rate)
-    except ValueError:  # it counts at another rate than the file's
+    except ValueError:  # the timecode counts at another rate than the file's
         return 0

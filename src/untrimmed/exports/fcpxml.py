@@ -12,7 +12,7 @@ from untrimmed.exports.counting import Cut, TimelineRate
 from untrimmed.exports.names import one_line, reel_name
 
 TITLE = "moments"
-_RATE_NAMES = {  # of `conform-rate`
+_RATE_NAMES = {  # names of rates in `conform-rate`
     Fraction(24000, 1001): "23.98",
     Fraction(24): "24",
     Fraction(25): "25",

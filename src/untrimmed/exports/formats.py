@@ -16,7 +16,7 @@ from untrimmed.exports.timelines import to_edl, to_final_cut_7, to_kdenlive, to_
 from untrimmed.search.store.records import folders_of_equal_names
 from untrimmed.video.timing import Timing
 
-_FOLDER_CHARACTERS = 20  # in the name of a file of subtitles
+_FOLDER_CHARACTERS = 20  # largest number of characters of the folder in the name of a file of subtitles
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Format:
     """A format. Exactly one of the writers is set: of timelines, of tables, of files for one video each."""
 
     suffix: str
-    kind: str  # media type
+    kind: str  # media type of the files
     timeline: Callable[[Sequence[Cut], TimelineRate], str] | None = None
     table: Callable[[Sequence[ExportedMoment], TimelineRate | None], str] | None = None
     per_video: Callable[[Sequence[ExportedMoment]], str] | None = None
@@ -124,5 +124,5 @@ def _one_file_per_video(
 
 
 def _encoded(text: str) -> bytes:
-    """UTF-8, with bytes of names that are not UTF-8 escaped."""
+    """The text in UTF-8. Bytes of names that are not UTF-8 are escaped."""
     return text.encode("utf-8", "backslashreplace")

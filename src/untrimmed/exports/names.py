@@ -30,7 +30,9 @@ def file_name(path: str) -> str:
 
 
 def reel_name(path: Path) -> str:
-    """A video's name as a reel: letters, digits, `_`, `-` and `.` of ASCII, because edit lists split lines at blanks.
+    """A video's name as a reel.
+
+    It has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks.
 
     >>> reel_name(Path("/v/sea [1].mp4"))
     'sea_1'

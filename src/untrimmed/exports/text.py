@@ -133,7 +133,7 @@ def _title(moment: ExportedMoment) -> str:
 
 
 def _subtitle(moment: ExportedMoment) -> str:
-    """The title. Players would read `-->` as times, so an arrow replaces it."""
+    """The title of a moment as a subtitle. Players would read `-->` as times, so an arrow replaces it."""
     return _title(moment).replace("-->", "→")
 
 

@@ -26,7 +26,7 @@ class _Count:
     """How a format counts the frames of a file."""
 
     rate: Callable[[Cut], Fraction]
-    has_timecode: bool  # from the start timecode, or from 0
+    has_timecode: bool  # whether it counts from the start timecode, or from 0
     clock: Callable[[Fraction], float] = float  # the rate that OpenTimelineIO computes with
 
 
@@ -66,7 +66,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
                 f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose that of the files, "
                 "export them in several lists, or choose another format"
             )
-    # The adapter writes 29.97 and 59.94 as drop frame. Without it, timecodes count as at 30 and 60.
+    # The adapter writes 29.97 and 59.94 as drop frame. Timecodes without drop frame count as at 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
     result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
     for clip, cut in zip(result.video_tracks()[0], cuts, strict=True):
@@ -167,6 +167,6 @@ def _write(timeline: otio.schema.Timeline, adapter: str, **options: Any) -> str:
         raise ConfigError(
             f"this format needs the {adapter} adapter of OpenTimelineIO; run pip install 'untrimmed[video]'"
         )
-    if adapter == "kdenlive":  # it prints a note, also on the stdout of a server of tools
+    if adapter == "kdenlive":  # this adapter prints a note, which would disturb a server of tools on stdout
         otio.adapters.from_name(adapter).module().print = lambda *_: None
     return str(otio.adapters.write_to_string(timeline, adapter, **options))

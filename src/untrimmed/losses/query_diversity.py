@@ -59,7 +59,7 @@ def query_diversity_v1(
     """Return the first version of the loss (GMMFormer Eq. 13), averaged over queries; 0 without pairs.
 
     A pair is two queries of the same video. `released` takes one logarithm per query, log(1 + sum of exp over its
-    pairs). `paper` (Eq. 13) takes one logarithm per pair and adds those of a query.
+    pairs). `paper` (Eq. 13) takes one logarithm per pair and adds the logarithms of a query.
 
     >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
     tensor(0.6931)

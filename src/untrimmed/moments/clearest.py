@@ -31,7 +31,10 @@ class SpanSettings:
     peak_share: float = 0.5  # the span around the peak of a moment is offered if it is shorter than this share of it
 
     def background(self, video_mean: Numbers, library_mean: Numbers, duration_s: float) -> Numbers:
-        """Return the relevance that spans must exceed, between the mean of the video and that of all videos."""
+        """Return the relevance that spans must exceed.
+
+        It is between the mean of the video and the mean of all videos.
+        """
         share = self.own_background * duration_s / (duration_s + self.own_background_s)
         return share * video_mean + (1 - share) * library_mean
 
@@ -115,8 +118,8 @@ def clearest_scenes(
     Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`: of two equally
     relevant moments the longer comes first. Each further moment is the clearest that shares no time with those before
     it. All but the first must be above the background. Moments may touch. If the query matches the whole video equally
-    well, the only moment spans it. Ties are broken by start, then by end. Candidates shorter than `min_s`
-    seconds are left out, unless all are shorter; then only the longest is left.
+    well, the only moment spans it. Ties are broken by start, then by end. Candidates shorter than `min_s` seconds are
+    left out, unless all are shorter; then only the longest is a candidate.
 
     Args:
         relevance: One number per frame.

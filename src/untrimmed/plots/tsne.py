@@ -32,7 +32,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Captions and clips of the same videos by every model."""
+    """Captions and clips of the same videos, as every model encodes them."""
 
     video_ids: tuple[str, ...]
     by_run: tuple[Embedded, ...]

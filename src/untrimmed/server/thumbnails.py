@@ -14,7 +14,7 @@ ROWS = 10
 PER_SHEET = COLUMNS * ROWS
 _OPEN_FILES = 64
 _QUALITY = 75
-_METHOD = 0  # of WebP, the fastest: a user is waiting
+_METHOD = 0  # the fastest method of WebP, because a user is waiting
 
 
 class ThumbnailFiles:
@@ -22,7 +22,8 @@ class ThumbnailFiles:
 
     def __init__(self, library: Path) -> None:
         self._library = library
-        self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()  # by content, the one used last at the end
+        # files by content hash; the file used last is at the end
+        self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, record: VideoRecord) -> StoredThumbnails | None:
@@ -41,7 +42,10 @@ class ThumbnailFiles:
         return video
 
     def at(self, record: VideoRecord, time_s: float) -> bytes | None:
-        """The picture nearest to a time, as WebP; None if none is stored within 0.5 s. After the end it is the last."""
+        """The picture nearest to a time, as WebP; None if none is stored within 0.5 s.
+
+        After the end of the video, it is the last picture.
+        """
         try:
             video = self.of(record)
             return None if video is None else video.at(min(time_s, record.duration_s))
@@ -57,7 +61,9 @@ def size_of(video: StoredThumbnails) -> tuple[int, int]:
 
 
 def sheet(video: StoredThumbnails, number: int) -> bytes:
-    """A sheet as WebP: pictures `number * PER_SHEET` to at most `(number + 1) * PER_SHEET`, by rows.
+    """A sheet as WebP, filled by rows.
+
+    Its pictures are `number * PER_SHEET` up to `(number + 1) * PER_SHEET`, if there are so many.
 
     The last sheet has only as many rows as it needs.
     """

@@ -13,8 +13,8 @@ from untrimmed.errors import EncoderError
 
 _ONNX = {1: np.float32, 3: np.int8}  # the types of weights, by their numbers in ONNX
 _VARINT = 0  # the kind of a protobuf field that is a number
-_FIXED = {1: 8, 5: 4}  # bytes of the kinds of fixed size; all other fields begin with their size
-_SMALLEST = 16  # bytes; smaller tensors are constants of the exported program
+_FIXED = {1: 8, 5: 4}  # kinds of fields with a fixed size, in bytes; all other fields begin with their size
+_SMALLEST = 16  # size in bytes; smaller tensors are constants of the exported program
 _STORAGES = {"FloatStorage": np.float32, "LongStorage": np.int64}
 _MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -40,7 +40,7 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The values of a protobuf message by the number of their field: integers, and the places of all other content."""
+    """The values of a protobuf message by field number: integers, and the positions of all other content."""
 
     numbers: dict[int, list[int]]
     spans: dict[int, list[range]]
@@ -66,7 +66,7 @@ class _Fields:
 
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
-    """The number that begins at a place, seven bits in each byte, and the place after it."""
+    """The number that begins at a position, with seven bits in each byte, and the position after it."""
     number = shift = 0
     while True:
         byte = message[place]

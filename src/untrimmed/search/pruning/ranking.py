@@ -194,7 +194,10 @@ def _scored(videos: Selection[B]) -> RankingSteps[B, Float[np.ndarray, " _"]]:
 
 
 def _largest(values: Float[np.ndarray, " N"], count: int) -> Bool[np.ndarray, " N"]:
-    """Return a mask of the `count` largest finite numbers; more with ties, or if too few are finite."""
+    """Return a mask of the `count` largest finite numbers, and of numbers equal to the last.
+
+    If too few are finite, select all.
+    """
     if count >= len(values):
         return np.ones(len(values), dtype=bool)
     finite = np.where(np.isfinite(values), values, -np.inf)

@@ -58,7 +58,10 @@ class LockedEncoder:
 
 @dataclass(frozen=True, eq=False)
 class _EncodedQuery:
-    """The parts of a query as vectors. Parts that are empty or have no known word are None, or missing in `without`."""
+    """The parts of a query as vectors.
+
+    Parts that are empty or have no known word are None; in `without`, they are left out.
+    """
 
     query: Query
     text: TextFeatures | None

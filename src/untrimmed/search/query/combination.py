@@ -53,8 +53,8 @@ class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then` it finds pairs of moments.
 
     The score of a time is the weighted mean of the terms, minus `without` times the largest excess of an exclusion over
-    its usual score. The score of a video is that of its best time. With `then`, it is the weighted mean of the best two
-    times, the second at most `within_s` seconds after the first.
+    its usual score. The score of a video is the score at its best time. With `then`, it is the weighted mean of the
+    best two times, the second at most `within_s` seconds after the first.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class CombinedQuery(PreparedQuery):
         is at least half way from its mean to that value. First spans do not overlap. In all pairs but the best, the
         first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
 
-        Without a limit, all pairs are returned whose first moment is at least half way from the mean of its curve to
-        the best first moment. Spans shorter than `min_s` are widened. Pairs without enough space for that are left out,
+        Without a limit, a pair is returned if its first moment is at least half way from the mean of the curve to the
+        best first moment. Spans shorter than `min_s` are widened. Pairs without enough space for that are left out,
         except the best.
         """
         curves = self._curves(video_id)
@@ -159,7 +159,10 @@ class CombinedQuery(PreparedQuery):
         return first.score if second is None else (1 - self._then_share) * first.score + self._then_share * second.score
 
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
-        """Return times in seconds, and the relevance at each; with `then`, of the first moment."""
+        """Return times in seconds, and the relevance at each time.
+
+        With `then`, it is the relevance for the first moment.
+        """
         curves = self._curves(video_id)
         return curves.times_s, curves.first
 

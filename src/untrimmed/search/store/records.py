@@ -51,7 +51,7 @@ NO_SETTINGS = (  # there is a table, but no settings file
 
 @dataclass(frozen=True)
 class Settings:
-    """The encoder of a library's videos, and sampling and model for new ones."""
+    """The encoder of a library's videos, and the sampling and the model for new videos."""
 
     encoder: str  # the name by which it is loaded
     encoder_identity: str  # names the exact weights; vectors of different identities are never compared

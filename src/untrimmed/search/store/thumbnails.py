@@ -1,4 +1,4 @@
-"""The thumbnails of a library: one file per content of a video, beside the table.
+"""The thumbnails of a library: one file for each video content, beside the table.
 
 A file is named by the hash of the content, so it stays valid when the video is moved, and copies share it. It is
 written before the video's row, and it never changes. A file without a row is removed by the next writer.
@@ -74,12 +74,12 @@ class StoredThumbnails:
 
 
 def thumbnails_file(library: Path, content_hash: str) -> Path:
-    """Return the path of the thumbnails of a content. It may not exist."""
+    """Return the path of the thumbnails of a video with this content hash. It may not exist."""
     return library / THUMBNAILS / content_hash
 
 
 def open_thumbnails(library: Path, content_hash: str) -> StoredThumbnails | None:
-    """Return the thumbnails of a content; None if there are none, or the file is damaged."""
+    """Return the thumbnails of a video with this content hash; None if there are none, or the file is damaged."""
     path = thumbnails_file(library, content_hash)
     if not path.is_file():
         return None
@@ -89,7 +89,10 @@ def open_thumbnails(library: Path, content_hash: str) -> StoredThumbnails | None
 
 
 def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -> None:
-    """Write the thumbnails of a content, whole or not at all; UntrimmedError if the disk is full or read-only."""
+    """Write the thumbnails of a video atomically, by its content hash.
+
+    UntrimmedError if the disk is full or read-only.
+    """
     path = thumbnails_file(library, content_hash)
     arrays = {
         "times_s": thumbnails.times_s,
@@ -104,7 +107,7 @@ def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -
 
 
 def copy_thumbnails(source: Path, target: Path, content_hashes: Iterable[str]) -> None:
-    """Copy the thumbnails of these contents to another library, unless it already has them.
+    """Copy the thumbnails with these content hashes to another library, unless it already has them.
 
     If both libraries are on one file system, they share the file.
     """
@@ -125,9 +128,9 @@ def copy_thumbnails(source: Path, target: Path, content_hashes: Iterable[str]) -
 
 
 def remove_unused_thumbnails(library: Path, content_hashes: Iterable[str]) -> None:
-    """Remove all thumbnails except those of these contents. The caller holds the writer's lock."""
+    """Remove all thumbnails except those with these content hashes. The caller holds the writer's lock."""
     used = set(content_hashes)
-    with contextlib.suppress(OSError):  # no thumbnails
+    with contextlib.suppress(OSError):  # the library may have no thumbnails
         for file in (library / THUMBNAILS).iterdir():
             if file.name not in used:
                 file.unlink(missing_ok=True)
