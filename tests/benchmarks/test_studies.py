@@ -30,6 +30,6 @@ def test_a_page_changes_with_the_results(tmp_path):
     assert studies.generated(first, tmp_path) != first
 
 
-def test_a_block_without_results_says_so(tmp_path):
+def test_a_block_without_results_has_a_note(tmp_path):
     page = "<!-- studies: tvr tvr_mixed -->\n<!-- end of studies -->\n"
     assert len(studies.generated(page, tmp_path)) > len(page)

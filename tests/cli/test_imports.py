@@ -129,7 +129,7 @@ def without_torch(program: str, *words: str | Path) -> subprocess.CompletedProce
         (["search", "a dog", "--library", "{library}"], "pip install 'untrimmed[hub]'"),
     ],
 )
-def test_commands_that_need_torch_say_so_in_one_line_without_it(library, arguments, line):
+def test_commands_that_need_torch_name_it_in_one_line_if_it_is_missing(library, arguments, line):
     settings = library / "library.json"
     settings.write_text(settings.read_text().replace('"toy"', '"openai/clip-vit-large-patch14"'))
     words = [argument.format(library=library) for argument in arguments]

@@ -37,7 +37,7 @@ def test_without_arguments_the_five_papers_are_listed():
     assert all(name in listed for name in PAPERS)
 
 
-def test_a_paper_is_listed_with_the_command_behind_each_part():
+def test_a_paper_is_listed_with_the_command_for_each_part():
     listed = run("gmmformer").stdout
     for word in ("table8", "figure7", "untrimmed plot texts"):
         assert word in listed
@@ -51,7 +51,7 @@ def test_a_table_is_what_the_paper_prints_and_the_commands_of_its_rows(tmp_path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_table_without_training_ends_with_the_commands_behind_it():
+def test_a_table_without_training_ends_with_its_commands():
     *_, command, last = run("tf_prvr", "table1").stdout.splitlines()
     assert command == "untrimmed evaluate tf_prvr --data activitynet_eva_clip_l --root DIR --no-moments"
     assert last.endswith("untrimmed reproduce tf_prvr table1 --root DIR")

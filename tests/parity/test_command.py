@@ -107,7 +107,7 @@ def test_raw_scores_are_held_to_the_stated_limit_or_to_eight_roundings_of_the_la
     assert rule.of(np.array([400.0], dtype=np.float32)) == pytest.approx(8 * 400 * 2**-23)
 
 
-def test_rounding_widens_a_limit_up_to_a_bound_and_says_so():
+def test_rounding_widens_a_limit_up_to_a_bound_and_is_printed():
     theirs, limit = np.zeros(3), Tolerance(1e-6)
     ours = np.array([0.0, 1.4e-6, 0.0])
     assert not compare("x", ours, theirs, limit).passed

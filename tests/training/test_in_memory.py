@@ -61,7 +61,7 @@ def test_a_run_on_arrays_goes_on_with_these_and_with_no_others(run, sets):
         untrimmed.train("ms_sl", data=(make("train", seed=1), sets[1]), out=run.folder, **QUICK)
 
 
-def test_a_run_on_arrays_says_that_it_needs_data_to_be_evaluated(run):
+def test_a_run_on_arrays_needs_data_to_be_evaluated(run):
     with pytest.raises(ConfigError):
         untrimmed.evaluate(run)
 
@@ -188,6 +188,6 @@ def test_a_callback_sees_results_and_ends_the_training(sets, tmp_path):
     assert [(progress.epoch, progress.stage) for progress in again] == [(2, "finished")]
 
 
-def test_a_callback_s_wrong_answer_is_told(sets, tmp_path):
+def test_a_callback_with_a_wrong_answer_is_refused(sets, tmp_path):
     with refused(ConfigError, "'stpo'", "'stop'"):
         untrimmed.train("ms_sl", data=sets[:2], out=tmp_path / "run", callback=lambda progress: "stpo", **QUICK)

@@ -80,7 +80,7 @@ def test_a_crash_after_the_first_epoch_keeps_the_run(begin, tmp_path, monkeypatc
     assert begin().is_finished
 
 
-def test_a_folder_that_a_killed_run_left_says_that_nothing_is_saved(begin, tmp_path):
+def test_a_folder_of_a_killed_run_is_reported_as_without_a_saved_state(begin, tmp_path):
     begin()
     for file in (tmp_path / "run").iterdir():
         if file.name != "config.yaml":

@@ -154,7 +154,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("call", "words"), WRONG, ids=[" ".join(words) for _, words in WRONG])
-def test_a_wrong_value_is_told_in_one_line_before_anything_is_written(call, words, world):
+def test_a_wrong_value_is_refused_in_one_line_before_anything_is_written(call, words, world):
     with refused(UntrimmedError, *words):
         call(world)
     assert not (world.folder / "other").exists()
@@ -235,7 +235,7 @@ def test_a_model_in_evaluation_mode_learns_with_dropout(world, tmp_path):
     assert runs[0].history[-1]["loss"] == runs[1].history[-1]["loss"]
 
 
-def test_training_that_is_over_or_is_chosen_by_one_video_says_so(world, tmp_path, caplog):
+def test_training_warns_if_it_is_finished_or_one_video_chooses_the_epoch(world, tmp_path, caplog):
     made, out = model(), tmp_path / "run"
     world.train(made, data=(world.sets[0], make("val", 1)), out=out)
     assert "val" in caplog.text

@@ -53,7 +53,7 @@ def test_a_picture_shows_its_frame():
     assert image[140, 80].max() < 12
 
 
-def test_a_scene_that_stands_still_is_stored_once():
+def test_a_scene_without_motion_is_stored_once():
     frames = np.concatenate([np.repeat(noise(1), 50, axis=0), noise(2)[1:]])
     still = thumbnails([float(time_s) for time_s in range(51)], frames)
     assert still.rows == (0,) * 50 + (1,)

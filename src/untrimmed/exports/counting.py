@@ -69,14 +69,14 @@ class ExportedMoment:
 class Cut:
     """A moment in frames of its file, counted from the first frame, and in frames of the timeline. Ends are exclusive.
 
-    `rate` is that number of frames in the file's frames. If the file's rate varies or is not in `RATES`, it is that of
-    the timeline. `start_frame` is the file's start timecode in such frames.
+    `rate` is the frame rate of the file, or of the timeline if the file's rate varies or is not in `RATES`.
+    `start_frame` is the file's start timecode in such frames.
     """
 
     moment: ExportedMoment
     rate: Fraction
     start_frame: int
-    num_frames: int  # of the file
+    num_frames: int  # number of frames in the file
     source_in: int
     source_out: int
     record_in: int

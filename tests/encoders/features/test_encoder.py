@@ -142,7 +142,7 @@ def test_words_are_the_hidden_states_before_the_last_layer(tvr, networks):
         tvr.encode_texts([" "])
 
 
-def test_a_single_picture_is_a_clip_that_stands_still(tvr):
+def test_a_single_picture_is_a_clip_without_motion(tvr):
     vectors = tvr.encode_frames(noise(3))
     assert vectors.shape == (3, tvr.frame_dim)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)

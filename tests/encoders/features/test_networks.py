@@ -168,7 +168,7 @@ def test_a_file_is_pinned_by_its_hash(tmp_path):
         find_weights(Part("i3d", str(path), "0" * 64))
 
 
-def test_a_kind_without_default_weights_says_which_file_to_name():
+def test_a_kind_without_default_weights_names_the_file_to_pass():
     with refused(EncoderError, "i3d", "i3d=FILE"):
         find_weights(Part("i3d"))
     with refused(EncoderError, "slowfast", "slowfast=FILE"):

@@ -71,7 +71,7 @@ def test_pictures_stay_with_a_moved_file_and_go_with_removed_and_changed_ones(li
     assert files(lib) == set()
 
 
-def test_a_library_without_pictures_keeps_none_until_asked(encoder, videos, tmp_path):
+def test_a_library_without_thumbnails_stores_none_until_they_are_requested(encoder, videos, tmp_path):
     lib = untrimmed.open(tmp_path / "plain")
     lib.index(videos / "flag.mp4", thumbnails=False)
     lib.index(videos)
