@@ -31,8 +31,8 @@ from untrimmed.plots.timeline import cell_edges, part_similarities, parts
 from untrimmed.plots.top import draw_top, top_of
 from untrimmed.plots.trained_run import require_same_split
 from untrimmed.plots.tsne import closest_videos, embeddings_of, in_two_dimensions, random_captions_of
-from untrimmed.plots.uncertainty import equal_groups, recall_by_uncertainty_of
-from untrimmed.plots.variance import positioning_variances_of, positions, variance_by_video
+from untrimmed.plots.uncertainty import draw_recall_by_uncertainty, equal_groups, recall_by_uncertainty_of
+from untrimmed.plots.variance import draw_positioning_variances, positioning_variances_of, positions, variance_by_video
 from untrimmed.plots.words import with_even_confidences, word_confidence_of, word_names
 from untrimmed.running.evaluate import evaluate
 
@@ -140,12 +140,12 @@ def test_variances_include_annotated_moments_if_there_are_any(trained):
     middles = [sum(a.main_moment) / 2 / a.duration_s for a in run.dataset.annotations]
     assert with_them.annotated == pytest.approx(variance_by_video(np.array(middles), run.dataset.video_index))
     assert len(bare.annotated) == 0
-    assert np.array_equal(with_them.by_run["v2"], bare.by_run["v2"])
-    assert 0 <= with_them.by_run["v2"].min() <= with_them.by_run["v2"].max() <= 0.25
+    assert np.array_equal(with_them.by_label["v2"], bare.by_label["v2"])
+    assert 0 <= with_them.by_label["v2"].min() <= with_them.by_label["v2"].max() <= 0.25
 
 
 def test_an_untrained_run_has_a_positioning_variance(trained, untrained):
-    variances = positioning_variances_of([untrained, trained["v2"]]).by_run
+    variances = positioning_variances_of([untrained, trained["v2"]]).by_label
     assert list(variances) == ["untrained", "v2"]
     assert not np.array_equal(variances["untrained"], variances["v2"])
 
@@ -320,7 +320,7 @@ def test_recall_by_uncertainty_uses_the_groups_of_the_first_run(trained):
     assert (np.diff(data.level) > 0).all()
     lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
     share = (v2.rank[lowest] == 1).mean()
-    assert data.recall["v2"][0] == pytest.approx(100 * share)
+    assert data.recall["v2"].mean[0] == pytest.approx(100 * share)
     assert data.error["v2"][0] == pytest.approx(100 * np.sqrt(share * (1 - share) / data.group_size))
 
 
@@ -333,7 +333,7 @@ def test_recall_by_uncertainty_can_select_moment_ratios(trained):
     uncertainty = run.all_queries.attached["ral"].uncertainty.numpy()[selected]
     lowest = np.argsort(uncertainty, kind="stable")[: data.group_size]
     assert data.level[0] == pytest.approx(uncertainty[lowest].mean())
-    assert data.recall["ral"][0] == pytest.approx(100 * (run.rank[selected][lowest] == 1).mean())
+    assert data.recall["ral"].mean[0] == pytest.approx(100 * (run.rank[selected][lowest] == 1).mean())
     with refused(FeatureError, "0", "3", "4", "10"):
         recall_by_uncertainty_of([run], (3, 4))
 
@@ -402,12 +402,17 @@ def test_epochs_equal_those_of_the_metrics_file(trained):
     assert data.uncertainty["ral"]["query_uncertainty"].mean == pytest.approx([of_ral["query_uncertainty"]])
 
 
+def other_seed(run, **changes):
+    """The same run with another seed in its settings."""
+    config = dataclasses.replace(run.config, train=dataclasses.replace(run.config.train, seed=9))
+    return dataclasses.replace(run, label=f"{run.label}_seed9", config=config, **changes)
+
+
 def test_runs_that_differ_only_in_their_seed_are_one_line_with_a_band(trained):
     first = trained["v2"]
-    config = dataclasses.replace(first.config, train=dataclasses.replace(first.config.train, seed=9))
     sum_r = first.history[0]["val"]["SumR"]
     history = [{**first.history[0], "val": {**first.history[0]["val"], "SumR": sum_r + 2}}]
-    second = dataclasses.replace(first, label="v2_seed9", config=config, history=history)
+    second = other_seed(first, history=history)
     data = epochs_of([first, trained["ral"], second])
     assert list(data.sum_r) == ["gmmformer_v2", "ral"]
     spread = data.sum_r["gmmformer_v2"]
@@ -417,6 +422,32 @@ def test_runs_that_differ_only_in_their_seed_are_one_line_with_a_band(trained):
     axes = draw_epochs(data).axes[0]
     assert (len(axes.lines), len(axes.collections)) == (2, 1)
     assert [group.label for group in group_by_seed([first, trained["v2_weight"]])] == ["v2", "v2_weight"]
+
+
+def test_positioning_variances_have_a_band_over_seeds(trained, untrained):
+    second = other_seed(trained["v2"], model=untrained.model)
+    data = positioning_variances_of([trained["v2"], trained["ral"], second])
+    assert list(data.by_label) == ["gmmformer_v2", "ral"]
+    alone = positioning_variances_of([untrained]).by_label["untrained"]
+    assert np.array_equal(data.by_label["gmmformer_v2"][1:], alone)
+    assert len(data.by_label["ral"]) == 1
+    bands = [patch for patch in draw_positioning_variances(data).axes[0].patches if patch.get_alpha() is not None]
+    assert len(bands) == 1
+
+
+def test_recall_by_uncertainty_has_a_band_over_seeds(trained):
+    ral, v2 = trained["ral"], trained["v2"]
+    rank = np.where(v2.rank == 1, 2, 1)  # finds what the first seed does not
+    second = other_seed(v2)
+    vars(second)["rank"] = rank
+    data = recall_by_uncertainty_of([ral, v2, second])
+    spread = data.recall["gmmformer_v2"]
+    assert spread.mean == pytest.approx(np.full(len(data.level), 50))
+    first = recall_by_uncertainty_of([ral, v2]).recall["v2"].mean
+    assert spread.deviation == pytest.approx(np.abs(2 * first - 100) / np.sqrt(2))
+    assert data.error["gmmformer_v2"] == pytest.approx(np.zeros(len(data.level)))
+    assert data.recall["ral"].deviation is None
+    assert draw_recall_by_uncertainty(data).axes[0].get_legend_handles_labels()[1] == ["ral", "gmmformer_v2"]
 
 
 def test_runs_of_one_seed_or_of_other_features_are_not_seeds_of_one_model(trained):

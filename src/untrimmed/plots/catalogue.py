@@ -111,6 +111,7 @@ PICTURES: dict[str, Picture] = {
         "variance of the best positions of a video's captions",
         "GMMFormer v2 Fig. 8",
         lambda runs, options: draw_positioning_variances(positioning_variances_of(runs)),
+        most_runs=MOST_WITH_SEEDS,
     ),
     "prototypes": _of_prototypes(
         "attention of each prototype over a video",
@@ -147,6 +148,7 @@ PICTURES: dict[str, Picture] = {
         options=frozenset({"moment_ratio"}),
         methods=RAL,
         part=DistributionHead,
+        most_runs=MOST_WITH_SEEDS,
     ),
     "words": Picture(
         "confidence of each word, its similarity over time, and the video's rank with learned and equal confidences",

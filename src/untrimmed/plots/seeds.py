@@ -55,7 +55,7 @@ def _label(runs: Sequence[TrainedRun], methods: Sequence[str]) -> str:
     return method if methods.count(method) == 1 else runs[0].label
 
 
-def spread_of(values: Sequence[Sequence[float]]) -> Spread:
+def spread_of(values: Sequence[Sequence[float] | Float[np.ndarray, " _"]]) -> Spread:
     """Return mean and sample standard deviation over seeds (rows); longer rows are cut to the shortest.
 
     >>> spread = spread_of([[1.0, 2.0], [3.0, 2.0, 9.0]])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -9,7 +10,8 @@ from jaxtyping import Float, Int
 from untrimmed.errors import FeatureError
 from untrimmed.evaluation.report import per_query
 from untrimmed.models.ral import RALQueries
-from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, styled
+from untrimmed.plots.seeds import Spread, group_by_seed, seeds_note, spread_of
+from untrimmed.plots.style import COLOURS, MARKERS, Figure, legend_above, new_figure, plot_band, styled
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 MOST_GROUPS = 10
@@ -18,10 +20,13 @@ FEWEST_CAPTIONS = 5
 
 @dataclass(frozen=True)
 class RecallByUncertainty:
-    """R@1 in percent of each run in groups of captions, with standard errors; `level` is a group's mean uncertainty."""
+    """R@1 in percent in groups of captions, by label of runs; `level` is a group's mean uncertainty.
+
+    `error` is the standard error over the captions of a group.
+    """
 
     level: Float[np.ndarray, " G"]
-    recall: dict[str, Float[np.ndarray, " G"]]
+    recall: dict[str, Spread]
     error: dict[str, Float[np.ndarray, " G"]]
     group_size: int
 
@@ -61,29 +66,33 @@ def recall_by_uncertainty_of(
             f"{dataset.name}, split {dataset.split}: {len(captions)} captions{within}, expected at least "
             f"{2 * FEWEST_CAPTIONS}; choose a larger split or a wider --moment-ratio"
         )
-    hits = {run.label: per_query(run.rank, "R@1") for run in runs}
-    recall = {label: np.array([values[group].mean() for group in groups]) for label, values in hits.items()}
-    size = np.array([len(group) for group in groups])
-    error = {label: np.sqrt(mean * (100 - mean) / size) for label, mean in recall.items()}
+    recall: dict[str, Spread] = {}
+    error: dict[str, Float[np.ndarray, " G"]] = {}
+    for seeds in group_by_seed(runs):
+        hits = np.array([per_query(run.rank, "R@1") for run in seeds.runs])
+        recall[seeds.label] = spread_of([[row[group].mean() for group in groups] for row in hits])
+        of_captions = hits.mean(axis=0)
+        error[seeds.label] = np.array([of_captions[group].std() / np.sqrt(len(group)) for group in groups])
     level = np.array([uncertainty[group].mean() for group in groups])
-    return RecallByUncertainty(level, recall, error, int(size[0]))
+    return RecallByUncertainty(level, recall, error, len(groups[0]))
 
 
 @styled
 def draw_recall_by_uncertainty(data: RecallByUncertainty) -> Figure:
-    """Draw a line for each run, with standard errors."""
-    figure = new_figure(2.3)
+    """Draw a line for each label with standard errors over captions, and a band over seeds."""
+    figure = new_figure(2.5)
     axes = figure.subplots()
-    for place, (label, values) in enumerate(data.recall.items()):
-        inside = np.minimum(data.error[label], [values, 100 - values])  # bars stay within 0 to 100 %
-        axes.errorbar(
-            data.level, values, inside, color=COLOURS[place], marker=MARKERS[place], label=label, clip_on=False,
-            elinewidth=0.7, capsize=1.5,
-        )  # fmt: skip
-    axes.set(
-        xlabel="predicted query uncertainty (standard deviation)",
-        ylabel=f"R@1 (%), groups of {data.group_size} captions",
+    for place, (label, spread) in enumerate(data.recall.items()):
+        inside = np.minimum(data.error[label], [spread.mean, 100 - spread.mean])  # bars stay within 0 to 100 %
+        bars: Any = {"ecolor": COLOURS[place], "elinewidth": 0.7, "capsize": 1.5, "clip_on": False}
+        axes.errorbar(data.level, spread.mean, inside, fmt="none", **bars)
+        look = {"color": COLOURS[place], "marker": MARKERS[place], "label": label, "clip_on": False}
+        plot_band(axes, data.level.tolist(), spread.mean, spread.deviation, **look)
+    note = seeds_note([spread.num_seeds for spread in data.recall.values()])
+    axes.set_xlabel(
+        f"predicted query uncertainty (standard deviation)\nbars: standard error over captions\n{note}",
     )
+    axes.set_ylabel(f"R@1 (%), groups of {data.group_size} captions")
     axes.set_ylim(bottom=0)
     axes.grid(axis="y")
     axes.locator_params(axis="x", nbins=6)

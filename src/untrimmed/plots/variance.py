@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 
 from untrimmed.errors import FeatureError
+from untrimmed.plots.seeds import group_by_seed, seeds_note, spread_of
 from untrimmed.plots.style import COLOURS, Figure, legend_above, new_figure, styled
 from untrimmed.plots.timeline import part_similarities
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
@@ -17,13 +18,14 @@ NUM_BINS = 20
 
 @dataclass(frozen=True)
 class PositioningVariances:
-    """Variance per video of its captions' best positions by model, and of the middles of annotated moments.
+    """Variance per video of its captions' best positions by label of runs, and of the middles of annotated moments.
 
-    Positions are shares of the video. Videos with one caption are excluded; `annotated` is empty without moments.
+    Positions are shares of the video. Each row of `by_label` is one seed. Videos with one caption are excluded;
+    `annotated` is empty without moments.
     """
 
-    by_run: dict[str, Float[np.ndarray, " V"]]
-    annotated: Float[np.ndarray, " N"]
+    by_label: dict[str, Float[np.ndarray, "N V"]]
+    annotated: Float[np.ndarray, " _"]
 
 
 def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " V"]:
@@ -43,13 +45,16 @@ def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances
     """
     require_same_split(runs)
     dataset = runs[0].dataset
-    by_run = {run.label: variance_by_video(positions(run), dataset.video_index) for run in runs}
-    if not len(by_run[runs[0].label]):
+    by_label = {
+        group.label: np.array([variance_by_video(positions(run), dataset.video_index) for run in group.runs])
+        for group in group_by_seed(runs)
+    }
+    if not all(rows.shape[1] for rows in by_label.values()):
         raise FeatureError(f"{dataset.name}, split {dataset.split}: no video has two captions; choose another split")
     moments = [(annotation.main_moment, annotation.duration_s) for annotation in dataset.annotations]
     middles = np.array([sum(span) / 2 / length if span and length else np.nan for span, length in moments])
     has_moment = np.isfinite(middles)
-    return PositioningVariances(by_run, variance_by_video(middles[has_moment], dataset.video_index[has_moment]))
+    return PositioningVariances(by_label, variance_by_video(middles[has_moment], dataset.video_index[has_moment]))
 
 
 def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
@@ -65,27 +70,30 @@ def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
 
 @styled
 def draw_positioning_variances(data: PositioningVariances) -> Figure:
-    """Draw a histogram for each run as a line, and that of the annotated moments as a grey area."""
-    figure = new_figure(2.3)
+    """Draw a histogram for each label as a line with a band over seeds, and that of the annotated moments in grey."""
+    figure = new_figure(2.6)
     axes = figure.subplots()
-    widest = max(values.max(initial=0) for values in (*data.by_run.values(), data.annotated))
-    edges = np.linspace(0, max(widest, 0.01), NUM_BINS + 1).tolist()
+    widest = max(values.max(initial=0) for values in (*data.by_label.values(), data.annotated))
+    edges = np.linspace(0, max(widest, 0.01), NUM_BINS + 1)
     if len(data.annotated):
-        axes.hist(data.annotated, edges, weights=_percent(data.annotated), color="#d0d0d0", label="ground truth")
-    for place, (label, values) in enumerate(data.by_run.items()):
+        axes.stairs(_percent(data.annotated, edges), edges, fill=True, color="#d0d0d0", label="ground truth")
+    for place, (label, seeds) in enumerate(data.by_label.items()):
         colour = COLOURS[place]
+        spread = spread_of([_percent(values, edges) for values in seeds])
+        if spread.deviation is not None:
+            low, high = spread.mean - spread.deviation, spread.mean + spread.deviation
+            axes.stairs(high, edges, baseline=low, fill=True, color=colour, alpha=0.15, linewidth=0)
         style = ("-", "--", "-.", ":")[place % 4]
-        axes.hist(
-            values, edges, weights=_percent(values), histtype="step", color=colour, linestyle=style,
-            linewidth=1.3, label=label,
-        )  # fmt: skip
-        axes.plot(values.mean(), 1.03, "v", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
+        axes.stairs(spread.mean, edges, color=colour, linestyle=style, linewidth=1.3, label=label)
+        axes.plot(seeds.mean(), 1.03, "v", color=colour, transform=axes.get_xaxis_transform(), clip_on=False)
+    note = seeds_note([len(seeds) for seeds in data.by_label.values()])
     axes.set(xlim=(0, edges[-1]), ylabel="videos (%)")
-    axes.set_xlabel("variance of the best-matching positions (normalised time)\ntriangles: means")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"variance of the best-matching positions (normalised time)\ntriangles: means\n{note}")
     axes.locator_params(axis="x", nbins=6)
     legend_above(axes, gap=1.06)
     return figure
 
 
-def _percent(values: np.ndarray) -> np.ndarray:
-    return np.full(len(values), 100 / len(values))
+def _percent(values: Float[np.ndarray, " V"], edges: Float[np.ndarray, " N"]) -> Float[np.ndarray, " _"]:
+    return 100 * np.histogram(values, edges)[0] / len(values)
