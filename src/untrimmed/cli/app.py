@@ -116,7 +116,7 @@ def _options(
 def main() -> None:
     """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback."""
     try:
-        build_app(next(iter(sys.argv[1:]), None))(prog_name="untrimmed")
+        build_app(_requested_command())(prog_name="untrimmed")
     except UntrimmedError as error:
         _end(str(error))
     except ModuleNotFoundError as error:
@@ -135,6 +135,14 @@ def main() -> None:
             progress = "finished work is saved; run the same command again to continue"
             typer.echo(f"untrimmed: interrupted; {progress}", err=True)
         raise
+
+
+def _requested_command() -> str | None:
+    """The first word after the program's name. If a shell completes a command line, that is not in `sys.argv`."""
+    words = sys.argv
+    if "_UNTRIMMED_COMPLETE" in os.environ:  # bash sets the first variable, zsh and fish set the second
+        words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
+    return next(iter(words[1:]), None)
 
 
 def _end(reason: str) -> None:
