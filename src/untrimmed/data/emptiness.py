@@ -10,7 +10,10 @@ from untrimmed.data.packed import RaggedRows
 from untrimmed.errors import FeatureError
 
 MAX_ZERO_SHARE = 0.01
-"""A split with a larger share of all-zero videos or captions is refused. Published archives contain a few."""
+"""A split with a larger share of all-zero videos or captions is refused.
+
+Published archives contain a few such videos and captions.
+"""
 
 _HEAD = 64  # numbers of each table's first row that are compared first, so that little of the mapped file is read
 _ROUNDING = 1e-5  # rounding tolerance of normalised rows, relative to the largest number

@@ -128,7 +128,7 @@ def between_videos(
 ) -> Float[Tensor, ""]:
     """Return the evidential loss on the cosines of each branch, and of all branches combined if there are several.
 
-    Targets are the videos of the queries. With `divides`, those of ambiguous queries are smoothed.
+    Targets are the videos of the queries. With `divides`, the targets of ambiguous queries are smoothed.
     """
     counts = [evidence(cosine, temperature=temperature) for cosine in branches]
     divisions = [divide(cosine, e, video_index, bound=bound) for cosine, e in zip(branches, counts, strict=True)]

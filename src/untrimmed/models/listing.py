@@ -51,7 +51,7 @@ def stored_listing() -> ModelListing:
 
 
 def registered_listing() -> ModelListing:
-    """Return the names in the registry, with those of plug-ins."""
+    """Return the names in the registry, including the names that plug-ins registered."""
     from untrimmed.models.registry import list_attachments, list_compositions, list_models, paper_of
     from untrimmed.moments import tf_prvr
 

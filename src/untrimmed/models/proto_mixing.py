@@ -17,7 +17,9 @@ class Pairing(NamedTuple):
 
 
 def pairing(video_index: Int[Tensor, " Q"], shift: int, num_videos: int) -> Pairing:
-    """Locate the queries' videos if joined video i is video i followed by video (i + `shift`) modulo `num_videos`.
+    """Find the joined videos of each query.
+
+    Joined video i is video i followed by video (i + `shift`) modulo `num_videos`.
 
     >>> pairing(torch.tensor([0, 2]), 1, 3)
     Pairing(mixed=tensor([0, 2, 2, 1]), is_first=tensor([ True,  True, False, False]))

@@ -125,7 +125,7 @@ def _settings_list(grid: Grid, note: str) -> str:
     items = []
     missing = []
     for key, *cells in grid.lines:
-        data_sets: dict[str, list[str]] = {}  # by values
+        data_sets: dict[str, list[str]] = {}  # names of the data sets that have these values
         for data_set, cell in zip(grid.header[1:], cells, strict=True):
             data_sets.setdefault(cell, []).append(data_set)
         if all(cell.startswith("- /") for cell in cells):

@@ -195,7 +195,7 @@ def _best_rows_in_tiles(
 
 
 class _BestRows(torch.autograd.Function):
-    """Maxima of dot products.
+    """The largest dot product of each query with the rows of each video.
 
     Only one of the L rows of a video gets a gradient from a query. The backward pass therefore sums only the best rows:
     L times less work than with all similarities, which are not stored.

@@ -144,7 +144,7 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
 def worlds_grid(worlds: Mapping[str, SumR], published: Mapping[str, float]) -> Grid:
     """Return a table of SumR by method and world, the best method in the first world first.
 
-    Kendall's tau of the orders is below.
+    The last rows have Kendall's tau of the orders.
     """
     averages = {world: _means(sum_r) for world, sum_r in worlds.items()}
     first, *variants = worlds

@@ -362,7 +362,8 @@ def measure_timing(video: OpenVideo) -> Timing:
     stream = video.stream
     assert stream.time_base is not None
     stamps = [entry.timestamp for entry in itertools.islice(stream.index_entries, MAX_MEASURED_ENTRIES)]
-    if len(stamps) < min(stream.frames or 2, MAX_MEASURED_ENTRIES):  # an index of key frames, or none
+    # the index has only key frames, or there is no index
+    if len(stamps) < min(stream.frames or 2, MAX_MEASURED_ENTRIES):
         packets = itertools.islice(read_packets(video, [stream], []), MAX_MEASURED_PACKETS)
         # Presentation times: some containers have no decoding times, or invented ones.
         stamps = [packet.pts for packet in packets if packet.pts is not None]
