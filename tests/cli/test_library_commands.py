@@ -334,6 +334,32 @@ def test_a_hit_is_cut_by_its_number_and_frames_are_saved(run, videos, tmp_path):
     assert pictures[-1].mean(axis=(0, 1)).argmax() == 1  # green
 
 
+def test_hits_are_written_as_a_timeline_with_the_sentence(run, videos, tmp_path):
+    import opentimelineio as otio
+
+    run("index", videos)
+    hits = json.loads(run("search", "green", "then", "red", "-k", "2", "--json")[1])["hits"]
+    code, out, err = run("cut", "1-2", "-o", tmp_path / "new" / "cut.otio", "--rate", "25", "--margin", "0.2")
+    assert (code, str(tmp_path / "new" / "cut.otio") in out) == (0, True), err
+    clips = otio.adapters.read_from_file(str(tmp_path / "new" / "cut.otio")).video_tracks()[0]
+    starts = [round(max(0.0, hit["start_s"] - 0.2) * 25) for hit in hits]
+    assert [clip.source_range.start_time.value for clip in clips] == starts
+    assert {marker.name for clip in clips for marker in clip.markers} == {"green then red"}
+    assert run("cut", "1-2", "-o", tmp_path / "new" / "cut.otio")[0] == 2
+    assert run("cut", "1", "-o", tmp_path / "cut.edl", "--rate", "31")[0] == 2
+    assert run("cut", "1", "-o", tmp_path / "cut.mp4", "--rate", "25")[0] == 2
+    assert run("cut", "1-2", "-o", tmp_path / "text.vtt")[0] == 0
+    assert sorted(path.name for path in tmp_path.glob("*.*")) == ["text.zip"]
+
+
+def test_a_span_of_a_file_that_is_not_indexed_is_written_as_a_timeline(run, videos, tmp_path):
+    code, _, err = run("cut", f"{videos / 'sea [1].mp4'}@1-2.5", "-o", tmp_path / "cut.edl")
+    assert code == 0, err
+    assert "00:00:01:00 00:00:02:15 00:00:00:00 00:00:01:15" in (tmp_path / "cut.edl").read_text()
+    assert run("cut", f"{videos / 'sea [1].mp4'}@2-1", "-o", tmp_path / "no.edl")[0] == 2
+    assert not (tmp_path / "no.edl").exists()
+
+
 def test_several_hits_are_cut_into_a_folder_by_rank(run, videos, tmp_path):
     run("index", videos)
     run("search", "green")

@@ -99,6 +99,7 @@ def test_the_server_describes_its_tools(toy, world):
         "show": True,
         "curve": True,
         "cut": False,
+        "export": False,
     }
     search = next(tool for tool in tools if tool.name == "search")
     assert {"text", "then", "without", "filters", "limit", "min_confidence"} < search.input_schema["properties"].keys()
@@ -208,6 +209,16 @@ WRONG = [
     ("cut", {"video_id": "0123456789abcdef", "start_s": 0, "end_s": 1}, "id"),
     ("delete", {}, "delete"),
 ]
+
+
+def test_export_writes_a_new_file_each_time(ask, video_id, tmp_path):
+    moment = {"video_id": video_id, "start_s": 1.0, "end_s": 2.5, "note": "red"}
+    call = ("export", {"moments": [moment], "format": "edl", "rate": "30"})
+    files = [answer.structured_content["file"] for answer in ask(call, call)]
+    assert files == [str(tmp_path / "moments.edl"), str(tmp_path / "moments_2.edl")]
+    assert "00:00:01:00 00:00:02:15 00:00:00:00 00:00:01:15" in (tmp_path / "moments.edl").read_text()
+    refusal(ask(call, clips=None)[0])
+    refusal(ask(("export", {"moments": [{**moment, "end_s": 1.0}], "format": "edl"}))[0])
 
 
 @pytest.mark.parametrize(("tool", "arguments", "named"), WRONG)

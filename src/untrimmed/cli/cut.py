@@ -1,4 +1,4 @@
-"""`untrimmed cut`: save hits as video files."""
+"""`untrimmed cut`: save hits as video files, or as a timeline or table of them."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,8 @@ from untrimmed.cli.console import SOME_FAILED, clock, parse_time, print_marked, 
 from untrimmed.cli.last_search import NumberedMoment, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
-from untrimmed.search.store.records import folders_of_equal_names, library_folder
+from untrimmed.files import write_whole
+from untrimmed.search.store.records import absolute, folders_of_equal_names, library_folder, settings_file
 from untrimmed.video.process import Limits
 
 _LINE_INTERVAL_S = 10.0  # time between progress lines, which replace the bar if there is no terminal
@@ -30,7 +31,11 @@ def cut(
     output: Annotated[
         Path,
         typer.Option(
-            "-o", "--output", parser=parse_path, metavar="FILE|DIR", help="File to write, or folder for several clips."
+            "-o",
+            "--output",
+            parser=parse_path,
+            metavar="FILE|DIR",
+            help="File to write, or folder for several clips. Other suffixes: see above.",
         ),
     ],
     library: LibraryOption = None,
@@ -40,14 +45,28 @@ def cut(
         typer.Option(min=0.001, metavar="S", help="Stop after S seconds.  \\[default: after 600 without progress]"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FPS", help="Frame rate of a timeline, e.g. 25, 29.97 or 29.97df.  \\[default: that of most videos]"
+        ),
+    ] = None,
 ) -> None:
-    """Save hits of the last search as video files.
+    """Save hits of the last search as video files or as a timeline.
 
     Cuts are exact and keep the sound. A file appears when it is complete.
+    If the suffix of FILE is .otio, .xml (Premiere), .fcpxml, .edl or .kdenlive,
+    it is a timeline of the hits for an editor; .csv and .json are tables, .srt,
+    .vtt and .ffmetadata subtitles and chapters (docs/service.md, Exports).
     Exit code 3: some hits could not be cut (each is listed with the reason).
     """
-    moments = [_parse_span(hits)] if "@" in hits else list(dict.fromkeys(recall(library_folder(library), hits)))
+    folder = library_folder(library)
+    moments = [_parse_span(hits)] if "@" in hits else list(dict.fromkeys(recall(folder, hits)))
     are_several = "@" not in hits and ("-" in hits or "," in hits)
+    if _export(folder, moments, output, margin, overwrite, rate):
+        return
+    if rate is not None:
+        raise ConfigError(f"--rate {rate}: is for timelines; name a file such as {shown(output.with_suffix('.otio'))}")
     files = _files(moments, output) if are_several or output.is_dir() else [output]
     if existing := [file for file in files if file.exists() and not overwrite]:
         raise ConfigError(f"{shown(existing[0])}: already exists; choose another name or add --overwrite")
@@ -67,6 +86,36 @@ def cut(
         output.rmdir()
     if failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _export(
+    folder: Path, moments: list[NumberedMoment], output: Path, margin_s: float, overwrite: bool, rate: str | None
+) -> bool:
+    """Write the moments if the suffix of `output` is that of an export format. Return whether it is."""
+    from untrimmed.exports.counting import ExportedMoment, read_rate
+    from untrimmed.exports.formats import export, format_of
+    from untrimmed.search.store.listing import read_records
+    from untrimmed.video.reader import TimingReader
+
+    format_name = format_of(output)
+    if format_name is None:
+        return False
+    records = {record.path: record for record in read_records(folder)} if settings_file(folder).exists() else {}
+    spans = []
+    for moment in moments:
+        video = absolute(moment.video)
+        record = records.get(str(video))
+        span = max(0.0, moment.start_s - margin_s), moment.end_s + margin_s, moment.sentence
+        spans.append(ExportedMoment(video, *span) if record is None else ExportedMoment.of(record, *span))
+    with TimingReader() as reader:
+        timeline = None if rate is None else read_rate(rate)
+        exported = export(spans, format_name, timeline, lambda span: reader.read(span.video))
+    file = output.with_suffix(exported.suffix)  # several files of subtitles are in a ZIP file
+    if file.exists() and not overwrite:
+        raise ConfigError(f"{shown(file)}: already exists; choose another name or add --overwrite")
+    write_whole(file, exported.content)
+    result_console.print(f"{shown(file)}: {len(spans)} moment{'s' if len(spans) != 1 else ''}")
+    return True
 
 
 def _parse_span(text: str) -> NumberedMoment:

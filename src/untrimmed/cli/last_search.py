@@ -19,9 +19,9 @@ from untrimmed.search.query.hits import Hit
 _FILE = "last_search.json"
 
 
-def remember(library: Path, hits: Iterable[Hit]) -> None:
+def remember(library: Path, hits: Iterable[Hit], sentence: str = "") -> None:
     """Store these hits in the library, or in the user's cache if the library is read-only. Older hits are deleted."""
-    text = json.dumps([hit.to_json(rank) for rank, hit in enumerate(hits, start=1)])
+    text = json.dumps([{**hit.to_json(rank), "sentence": sentence} for rank, hit in enumerate(hits, start=1)])
     library_file = library / _FILE
     cache_file = _cache_file(library)
     try:
@@ -49,12 +49,13 @@ def _cache_file(library: Path) -> Path:
 
 @dataclass(frozen=True)
 class NumberedMoment:
-    """A moment of the last search and the number that the user typed for it."""
+    """A moment of the last search, the number that the user typed for it, and the sentence of the search."""
 
     number: str  # 3 or 3.2
     video: Path
     start_s: float
     end_s: float
+    sentence: str = ""
 
 
 def recall(library: Path, numbers: str) -> list[NumberedMoment]:
@@ -82,18 +83,20 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
     return [(int(match[1]), int(match[3]) if match[3] else None)]
 
 
-def _read(file: Path) -> list[Hit]:
+def _read(file: Path) -> list[tuple[Hit, str]]:
+    """The hits, each with the sentence of the search."""
     try:
-        return [Hit.from_json(document) for document in json.loads(file.read_text(encoding="utf-8"))]
+        documents = json.loads(file.read_text(encoding="utf-8"))
+        return [(Hit.from_json(document), str(document.get("sentence", ""))) for document in documents]
     except (OSError, ValueError, TypeError, KeyError, AttributeError):  # unreadable, not JSON, or JSON of another form
         raise ConfigError(f"{file}: the hits of the last search cannot be read; search again") from None
 
 
-def _recall(library: Path, hits: list[Hit], rank: int, moment: int | None) -> NumberedMoment:
+def _recall(library: Path, hits: list[tuple[Hit, str]], rank: int, moment: int | None) -> NumberedMoment:
     number = f"{rank}" if moment is None else f"{rank}.{moment}"
-    if not 1 <= rank <= len(hits) or not 1 <= (moment or 1) <= len(hits[rank - 1].moments):
+    if not 1 <= rank <= len(hits) or not 1 <= (moment or 1) <= len(hits[rank - 1][0].moments):
         count = f"{len(hits)} hit{'s' if len(hits) != 1 else ''}"
         raise UnknownNameError(f"hit {number}: no such hit, the last search in {library} has {count}; search again")
-    hit = hits[rank - 1]
+    hit, sentence = hits[rank - 1]
     span = hit if moment is None else hit.moments[moment - 1]
-    return NumberedMoment(number, hit.video, span.start_s, span.end_s)
+    return NumberedMoment(number, hit.video, span.start_s, span.end_s, sentence)

@@ -181,7 +181,7 @@ def _show(
     for hit, frame in zip(document["hits"], frames, strict=False):
         if frame is not None:
             hit["frame"] = str(frame)
-    remember(library, hits)
+    remember(library, hits, ", then ".join(request[part] for part in ("text", "then") if request.get(part)))
     for warning in hits.warnings:
         print_marked("warning:", "yellow", f" {warning}")
     if json_output:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from untrimmed.errors import UnknownNameError
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.video.timing import NTSC, Timing
 
 
@@ -63,6 +64,21 @@ class ExportedMoment:
     height: int = 0
     timing: Timing | None = None
     video_id: str = ""
+
+    @classmethod
+    def of(cls, record: VideoRecord, start_s: float, end_s: float, note: str) -> ExportedMoment:
+        """A span of an indexed video."""
+        return cls(
+            Path(record.path),
+            start_s,
+            end_s,
+            note,
+            record.duration_s,
+            record.width,
+            record.height,
+            record.timing,
+            record.video_id,
+        )
 
 
 @dataclass(frozen=True)

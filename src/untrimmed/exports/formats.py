@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from untrimmed.errors import FeatureError, UnknownNameError
+from untrimmed.errors import ConfigError, FeatureError, UnknownNameError, shown
 from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, usual_rate
 from untrimmed.exports.fcpxml import to_fcpxml
 from untrimmed.exports.names import file_name
@@ -67,12 +67,18 @@ def export(
 
     Raises:
         UnknownNameError: There is no such format.
-        ConfigError: The format cannot express the moments.
+        ConfigError: A span is empty, or the format cannot express the moments.
         FeatureError: A timeline needs the timing of a file that cannot be read.
     """
     if format not in FORMATS:
         raise UnknownNameError.among("export format", format, FORMATS)
     form = FORMATS[format]
+    for moment in moments:
+        if not moment.start_s < moment.end_s:
+            name = shown(moment.video)
+            raise ConfigError(
+                f"{name}: span is {moment.start_s:g} to {moment.end_s:g} s, expected its start to be earlier"
+            )
     if form.per_video is not None:
         return _one_file_per_video(moments, form, form.per_video)
     timed = _with_timing(moments, read_timing, is_required=form.timeline is not None)

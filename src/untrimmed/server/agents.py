@@ -1,10 +1,11 @@
-"""Four tools for agents over the Model Context Protocol (MCP), via stdio or HTTP.
+"""Five tools for agents over the Model Context Protocol (MCP), via stdio or HTTP.
 
 The tools make the same calls as the routes of the service and take the same opaque ids.
 """
 
 import io
 import re
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -24,14 +25,20 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.types import ASGIApp
 
 from untrimmed.errors import UnknownNameError, UntrimmedError, missing_package
+from untrimmed.files import write_whole
 from untrimmed.search.library import Library
 from untrimmed.search.query.query import Cutoff, Query
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.access import MAX_BODY_BYTES, Access, Guard
-from untrimmed.server.export import check_span, clip_name, write_clip
+from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError, validation_message
 from untrimmed.server.run import listening_at, run_app
 from untrimmed.server.schemas import (
+    ExportFormat,
+    ExportRequest,
+    FrameRate,
+    Marks,
     RelevanceCurve,
     SearchAnswer,
     SearchRequest,
@@ -60,8 +67,8 @@ _SURROGATES = re.compile(
 _MAX_POINTS = 500  # largest number of points of a curve, because agents read every point
 
 
-class CutClip(BaseModel):
-    """A clip file."""
+class WrittenFile(BaseModel):
+    """A file in the clips folder."""
 
     file: str = Field(description="Path on the machine that serves the library.")
     num_bytes: int
@@ -117,25 +124,57 @@ class Tools:
         times_s, relevance = await self.service.search(self.service.library.relevance, text, record.path)
         return RelevanceCurve.of(times_s, relevance, points)
 
-    async def cut(self, video_id: VideoId, start_s: Seconds, end_s: Seconds) -> CutClip:
+    async def cut(self, video_id: VideoId, start_s: Seconds, end_s: Seconds) -> WrittenFile:
         """Write a span of a video, with sound, to an MP4 file in the clips folder."""
-        if self.clips is None:
-            raise UntrimmedError("writing clips is disabled; start the server with --clips DIR")
+        clips = self._require_clips()
         record = await self.service.read(self.service.record, video_id)
         check_span(record, start_s, end_s)
         file = await self.service.read(media_file, record)
-        out = self.clips / clip_name(record, start_s, end_s)
+        out = clips / clip_name(record, start_s, end_s)
         clip = await self.service.cut(_cut, file, start_s, end_s, out, self.service.ends)
-        return CutClip(file=str(clip), num_bytes=clip.stat().st_size)
+        return WrittenFile(file=str(clip), num_bytes=clip.stat().st_size)
+
+    async def export(self, moments: Marks, format: ExportFormat, rate: FrameRate | None = None) -> WrittenFile:
+        """Write moments to a file in the clips folder: a timeline for an editor, a table, or subtitles of each video.
+
+        `otio`, `xml` (Premiere), `fcpxml`, `edl` and `kdenlive` are timelines that play the moments one after another.
+        A moment's `note` becomes a marker.
+        """
+        clips = self._require_clips()
+        request = ExportRequest(format=format, moments=moments, rate=rate)
+        records = [await self.service.read(self.service.record, mark.video_id) for mark in moments]
+        file = await self.service.read(_export, request, records, clips, self.service.ends)
+        return WrittenFile(file=str(file), num_bytes=file.stat().st_size)
+
+    def _require_clips(self) -> Path:
+        if self.clips is None:
+            raise UntrimmedError("writing files is disabled; start the server with --clips DIR")
+        return self.clips
 
 
 def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
     """Write a clip and return its path, which has a number appended if `out` exists."""
+    return write_clip(file, start_s, end_s, _unused(out), ends)
+
+
+def _export(request: ExportRequest, records: list[VideoRecord], folder: Path, ends: threading.Event) -> Path:
+    """Write moments to a new file in a folder and return its path."""
+    exported = export(request, records, ends)
+    try:
+        out = _unused(folder / exported.path.name)
+        write_whole(out, exported.path.read_bytes())
+        return out
+    finally:
+        shutil.rmtree(exported.path.parent, ignore_errors=True)
+
+
+def _unused(out: Path) -> Path:
+    """The path, with a number appended if it exists."""
     numbered = (out.with_stem(f"{out.stem}_{number}") for number in count(2))
     path = out
     while path.exists():
         path = next(numbered)
-    return write_clip(file, start_s, end_s, path, ends)
+    return path
 
 
 class _ToolServer(MCPServer[Any]):
@@ -170,7 +209,7 @@ def _line(cause: BaseException | None) -> str | None:
 
 
 def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[Any]:
-    """An MCP server with the four tools. Without a `clips` folder, `cut` is refused."""
+    """An MCP server with the five tools. Without a `clips` folder, `cut` and `export` are refused."""
     server = _ToolServer(
         "untrimmed",
         title="untrimmed",
@@ -182,7 +221,8 @@ def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[A
     tools = Tools(service, clips)
     for tool in (tools.search, tools.show, tools.curve):
         server.add_tool(tool, annotations=_READS)
-    server.add_tool(tools.cut, annotations=_WRITES)
+    for writer in (tools.cut, tools.export):
+        server.add_tool(writer, annotations=_WRITES)
     return server
 
 

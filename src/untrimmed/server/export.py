@@ -117,20 +117,7 @@ def _write_clips(moments: _Moments, out: Path, ends: threading.Event) -> Path:
 
 def _export(request: ExportRequest, moments: _Moments) -> formats.ExportedFile:
     records = {record.video_id: record for _, record in moments}
-    spans = [
-        ExportedMoment(
-            Path(record.path),
-            mark.start_s,
-            mark.end_s,
-            mark.note,
-            record.duration_s,
-            record.width,
-            record.height,
-            record.timing,
-            record.video_id,
-        )
-        for mark, record in moments
-    ]
+    spans = [ExportedMoment.of(record, mark.start_s, mark.end_s, mark.note) for mark, record in moments]
     with TimingReader(limits=_LIMITS) as reader:
 
         def read_timing(moment: ExportedMoment) -> Timing:

@@ -335,6 +335,14 @@ class Mark(RequestModel):
     note: str = Field(default="", max_length=500)
 
 
+Marks = Annotated[list[Mark], Field(min_length=1, max_length=500)]
+ExportFormat = Literal["otio", "edl", "xml", "fcpxml", "kdenlive", "csv", "json", "srt", "vtt", "chapters"]
+FrameRate = Annotated[
+    Literal["23.976", "24", "25", "29.97", "29.97df", "30", "50", "59.94", "59.94df", "60"],
+    Field(description="Frames per second of a timeline; `df` counts with drop frames. Default: that of most videos."),
+]
+
+
 class ExportRequest(RequestModel):
     """Moments to export and the format."""
 
@@ -345,12 +353,9 @@ class ExportRequest(RequestModel):
             ]
         }
     )
-    format: Literal["clips", "otio", "edl", "xml", "fcpxml", "kdenlive", "csv", "json", "srt", "vtt", "chapters"]
-    moments: list[Mark] = Field(min_length=1, max_length=500)
-    rate: Literal["23.976", "24", "25", "29.97", "29.97df", "30", "50", "59.94", "59.94df", "60"] | None = Field(
-        default=None,
-        description="Frames per second of a timeline; `df` counts with drop frames. Default: that of most videos.",
-    )
+    format: Literal["clips", ExportFormat]
+    moments: Marks
+    rate: FrameRate | None = None
 
 
 class Facts(BaseModel):
