@@ -32,11 +32,11 @@ def compare(
     precision: PrecisionOption = "float32",
     imports: ImportOption = None,
 ) -> None:
-    """Print one table of runs, the best first, with p over seeds and over queries.
+    """Print one table of runs, the best first, with p-values.
 
     Runs that differ only in their seed share a row: mean and standard deviation.
-    Each data set has its own table. Files are ignored, so that a pattern such as
-    study/tvr/*-3000-* names the runs of a study.
+    Each data set has its own table. Arguments that are files are ignored, so you
+    can use a pattern for the runs of a study, such as study/tvr/*-3000-*.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate

@@ -284,7 +284,7 @@ def simulate_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A new name, or a benchmark with --annotations.")],
     out: OutOption,
     videos: Annotated[
-        int, typer.Option("--videos", metavar="N", help="Number of videos. 3 : 1 : 1 become train, val and test.")
+        int, typer.Option("--videos", metavar="N", help="Number of videos in train, val and test (3 : 1 : 1).")
     ] = 1000,
     annotations: Annotated[
         Path | None,
@@ -318,7 +318,7 @@ def simulate_command(
     The standard simulation favours some methods. Each variant removes one cause:
 
     words=mixed: the meaning of a sentence is not the sum of its words
-    runs=scattered: single frames of a moment show the caption, not all
+    runs=scattered: only some frames of a moment show its caption
     teacher_map=nonlinear: the teacher is not linear in the hidden meaning
     """
     values: dict[str, Any] = {"seed": seed} | parse_overrides(overrides or [])

@@ -121,10 +121,10 @@ def evaluate(
     best moment in the right video (R1@IoU=m, mean IoU).
     For a library: R@K, mean IoU in the true video, and moment recall.
 
-    Each line of --queries for a library is a sentence or a video, as JSON:
+    For a library, --queries has a sentence, or a video's sentences, per line:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
     {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
-    With --top, each line is the id or text of a caption (or: ID,ID2).
+    With --top, --queries is ID,ID2 or a file with one id or caption per line.
     A line of --truths is {"query_id": "q1", "gt_video_ids": ["v1", "v2"]}.
     """
     from untrimmed.cli.run_evaluation import ExportFiles, Opening, evaluate_run, is_model_folder

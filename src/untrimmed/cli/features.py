@@ -68,9 +68,9 @@ KindOption = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="Features of the benchmarks instead of --encoder; repeat to join: resnet152, i3d, slowfast, clip and "
-        "roberta (the words). KIND=WEIGHTS names a file, folder or hub id; #sha256=HASH after it refuses a "
-        "file with another hash. See: untrimmed encoders",
+        help="Features of the benchmarks instead of --encoder: resnet152, i3d, slowfast, clip, and roberta for words. "
+        "Repeat it to join several. KIND=WEIGHTS sets the weights: a file, folder or hub id, with #sha256=HASH to pin "
+        "them. See: untrimmed encoders",
         show_default=False,
     ),
 ]

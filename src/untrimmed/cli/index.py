@@ -38,7 +38,7 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="From now on search with the model of this run, or without training: frames (the default) or tf_prvr.",
+        help="Search with the model of this run from now on. Without training: frames (the default) or tf_prvr.",
     ),
 ]
 PartOption = Annotated[

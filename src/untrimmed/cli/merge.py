@@ -20,7 +20,8 @@ def merge(
 ) -> None:
     """Merge several libraries into one.
 
-    For example the parts of: untrimmed index --part. Nothing is encoded again.
+    The libraries can be parts made with untrimmed index --part. Nothing is
+    encoded again.
     A new library appears when it is complete. You can stop at any time and run
     the same command again to continue.
     """

@@ -95,10 +95,16 @@ RayOption = Annotated[
     runtime_option("--ray", metavar="ADDRESS", help="Use a Ray cluster: auto, HOST:PORT, or local to start one."),
 ]
 ShardsOption = Annotated[
-    int, runtime_option("--shards", min=1, metavar="N", help="With --ray: processes that share the videos.")
+    int,
+    runtime_option(
+        "--shards", min=1, metavar="N", help="With --ray: number of processes, each with a part of the videos."
+    ),
 ]
 HostOption = Annotated[
-    str, service_option("--host", metavar="ADDRESS", help="Address to listen on. A public one needs --token.")
+    str,
+    service_option(
+        "--host", metavar="ADDRESS", help="Address to listen on. If other machines can reach it, add --token."
+    ),
 ]
 TokenOption = Annotated[
     str | None,

@@ -56,7 +56,7 @@ ServiceOption = Annotated[
     bool,
     runtime_option(
         " /--no-service",
-        help="Search in this process, even if `untrimmed serve` runs. The options above imply this.",
+        help="Search in this process, even if `untrimmed serve` runs. The options above, if set, imply this.",
         show_default=False,
     ),
 ]

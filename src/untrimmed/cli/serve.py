@@ -37,7 +37,7 @@ WatchOption = Annotated[
     ),
 ]
 ReplicasOption = Annotated[
-    int, runtime_option(min=1, metavar="N", help="With --ray: processes that hold the same videos.")
+    int, runtime_option(min=1, metavar="N", help="With --ray: processes per part, in case one of them fails.")
 ]
 
 

@@ -42,14 +42,14 @@ AttachOption = Annotated[
         metavar="NAME,...", help="Attachments to try, one at a time.  \\[default: none]", show_default=False
     ),
 ]
-GrowOption = Annotated[int, _comparison_option(metavar="N", help="Number of best methods to extend.")]
+GrowOption = Annotated[int, _comparison_option(metavar="N", help="Number of best methods to try attachments on.")]
 MostOption = Annotated[
     int | None,
     _comparison_option(
         metavar="N", min=1, help="Maximum number of attachments per method.  \\[default: any]", show_default=False
     ),
 ]
-FinalistsOption = Annotated[int, _comparison_option(metavar="N", help="Number of combinations to test.")]
+FinalistsOption = Annotated[int, _comparison_option(metavar="N", help="Number of best combinations to train.")]
 RatesOption = Annotated[str, _training_option(metavar="X,...", help="Learning rates to try.")]
 GridOption = Annotated[
     list[str] | None,
@@ -79,7 +79,9 @@ JobsOption = Annotated[
 ]
 PageOption = Annotated[
     Path | None,
-    output_option(metavar="FILE.md", help="Write the results here, and a picture to figures/.", show_default=False),
+    output_option(
+        metavar="FILE.md", help="Write results here, and a picture to figures/ beside it.", show_default=False
+    ),
 ]
 DryRunOption = Annotated[bool, output_option("--dry-run", help="Only list what would be trained.")]
 

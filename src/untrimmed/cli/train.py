@@ -47,7 +47,7 @@ PresetOption = Annotated[
 
 CallbackOption = Annotated[
     list[str] | None,
-    output_option("--callback", metavar="NAME", help="Also report to tensorboard, wandb, or MODULE:NAME of yours."),
+    output_option("--callback", metavar="NAME", help="Also report to tensorboard, wandb or your own MODULE:NAME."),
 ]
 
 
