@@ -1,4 +1,4 @@
-"""Runs work in another thread, because the main thread may have the event loop of a test browser."""
+"""Runs work in another thread, because the main thread may run the event loop of a test browser."""
 
 from concurrent.futures import ThreadPoolExecutor
 

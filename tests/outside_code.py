@@ -123,7 +123,7 @@ train: {epochs: 1, batch_size: 4}
 
 
 def write_all(folder):
-    """Write the module, the one that it imports, a preset, and a data set in its layout in `data/`."""
+    """Write the module, the module that it imports, a preset, and a data set in its layout in `data/`."""
     (folder / "code").mkdir()
     (folder / "code" / "diary.py").write_text(MODULE)
     (folder / "code" / "diary_losses.py").write_text("TEMPERATURE = 0.1\n")

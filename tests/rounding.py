@@ -1,11 +1,12 @@
 """Simulates the rounding of bfloat16 in float32, as a limit for processors that multiply in bfloat16.
 
-A bfloat16 keeps 8 binary digits, so each rounding moves a number by up to 2^-8 of itself. How far that moves a model's
-answer depends on its weights (what cancels, what a normalisation stretches), so the limit is not a constant: the model
-runs in float32 with its weights, its input and the result of every operation rounded to bfloat16. A processor that sums
-in another order, or keeps more digits inside an operation, rounds other digits about as often: its answer is not nearer
-to this one, but about as far from float32's. `ROUNDING_LUCK` is the room for which digits were hit. Measured with AMX
-and with AVX2 alone, on one and two threads, it was 0.8 to 1.4 times as far, over eight families of models.
+A bfloat16 keeps 8 binary digits, so each rounding moves a number by up to 2^-8 of itself. How much that changes a
+model's output depends on its weights (for example on cancellation), so the limit is not a constant. It is measured: the
+model runs in float32 with its weights, its input and the result of every operation rounded to bfloat16. A processor
+that sums in another order, or keeps more digits inside an operation, rounds other digits about as often. Its output is
+about as far from the float32 output as this one. `ROUNDING_LUCK` allows for differences in which digits are rounded.
+With AMX and with AVX2 alone, on one and two threads, over eight families of models, the distance was 0.8 to 1.4 times
+as large.
 """
 
 from collections.abc import Callable, Iterator
@@ -45,7 +46,7 @@ class _Rounding(TorchFunctionMode):
 
 
 def assert_only_rounded(vectors: np.ndarray, rounded: np.ndarray, exact: np.ndarray) -> None:
-    """Check that bfloat16 vectors differ from float32 ones, by no more than rounding explains."""
+    """Check that bfloat16 vectors differ from float32 vectors, but not by more than rounding explains."""
 
     def distance(others: np.ndarray) -> float:
         """The root mean square over the rows of each row's relative distance from the exact one."""

@@ -1,4 +1,4 @@
-"""How far prototypes' readings differ: the figures by hand, and runs of one form in one row."""
+"""The differences of prototypes: figures computed by hand, and runs with the same settings share a row."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from untrimmed.nn.prototypes import Prototypes
 
 
 def test_figures_of_two_readings_worked_out_by_hand():
-    # Two videos of two prototypes each; all vectors lie on two axes.
+    # Two videos of two prototypes each. All vectors are along two axes.
     x, y = [1.0, 0.0], [0.0, 2.0]
     first = torch.tensor([[x, x], [x, y]])  # pairs of a video: 1, 0; one prototype in both: 1, 0
     last = torch.tensor([[x, y], [y, x]])  # the second, third and fourth have turned

@@ -16,7 +16,10 @@ from untrimmed.types import TextFeatures
 
 
 class ToyEncoder:
-    """Mean colours for frames and counts of letters for texts: quick, and honest enough for the self-test."""
+    """Mean colours for frames and counts of letters for texts.
+
+    It is fast, and distinguishes enough to pass the self-test.
+    """
 
     name = BUILTIN
     identity = "toy:0"
@@ -48,7 +51,7 @@ def builtin(monkeypatch) -> None:
 
 @pytest.fixture
 def unreachable(monkeypatch):
-    """The hub out of reach: nothing cached, and every question to it refused."""
+    """The hub cannot be reached: nothing is cached, and every request is refused."""
 
     def refuse(source, **_):
         raise EncoderError(f"{source}: not in the hub's cache, and the hub cannot be reached; run `hf download`")

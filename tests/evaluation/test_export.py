@@ -1,4 +1,4 @@
-"""Files about every query: their rows by hand, and that they can be read back."""
+"""Files about every query: their rows are computed by hand, and they can be read back."""
 
 import csv
 import json

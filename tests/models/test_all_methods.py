@@ -1,4 +1,4 @@
-"""What every registered method can do; a new method is covered once it registers and takes the shared batch."""
+"""What every registered method can do. A new method is covered as soon as it is registered."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ FORMS = {  # of methods whose settings choose between networks
     "proto slots": {"builder": "slot_attention", "shared_pooling": True},
     "proto cheap": {"frame_decoder": "mixture", "num_prototypes": 10, "ffn_ratio": 4},
 }
-BOUNDED = {"ms_sl"}  # of its scores what an index finds is a bound; of all others it is the score
+BOUNDED = {"ms_sl"}  # what an index finds is an upper bound of these methods' scores; for all others it is the score
 NOTHING_RANDOM = {"clip4clip"}  # no dropout on its queries, no sampled negatives
 LOSSES = ("query_diversity_v1", "query_diversity", "query_similarity", "optimal_matching", "evidence")
 ATTACHED = {name: attachment_class(name).Config() for name in LOSSES}
@@ -103,7 +103,7 @@ def test_sketches_and_probes_find_candidates(name, batch):
         assert (len(rows), len(probe[branch])) == (3, 4)
         by_hand += torch.einsum("qmd,vnd->qvmn", probe[branch], rows).amax(dim=3).sum(dim=2)
     assert torch.allclose(candidate, by_hand, atol=1e-6)
-    for v, length in enumerate((7, 3, 1)):  # each video's rows are its own, and no padding is among them
+    for v, length in enumerate((7, 3, 1)):  # each video's rows are those of that video, without padding
         alone = {
             key: tensor[v : v + 1, : tensor.shape[1] if tensor.shape[1] != 7 else length]
             for key, tensor in videos.tensors().items()

@@ -18,7 +18,7 @@ STATE = collections.OrderedDict(a=torch.arange(6.0).reshape(2, 3), b=torch.nn.Pa
 
 
 class _Mark:
-    """Unpickling this by the usual means would set a mark."""
+    """Normal unpickling of an object of this class sets a mark."""
 
     touched = False
 
@@ -31,7 +31,7 @@ def _touch():
 
 
 def _schedule_of_the_authors():
-    """An object of a class that exists while saving and not while loading, as in the released files."""
+    """An object of a class that exists only while it is saved, like the classes in the released files."""
     module = types.ModuleType("Opts.optimization")
     schedule = type("WarmupLinearSchedule", (), {"__module__": "Opts.optimization"})
     schedule.__qualname__ = "WarmupLinearSchedule"

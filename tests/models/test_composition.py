@@ -1,6 +1,6 @@
 """Every method, alone and with every attachment that fits: one step of training, saving, loading, indexing, searching.
 
-What does not fit is refused with the reason.
+Combinations that do not fit are refused with the reason.
 """
 
 import re
@@ -34,7 +34,7 @@ from untrimmed.training.optim import BertAdam, parameter_groups
 from untrimmed.types import FrameFeatures, TextFeatures
 
 DURATIONS_S = (5.0, 3.0, 2.5)
-LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
+LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # enough rows for its convolution
 PAIRS = list_compositions()
 FITTING = [name for name, problem in PAIRS.items() if not problem]
 TRIPLES = [
@@ -69,7 +69,7 @@ def test_a_pair_that_does_not_fit_is_refused_with_the_reason_that_is_listed(name
 
 
 def features_of(seed, duration_s):
-    """A video as a library keeps it, at two frames a second; `SIZES` say how wide."""
+    """A video as a library stores it, with two frames per second and the widths in `SIZES`."""
     vectors = np.random.default_rng(seed).standard_normal((int(2 * duration_s), SIZES["video_dim"]), np.float32)
     return FrameFeatures(vectors, np.arange(len(vectors)) / 2, duration_s)
 
@@ -110,7 +110,7 @@ def test_a_composition_trains_saves_loads_and_serves_an_index(name, tmp_path):
     untrained = fused(model, batch)
     optimizer = BertAdam(parameter_groups(model), lr=0.01)
     draws = Draws(hard_pool=2, generator=torch.Generator().manual_seed(1))
-    terms = model.train()(batch, draws=draws, epoch=20)  # when losses with a warm-up have begun
+    terms = model.train()(batch, draws=draws, epoch=20)  # an epoch in which losses with a warm-up have started
     assert all(term.isfinite() for term in terms.values())
     sum(terms.values()).backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []

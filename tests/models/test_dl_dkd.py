@@ -1,4 +1,4 @@
-"""DL-DKD: its options, its sizes, and what a teacher changes; parity stands in tests/parity."""
+"""DL-DKD: its options, its sizes, and the effects of a teacher. tests/parity compares it with the released program."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A mistake in a hook of a method from outside the package is one line with the hook, the axes and the shape."""
+"""A mistake in a hook of an outside method is reported in one line with the hook, the axes and the shape."""
 
 import os
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ def test_an_exception_in_a_constructor_is_one_line(check):
 
 def test_bugs_of_the_package_keep_their_exception(check):
     with pytest.raises(AttributeError):
-        check(compute_query_vectors=RetrievalModel.timeline)  # which reads frames, and queries have none
+        check(compute_query_vectors=RetrievalModel.timeline)  # this function reads frames, which queries do not have
 
 
 def test_a_term_of_an_attachment_must_be_new(check):

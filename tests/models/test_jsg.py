@@ -1,4 +1,4 @@
-"""What is JSG's own: its variants, its sampling, where gradients go, and its ablations."""
+"""JSG's special features: its variants, its sampling, its gradients, and its ablations."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ from untrimmed.models.registry import create_model
 from untrimmed.models.released import export_released, import_released
 from untrimmed.moments.localise import LocateSettings
 
-LARGE = SIZES | {"max_frames": 40, "num_centers": 5, "num_widths": 4}  # rows enough for the convolution
+LARGE = SIZES | {"max_frames": 40, "num_centers": 5, "num_widths": 4}  # enough rows for the convolution
 OPTIONS = [
     {"proposals": "sliding"},
     {"proposals": "sliding", "sliding_step": 5},
@@ -42,7 +42,7 @@ OPTIONS_OF_LOSSES = [
 def build(**options) -> JSG:
     torch.manual_seed(0)
     model = create_model("jsg", **LARGE, **options)
-    # A seed alone does not give two forms the same weights where they share parameters: draw by name.
+    # The same seed does not give two forms equal weights for shared parameters, so weights are drawn by name.
     for name, parameter in model.named_parameters():
         parameter.data.normal_(std=0.5, generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
     return model.eval()

@@ -5,7 +5,7 @@ from untrimmed.models.registry import ATTACHMENTS, METHODS
 
 
 def test_the_stored_list_is_that_of_the_registry():
-    """If it is not, run: python -m untrimmed.models.listing"""
+    """If this fails, run: python -m untrimmed.models.listing"""
     stored, registered = stored_listing(), registered_listing()
     classes = METHODS | ATTACHMENTS  # other tests may have registered names, too
     own = {name for name in classes if classes[name].__module__.startswith("untrimmed.models.")}

@@ -1,4 +1,7 @@
-"""Every registered method finds moments: in seconds, within the video, the same in parts as at once."""
+"""Every registered method finds moments in seconds and within the video.
+
+Parts of a corpus give the same moments as all at once.
+"""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What is MS-SL's own: its clips as moments."""
+"""MS-SL's clips as moments."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_clips_are_moments_with_the_spans_of_their_units():
     units = torch.eye(8)[:4].repeat(2, 1, 1)
     units[1] = torch.eye(8)[4:]
     videos = videos_of_units(units)
-    # the mean of units 1 and 2 of the second video; alone the query of the third unit of the first
+    # the queries are the mean of units 1 and 2 of the second video, and the third unit of the first video
     sentence = torch.stack([videos.clips[1, 5], videos.clips[0, 2]])
     located = model.locate(EncodedQueries(sentence=sentence), videos, torch.tensor([40.0, 8.0]))
     assert located.video_index[:, 0].tolist() == [1, 0]

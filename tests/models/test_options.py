@@ -1,4 +1,4 @@
-"""Where paper and release differ, or a paper's table varies something, both sides can be chosen."""
+"""If paper and release differ, or a table of the paper varies a setting, both variants can be selected."""
 
 import dataclasses
 import zlib
@@ -44,7 +44,7 @@ def test_every_option_changes_the_scores_and_still_trains(method, option, batch)
     scores = []
     for settings in ({}, option):
         model = create_model(method, **SIZES, **settings)
-        # A seed alone does not give two forms the same weights where they share parameters: draw by name.
+        # The same seed does not give two forms equal weights for shared parameters, so weights are drawn by name.
         for name, parameter in model.named_parameters():
             parameter.data.normal_(generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
         scores.append(model.eval().score(model.encode_queries(batch.queries), model.encode_videos(batch.videos)).fused)

@@ -57,7 +57,7 @@ class Means(RetrievalModel):
 
 
 class Places(Means):
-    """A branch of its own, and a place for the one that scores frames."""
+    """A method with one branch, which an attachment may replace by a branch over frames."""
 
     places = frozenset({"frame"})
 
@@ -123,7 +123,7 @@ class Push(AttachedLoss):
 
 @pytest.fixture(autouse=True)
 def outside():
-    """Registered for one test only: other tests go over all names."""
+    """The names are registered for one test only, because other tests run over all names."""
     for name, cls in (("own_means", Means), ("own_places", Places), ("own_bias", Bias), ("own_push", Push)):
         register(name)(cls)
     yield
@@ -238,7 +238,7 @@ def test_losses_receive_ids_and_updates_and_recognise_the_rehearsal(data_root, s
 
 
 def own_preset(folder, settings):
-    """A preset file of `own_means+own_witness`, which the package has none for."""
+    """A preset file of `own_means+own_witness`. The package has no preset for it."""
     sections = {"model": {}, "train": {}}
     for key, value in settings.items():
         section, _, name = key.partition(".")
@@ -285,7 +285,7 @@ def test_weights_of_a_method_are_drawn_after_its_whole_constructor():
 
 
 class Momentum(Attachment):
-    """Keeps a copy of the model and of its query tower, a map that starts as the identity, and one that is drawn."""
+    """Has copies of the model and its query tower, an identity map, and a map with random weights."""
 
     def __init__(self, config, model):
         super().__init__(config, model)

@@ -1,4 +1,7 @@
-"""ProtoPRVR, which has no released program: what its paper says must hold, and what our readings of it imply."""
+"""ProtoPRVR has no released program.
+
+It must do what its paper states, and what our interpretation of the paper implies.
+"""
 
 import dataclasses
 import math
@@ -219,7 +222,7 @@ def test_parameters_at_the_sizes_of_tvr():
     model = create_model("proto", query_dim=768, video_dim=3072)
     count = lambda module: sum(p.numel() for p in module.parameters())  # noqa: E731
     decoders = sum(count(b.word_decoder) + count(b.frame_decoder) for b in (model.clip_branch, model.frame_branch))
-    assert count(model) - decoders == 5_139_072  # all that a search needs; the paper gives no number
+    assert count(model) - decoders == 5_139_072  # the parameters that a search needs; the paper gives no number
     assert count(create_model("proto", query_dim=768, video_dim=3072, iterations=1)) == count(model)
 
 

@@ -43,7 +43,7 @@ def test_the_matching_loss_matches_queries_to_prototypes(batch):
     model = build("ms_sl+matching+prototypes", prototypes={"num_prototypes": 1})
     two = dataclasses.replace(batch, video_index=torch.tensor([0, 0, 0, 0]))
     terms = model(two, draws=Draws(hard_pool=2))
-    assert terms["orthogonal"] == 0  # one prototype is apart from all others
+    assert terms["orthogonal"] == 0  # a single prototype has no other prototype to differ from
     assert 0 < terms["optimal_matching"] < 2
 
 

@@ -1,4 +1,4 @@
-"""RAL beyond parity: its ablations, what it exposes, and what does not depend on the batch."""
+"""RAL: its ablations, the values that it returns, and what does not depend on the batch."""
 
 import dataclasses
 import zlib
@@ -18,7 +18,7 @@ MSRA_ONLY = {"proxy_matching", "distribution_alignment"}
 
 def build(base: str = "gmmformer_v2", **ral):
     model = create_model(f"{base}+ral", **SIZES, ral=ral)
-    # A seed alone does not give two forms the same weights where they share parameters: draw by name.
+    # The same seed does not give two forms equal weights for shared parameters, so weights are drawn by name.
     for name, parameter in model.named_parameters():
         parameter.data.normal_(std=0.5, generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
     return model.eval()

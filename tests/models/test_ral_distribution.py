@@ -1,4 +1,4 @@
-"""The Gaussians of RAL by hand: what of their rows the released and the printed heads read."""
+"""The Gaussians of RAL, computed by hand: the rows that the released and the printed heads read."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Settings that no model can have are refused when it is made, with the setting and its value named."""
+"""Invalid settings are refused when a model is created. The message names the setting and its value."""
 
 import math
 

@@ -12,7 +12,7 @@ from untrimmed.models.released import UNUSED, export_released, import_released
 from untrimmed.training.optim import parameter_groups
 
 CASES = Path(__file__).parents[1] / "parity" / "cases"
-RECORDED = [  # by the released programs, of their parameters: file, data set, our model and its settings
+RECORDED = [  # records of the released programs' parameters: file, data set, our model and its settings
     ("ms-sl/released-parameters.json", "tvr", "ms_sl", {}),
     ("gmmformer/released-parameters.json", "tvr", "gmmformer", {}),
     ("gmmformer-v2/released-parameters.json", "tvr", "gmmformer_v2", {}),
@@ -65,7 +65,7 @@ def test_sizes_initial_values_and_decay_are_the_released_ones(file, dataset, nam
 
 
 def require_drawn(values, init, name):
-    """Compare values with the words in which the record tells how they are drawn."""
+    """Check that values are distributed as the record describes in words."""
     if init.startswith("constant"):
         constant = float(init.removeprefix("constant ").partition(" (")[0])
         assert values.flatten().tolist() == pytest.approx([constant] * values.numel(), rel=1e-6), name
@@ -80,7 +80,7 @@ def require_drawn(values, init, name):
 
 
 def ending(names, end):
-    """The first name with that end; DL-DKD's have its branch in front."""
+    """The first name with that end. DL-DKD's names begin with the branch."""
     return next(name for name in names if name.endswith(end))
 
 

@@ -17,7 +17,10 @@ from untrimmed.types import FrameFeatures, TextFeatures
 
 
 class Distances(MSSL):
-    """Compares by distance, so that of two vectors in one direction the nearer wins, which cosines cannot tell."""
+    """Compares by distance, so that of two vectors in the same direction the nearer one is better.
+
+    Cosines cannot distinguish them.
+    """
 
     def similarity(self, queries, units):
         return -torch.cdist(queries.sentence[None].expand(len(units), -1, -1), units).transpose(0, 1)
@@ -25,7 +28,7 @@ class Distances(MSSL):
 
 @pytest.fixture(autouse=True)
 def registered():
-    """For these tests only: others go over all names."""
+    """The method is registered for these tests only, because other tests run over all names."""
     register("distances")(Distances)
     yield
     del METHODS["distances"]
@@ -37,7 +40,7 @@ def model():
 
 
 def a_video_with_the_sentence_in_its_third_quarter():
-    """Everywhere the direction of the sentence, but its length there alone."""
+    """All vectors have the direction of the sentence, but only those in the third quarter have its length."""
     sentence = torch.arange(1.0, 9.0)[None]
     lengths = torch.full((1, 32, 1), 5.0)
     lengths[:, 16:24] = 1.0

@@ -61,7 +61,7 @@ def test_a_failed_write_of_weights_is_reported_and_leaves_no_file(tmp_path):
 
 @pytest.mark.parametrize("damage", ["flipped", "zeroed", "another"])
 def test_weights_that_were_not_saved_with_the_settings_are_refused(damage, folder):
-    """Whole, finite and of the right shapes, but not this model's."""
+    """The weights are complete, finite and of the right shapes, but belong to another model."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     if damage == "flipped":
@@ -76,7 +76,7 @@ def test_weights_that_were_not_saved_with_the_settings_are_refused(damage, folde
 
 
 def test_a_saved_model_is_complete_if_saving_is_killed_at_any_time(folder, monkeypatch):
-    """Between settings and weights either weights are this model's; afterwards the new ones alone."""
+    """After the settings are written, both the old and the new weights are valid; at the end only the new ones."""
     settings = folder / "config.json"
     before, old = (folder / "model.safetensors").read_bytes(), json.loads(settings.read_text())["weights_sha256"]
     monkeypatch.setattr(storage, "write_tensors", lambda path, tensors: kept.append((path, tensors)))

@@ -11,7 +11,7 @@ def spans(*rows):
 
 def test_iou_of_worked_out_pairs():
     one, other = spans((0, 4), (5, 6)), spans((2, 6), (0, 4), (10, 12))
-    # (0,4) with (2,6): 2 / 6; with itself: 1; (5,6) lies inside (2,6): 1 / 4
+    # (0,4) with (2,6): 2 / 6; with itself: 1; (5,6) is inside (2,6): 1 / 4
     assert iou(one[:, None], other) == pytest.approx(np.array([[1 / 3, 1, 0], [1 / 4, 0, 0]]))
 
 

@@ -10,7 +10,7 @@ from untrimmed.moments.wavelet_segments import Segments
 
 
 def levels_of(num_frames, counts, *, cone, dim=12, seed=0):
-    """Levels of so many segments each; the larger `cone`, the more alike are all of them."""
+    """Levels with these numbers of segments. The larger `cone` is, the more similar all segments are."""
     rng = np.random.default_rng(seed)
     levels = []
     for count in counts:

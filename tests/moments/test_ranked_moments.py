@@ -22,7 +22,7 @@ def rows(moments, query=0):
 
 
 def one_by_one(moments, max_overlap, limit_per_video, limit):
-    """Suppression as it is told in words, for one query."""
+    """Suppression for one query, moment by moment."""
     kept = []
     for video, span, score in zip(moments.video_index[0], moments.span_s[0], moments.score[0], strict=True):
         own = [other for v, other, _ in kept if v == video]

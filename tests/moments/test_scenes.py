@@ -47,7 +47,7 @@ def test_any_video_gives_a_tree(num_frames, kind):
     vectors = {
         "noise": rng.standard_normal((num_frames, 8)),
         "still": np.tile(one, (num_frames, 1)),
-        "drift": one + np.linspace(0, 3, num_frames)[:, None] ** 3 * other,  # each joint costs more than the one before
+        "drift": one + np.linspace(0, 3, num_frames)[:, None] ** 3 * other,  # each merge costs more than the one before
     }[kind].astype(np.float16)
     scenes = scene_tree(vectors, penalty=1.0)
     assert is_tree(scenes, num_frames)
@@ -67,7 +67,7 @@ def test_two_hours_take_no_round_a_frame():
     drift = np.linspace(0, 1, 14_400, dtype=np.float32)[:, None] ** 3 * np.ones((1, 8), dtype=np.float32) * 50
     started = time.perf_counter()
     assert scene_tree(drift, penalty=1.0)[-1].tolist() == [0, 14_400]
-    assert time.perf_counter() - started < 5  # a round a frame takes minutes
+    assert time.perf_counter() - started < 5  # with a round per frame, it would take minutes
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])

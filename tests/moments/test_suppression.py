@@ -5,7 +5,7 @@ from untrimmed.moments.suppression import suppress
 
 
 def kept(*rows, limit=5, max_iou=0.3):
-    """Positions kept of each row of spans, best first."""
+    """The positions of the spans that are kept in each row. The best span is first."""
     longest = max(map(len, rows))
     spans = np.array([[*row, *[(0, 0)] * (longest - len(row))] for row in rows], dtype=float)
     spans = spans.reshape(len(rows), longest, 2)

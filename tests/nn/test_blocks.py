@@ -109,7 +109,7 @@ def test_without_a_token_the_mean_of_outputs_with_padding_is_the_token_and_has_a
     each = [made(X[n : n + 1], MASK[n : n + 1], token) for n, token in enumerate(tokens)]
     assert torch.allclose(made(X, MASK), torch.cat(each), atol=1e-6)
     padding = outputs.detach().clone()
-    padding[:, 1, 3:] += 1.0  # only through the mean can rows that are masked change others
+    padding[:, 1, 3:] += 1.0  # masked rows can change others only through the mean
     padding.requires_grad_()
     joined = made.aggregation(padding, X, MASK)
     assert not torch.allclose(joined[1, :3], made(X, MASK)[1, :3], atol=1e-4)

@@ -1,4 +1,4 @@
-"""The functions that keep little against the plain operations, in float64, gradients included."""
+"""The memory-saving functions give the same results and gradients as the plain operations, in float64."""
 
 import math
 

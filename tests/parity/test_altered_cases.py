@@ -1,4 +1,4 @@
-"""Cases that nobody recorded: recorded ones changed so that what must come out follows from what was recorded."""
+"""Changed copies of recorded cases. The expected results follow from the recorded ones."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def arrays_of(path):
 
 
 def copy_of(name, tmp_path, kind, **settings):
-    """A copy of a case that calls itself another kind and has other settings; its folder and settings."""
+    """Copy a case with another kind and other settings. Return the folder and the settings."""
     folder = tmp_path / Path(name).parent / kind
     shutil.copytree(CASES / name, folder)
     config = json.loads((folder / "config.json").read_text()) | settings | {"case": kind}
@@ -49,7 +49,7 @@ def copy_of(name, tmp_path, kind, **settings):
 def test_some_videos_and_queries_in_another_order_with_more_padding_and_a_longer_table(name, tmp_path):
     folder, config = copy_of(name, tmp_path, "forward-masked")
     batch, weights, expected = (arrays_of(folder / f"{file}.npz") for file in ("batch", "weights", "expected"))
-    videos = np.array([2, 0, 4, 1])  # the longest stays: GMMFormer's window knows it
+    videos = np.array([2, 0, 4, 1])  # the longest video stays, because GMMFormer's window depends on it
     labels = batch["text_labels"]
     queries = np.concatenate([np.flatnonzero(labels == video)[::-1] for video in videos])
     for array in ("text_feat", "text_mask"):
@@ -60,7 +60,7 @@ def test_some_videos_and_queries_in_another_order_with_more_padding_and_a_longer
     batch["clip_video_features"] = batch["clip_video_features"][videos]
     batch["text_labels"] = np.array([videos.tolist().index(label) for label in labels[queries]])
     table = "query_pos_embed.position_embeddings.weight"
-    weights[table] = np.pad(weights[table], ((0, 9), (0, 0)), constant_values=3.0)  # rows that only padding reads
+    weights[table] = np.pad(weights[table], ((0, 9), (0, 0)), constant_values=3.0)  # positions that only padding uses
     wanted = {score: expected[score][np.ix_(queries, videos)] for score in SCORES if score in expected}
     np.savez(folder / "weights.npz", **weights)
     np.savez(folder / "batch.npz", **batch)
@@ -71,11 +71,11 @@ def test_some_videos_and_queries_in_another_order_with_more_padding_and_a_longer
 
 
 def padded(array, rows):
-    """An array with so many more zeros on its second axis."""
+    """An array with this many zeros appended along its second axis."""
     return np.pad(array, [(0, 0), (0, rows)] + [(0, 0)] * (array.ndim - 2))
 
 
-FACTORS = (0.3, 0.9, 0.02, 0.5, 0.25, 2.0)  # of terms in the order in which a release lists them
+FACTORS = (0.3, 0.9, 0.02, 0.5, 0.25, 2.0)  # factors of the terms, in the order in which a release lists them
 TRIPLETS = {"triplet_clip": 1.0, "triplet_frame": 1.0}
 IN_ORDER = {
     "gmmformer/loss": ["nce_clip", "nce_frame", "query_diverse"],
@@ -91,7 +91,7 @@ DL_DKD = {"nce_weight_inheritance": 0.3, "nce_weight_exploration": 0.6, "kl_weig
 
 
 def weighed(name):
-    """The weight of each recorded term, and the settings of the case that say so."""
+    """The weight of each recorded term, and the settings of the case that set these weights."""
     if name == "ms-sl/loss":
         return MS_SL, {"loss_weights": MS_SL}
     if name == "jsg/video-loss":

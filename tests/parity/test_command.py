@@ -1,4 +1,4 @@
-"""The parity command: what it prints and how it exits."""
+"""The parity command: its output and its exit status."""
 
 import dataclasses
 import json
@@ -120,7 +120,7 @@ def test_rounding_widens_a_limit_up_to_a_bound_and_is_printed():
 
 
 def test_half_precision_fails_although_its_rounding_is_measured(monkeypatch):
-    """Or a network that computed in fewer bits would excuse itself."""
+    """Otherwise a network that computes in fewer bits would raise its own tolerance."""
     encode = GMMFormer.compute_video_vectors
 
     def coarse(model, videos):
@@ -141,13 +141,16 @@ def test_only_elements_whose_gradient_is_rounding_are_left_out_of_final_weights(
     ours, theirs = np.zeros(4), np.array([1e-4, 1e-4, 0.1, 0.0])
     null = {"null_gradient/unit.bias": np.array([True, False, True, False])}
     kept, recorded = GMMFormerV2Parity().align(case, "weights_final/unit.bias", ours, theirs, null)
-    assert recorded.tolist() == [1e-4, 0.1, 0.0]  # eight updates cannot carry a weight as far as 0.1
+    assert recorded.tolist() == [1e-4, 0.1, 0.0]  # eight updates cannot change a weight by 0.1
     assert kept.shape == recorded.shape
 
 
 def test_bias_units_that_cancel_are_found_by_their_gradient_in_double_precision():
-    """In this case the ReLU behind unit 11 is open for every sample and layer, so its bias shifts all weights of the
-    consolidation alike, and their softmax cancels it: the released update of it is rounding noise alone."""
+    """In this case the ReLU after unit 11 is active for every sample and layer.
+
+    Its bias then shifts all weights of the consolidation equally, and the softmax cancels the shift. The released
+    update of the bias is only rounding noise.
+    """
     exact = GMMFormerV2Parity().exact(load_case(CASES / "gmmformer-v2" / "optim"))
     assert np.flatnonzero(exact["null_gradient/clip_encoder.layer1.bias"]).tolist() == [11]
     assert exact["null_gradient/query_encoder.self.key.bias"].all()

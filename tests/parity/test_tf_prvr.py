@@ -1,4 +1,4 @@
-"""TF-PRVR written down plainly, number by number, at sizes and with settings that nobody recorded."""
+"""TF-PRVR compared with a direct implementation, at sizes and with settings that no case recorded."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Runs printed commands through the real command line: they must train and evaluate what the table does."""
+"""Runs printed commands with the real command line. They must train and evaluate the same as the table."""
 
 import inspect
 import re
@@ -57,7 +57,7 @@ WIDTHS = {  # of the features of words and of frames, as they are published
 
 
 class Features(RetrievalDataset):
-    """A split of which only the name is known, and how its features are read."""
+    """A split with only its name, and the settings with which its features are read."""
 
     def __init__(self, name, settings):
         features = SimpleNamespace(settings=settings)
@@ -79,7 +79,7 @@ class Features(RetrievalDataset):
 
 
 class Stopped(Exception):  # noqa: N818 - no error
-    """Carries what a call was going to do."""
+    """Raised instead of training or evaluating; it holds the arguments."""
 
     def __init__(self, *what):
         super().__init__()
@@ -88,7 +88,7 @@ class Stopped(Exception):  # noqa: N818 - no error
 
 @pytest.fixture
 def type_in():
-    """Runs a command line as a shell would, errors not caught."""
+    """Runs a command line like a shell, without catching errors."""
 
     def run(line):
         program, name, *rest = shlex.split(line)
@@ -100,7 +100,7 @@ def type_in():
 
 @pytest.fixture
 def caught(monkeypatch):
-    """Gives what a call would train or evaluate: training stops once all its settings are settled and fit the data."""
+    """Returns what a call would train or evaluate. Training stops when all settings are known and fit the data."""
 
     def stop_training(folder, config, made):
         raise Stopped(config)
@@ -117,7 +117,7 @@ def caught(monkeypatch):
 
     real_evaluate = evaluation.evaluate
     monkeypatch.setattr(training, "_sets", sets)
-    monkeypatch.setattr(arguments, "require_content", lambda _: None)  # of features, and there are none
+    monkeypatch.setattr(arguments, "require_content", lambda _: None)  # this checks features, and there are none
     monkeypatch.setattr(training, "_with_initial_digest", stop_training)
     monkeypatch.setattr(evaluation, "evaluate", stop_evaluating)
     monkeypatch.setattr(runner, "evaluate", stop_evaluating)
@@ -164,7 +164,7 @@ LISTED = [
 
 
 def understood(name, words):
-    """What a command takes from its words; a wrong subcommand, option or value ends here."""
+    """The arguments that a command gets from its words. A wrong subcommand, option or value raises an error."""
     command = COMMANDS[name]
     while hasattr(command, "commands"):  # `data` has commands of its own
         name, *words = words

@@ -52,7 +52,7 @@ def test_moments_of_ms_sl_are_its_clips_in_event_columns():
 def test_on_didemo_one_matching_annotation_is_enough():
     wanted = {p.values[1].name: p.values[2].settings.train.annotators for p in TRIALS if "True" not in p.id}
     assert wanted.pop("didemo_event") == 1
-    assert set(wanted.values()) == {2}  # of no effect where a caption has one moment
+    assert set(wanted.values()) == {2}  # has no effect if a caption has one moment
 
 
 def test_only_the_row_without_losses_is_untrained():

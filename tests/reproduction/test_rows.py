@@ -61,5 +61,5 @@ def test_every_row_of_a_table_trains_and_is_evaluated(table, tiny):
     settings, _ = tiny
     figures = run_table(table, settings).figures
     assert set(figures) == {(row.name, column.name) for row, column in pairs_of(table)}
-    for metrics in figures.values():  # no moment of the few test videos need be in a group by ratio
+    for metrics in figures.values():  # the few test videos may have no moment in a group by ratio
         assert all(np.isfinite(value) for name, value in metrics.items() if "M/V" not in name)

@@ -30,7 +30,7 @@ def test_a_trial_on_simulated_features_lists_rows_without_figures(table, setting
 def test_without_data_a_table_has_only_the_papers_results(table):
     (grid,) = printed_grids(table)
     assert grid.header == ("", "data", "R@1", "SumR")
-    mean = table.rows[0].label  # says that only mean pooling is trained
+    mean = table.rows[0].label  # the label states that only mean pooling is trained
     assert mean.startswith("mean (")
     assert grid.lines == ((mean, "TVR", "9.9", "141.0"), ("closed", "TVR", "50.0", "300.0"))
     for note, words in zip(grid.notes, (["XML"], ["closed", "no program"]), strict=True):

@@ -109,7 +109,7 @@ def test_on_simulated_features_only_sizes_differ(table):
         real, tried = (
             trial_of(row, column, settings) for settings in (RunSettings(runs, root=Path("data")), RunSettings(runs))
         )
-        if tried.preset != OWN_DATA_PRESET:  # which only a method without a preset for the data takes
+        if tried.preset != OWN_DATA_PRESET:  # only a method without a preset for the data set uses that preset
             different = {key for key, value in _flat(tried).items() if value != _flat(real)[key]}
             assert different <= small - (column.overrides.keys() - WIDTHS), (row.name, column.name)
 

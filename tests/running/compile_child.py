@@ -1,4 +1,4 @@
-"""What tests of `torch.compile` run in a process of its own, where shapes are not checked: it would read the checks."""
+"""Run by tests of `torch.compile` in a new process without shape checks, which would be compiled too."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 
 def batch_of(num_videos: int, length: int, num_words: int) -> tuple[QueryBatch, VideoBatch]:
-    """Videos, and as many queries and two more, the first without padding."""
+    """A batch of videos, and two more queries than videos. The first of each has no padding."""
     masks = []
     for count, longest in ((num_videos + 2, num_words), (num_videos, length)):
         lengths = torch.cat([torch.tensor([longest]), torch.randint(1, longest + 1, (count - 1,))])
@@ -27,7 +27,7 @@ def batch_of(num_videos: int, length: int, num_words: int) -> tuple[QueryBatch, 
 
 
 def outcome(model: RetrievalModel, encoding: Encoding, queries: QueryBatch, videos: VideoBatch) -> list[torch.Tensor]:
-    """All that is encoded, without what becomes of padding, and the gradients of all parameters."""
+    """All encodings without padding, and the gradients of all parameters."""
     encoded = encoding(model.encode_queries, queries), encoding(model.encode_videos, videos)
     rows = [tensor for record in encoded for name, tensor in record.tensors().items() if tensor.is_floating_point()]
     rows = [tensor[videos.frame_mask] if tensor.shape[:2] == videos.frame_mask.shape else tensor for tensor in rows]
@@ -36,7 +36,7 @@ def outcome(model: RetrievalModel, encoding: Encoding, queries: QueryBatch, vide
 
 
 def compile_without_compiler(missing: str) -> None:
-    """Encode with a compiler that cannot work: for want of g++, or of Triton."""
+    """Encode with a compiler that cannot work, because g++ or Triton is missing."""
     from torch._inductor.exc import TritonMissing
 
     compile_ = torch.compile
@@ -49,7 +49,7 @@ def compile_without_compiler(missing: str) -> None:
 
 
 def compare(method: str) -> dict[str, Any]:
-    """Encodings and gradients of batches of different sizes, compiled against plain, and what the compiler has read."""
+    """Compare compiled with plain encodings and gradients for several batch sizes, and count the compiled graphs."""
     graphs: list[torch.fx.GraphModule] = []
     compile_ = torch.compile
 

@@ -1,4 +1,4 @@
-"""TF-PRVR over data sets, through the doors of trained models: `evaluate`, and the command."""
+"""TF-PRVR on data sets, by `evaluate` and the command, as for trained models."""
 
 import h5py
 import numpy as np

@@ -1,4 +1,4 @@
-"""The rows that need no training: their order on a small world, and their parts by hand."""
+"""The rows that need no training: their order in a small world, and their parts computed by hand."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Words against frames: by hand, against the dense way, with padding, and its gradient."""
+"""Scores of words and frames: computed by hand, compared with a dense computation, with padding, and with gradients."""
 
 import pytest
 import torch

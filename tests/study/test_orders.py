@@ -1,4 +1,4 @@
-"""Orders of methods beside the papers', and on several worlds."""
+"""Orders of methods, compared with the papers' orders and between worlds."""
 
 from dataclasses import replace
 

@@ -144,7 +144,7 @@ def test_runs_of_other_sizes_are_refused(setup, of):
 
 @pytest.fixture
 def other_root(tmp_path):
-    """The same sizes and another draw of the setup."""
+    """The setup with the same sizes and other random data."""
     simulate("tvr", tmp_path / "other", num_videos=24, settings=replace(SMALL, seed=7))
     return tmp_path / "other"
 

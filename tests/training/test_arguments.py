@@ -1,4 +1,4 @@
-"""What training says before it begins."""
+"""Messages of training before it begins."""
 
 import pytest
 

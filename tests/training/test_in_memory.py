@@ -116,7 +116,7 @@ def test_arrays_made_for_another_model_are_refused(change, message, sets, tmp_pa
 
 @pytest.mark.parametrize("method", [name for name in untrimmed.list_models() if has_preset(name, "tvr")])
 def test_a_model_is_evaluated_on_what_it_is_trained_on(method, tmp_path):
-    """Before and after training, by itself and saved alone: its method says how it reads frames and in what batches."""
+    """The method determines how frames are read and batched, before and after training and in a saved copy."""
     preset = load_preset(method, "tvr")
     sizes = {"num_clips": 16, "max_frames": 16, "max_words": 6}
     if preset.features.fixed_frames:

@@ -1,4 +1,4 @@
-"""Several processes give what one gives; device and number format."""
+"""Several processes give the same result as one. Also devices and number formats."""
 
 import json
 import socket
@@ -18,7 +18,7 @@ from untrimmed.models.naming import ModelName
 from untrimmed.models.registry import create_model, list_compositions, list_models
 from untrimmed.running.encoding import Encoding
 
-LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # rows enough for its convolution
+LARGE = {"jsg": {"max_frames": 40, "num_centers": 5, "num_widths": 4}}  # enough rows for its convolution
 FITTING = [name for name, problem in list_compositions().items() if not problem]
 NO_DROPOUT = {"model.dropout": 0.0, "model.input_dropout": 0.0}
 
@@ -43,9 +43,9 @@ def finish(processes):
     [("gmmformer", "videos"), ("gmmformer_v2", "videos"), ("ms_sl", "videos"), ("ms_sl", "captions")],
 )
 def test_two_processes_train_as_one_does(method, batch_of, data_root, small, tmp_path):
-    """Without dropout, whose draws differ; batches of 5 and a last one of 1 do not divide by two.
+    """Dropout is off, because its draws differ. Batches of 5, and a last one of 1, are not divisible by two.
 
-    Not JSG: rounding decides which of its equal proposals is the focus, and other losses follow.
+    JSG is left out, because rounding decides which of its equal proposals is the focus, and so changes the losses.
     """
     options = {
         "data": "tvr",
@@ -98,7 +98,7 @@ def test_two_processes_accumulate_and_average_as_one_does(data_root, small, tmp_
 
 @pytest.mark.parametrize("name", list_models() + FITTING)
 def test_every_method_trains_under_bf16_near_float32(name):
-    """A bfloat16 is off by at most 2^-8 of itself, by 0.4 * 2^-8 in the root mean square.
+    """A bfloat16 has a relative error of at most 2^-8, and of 0.4 * 2^-8 in the root mean square.
 
     A product rounds two factors and its result: sqrt(3) * 0.4 * 2^-8. Thirty in a row, each independent of the one
     before, add up to sqrt(30) times that: 2^-6.

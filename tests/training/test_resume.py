@@ -1,4 +1,4 @@
-"""A run that was killed goes on to the same result as one that was not."""
+"""A run that was killed and continued has the same result as one that was not killed."""
 
 import json
 import multiprocessing

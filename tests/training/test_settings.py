@@ -1,4 +1,4 @@
-"""Settings of training that cannot be."""
+"""Invalid settings of training are refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A training in a folder of its own: trained once, its figures kept beside it."""
+"""A training in its own folder is trained once, and its figures are stored beside it."""
 
 import json
 import pickle

@@ -1,4 +1,4 @@
-"""What a researcher may get wrong in Python is told in one line; what is harmless is taken."""
+"""Wrong Python arguments are refused in one line. Harmless variants are accepted."""
 
 import subprocess
 import sys
@@ -56,7 +56,7 @@ def jsg():
 
 
 class World:
-    """What the cases below are about, made once."""
+    """The objects that the cases below use, created once."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -228,7 +228,7 @@ def test_nan_that_was_put_among_features_is_named_as_a_cause(world):
 
 
 def test_a_model_in_evaluation_mode_learns_with_dropout(world, tmp_path):
-    """As one in training mode does: the same run comes of both."""
+    """A model in training mode gives the same run."""
     first, second = model(), model()
     second.load_state_dict(first.state_dict())
     runs = [world.train(made, out=tmp_path / made.name / str(made.training)) for made in (first, second.eval())]
@@ -266,7 +266,7 @@ for call in (
 
 
 def test_what_is_no_batch_and_no_folder_is_refused_in_one_line():
-    """In a process of its own: here the checker of shapes would speak first."""
+    """It runs in a new process, because in this one the checker of shapes would refuse the arguments first."""
     made = subprocess.run([sys.executable, "-c", OF_NO_SORT], capture_output=True, text=True)
     assert made.returncode == 0, made.stderr
     of_models = (("list", "QueryBatch"), ("NoneType", "VideoBatch"), ("EncodedVideos", "EncodedQueries"))

@@ -1,4 +1,4 @@
-"""What tests run in a process of its own: a training run, possibly killed at an exact point, possibly one of two."""
+"""Run by tests in a new process: a training run, which can be killed at an exact point or be one of two processes."""
 
 import os
 import signal

@@ -33,7 +33,7 @@ def test_changed_weights_are_refused(package):
 
 @pytest.fixture
 def large(package, monkeypatch) -> PackagedFile:
-    """Weights of a size that is worth a note, and how often they are hashed."""
+    """Weights so large that their check is recorded, and how often they are hashed."""
     (package / "model.pth").write_bytes(bytes(2 << 20))
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: package.parent / name)
     return PackagedFile("some_weights", "model.pth", hashlib.sha256(bytes(2 << 20)).hexdigest())

@@ -55,7 +55,10 @@ def test_resnet_gives_the_numbers_of_transformers():
 )
 @torch.inference_mode()
 def test_a_unit_of_i3d_is_padded_as_in_tensorflow(length, stride, expected):
-    """SAME: the output has length / stride places, rounded up; of an odd number of zeros one more is at the end."""
+    """With SAME padding, the output length is the length / stride, rounded up.
+
+    If the number of zeros is odd, the end gets one more.
+    """
     state = {"u.conv3d.weight": torch.zeros(1, 1, 3, 3, 3)}
     unit = Unit(state, "u", stride=stride).eval()
     unit.conv3d.weight.zero_()

@@ -55,7 +55,7 @@ class Reference(NamedTuple):
 
 
 def reference(folder: Path, family: str, frames: np.ndarray, *, rounded: bool = False) -> Reference:
-    """The model's own output, written out as its documentation does; `rounded`: as bfloat16 would have it."""
+    """The model's own output, computed as in its documentation. With `rounded`, it is rounded like bfloat16."""
     from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
     model = AutoModel.from_pretrained(folder).float().eval()
@@ -186,7 +186,7 @@ def test_the_name_of_a_loaded_folder_loads_it_again(folders, tmp_path, monkeypat
 
 @pytest.fixture(scope="module")
 def halves(folders) -> dict[str, TransformersEncoder]:
-    """The same encoders in bfloat16: by its instructions where the processor has them, emulated by torch elsewhere."""
+    """The same encoders in bfloat16. If the processor has no bfloat16 instructions, torch emulates them."""
     return {name: TransformersEncoder.load(folder, precision="bfloat16") for name, folder in folders.items()}
 
 

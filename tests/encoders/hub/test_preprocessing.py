@@ -32,7 +32,7 @@ def load_processor(folder: Path, settings: dict[str, Any]) -> Any:
 
 
 def image_inputs(pixel_values: Any, pixel_attention_mask: Any = None, spatial_shapes: Any = None) -> None:
-    """A model's signature."""
+    """A function with the signature of a model's function for images."""
 
 
 def random_frames(*shape: int) -> np.ndarray:
@@ -40,7 +40,10 @@ def random_frames(*shape: int) -> np.ndarray:
 
 
 def smooth_frames(count: int, height: int, width: int) -> np.ndarray:
-    """Slopes as in photographs: for portrait frames, whose passes Pillow orders otherwise, which shows on noise."""
+    """Smooth frames like photographs.
+
+    For portrait frames, Pillow makes its passes in another order, which is visible only on noise.
+    """
     rows, columns = np.linspace(0, 3, height)[:, None], np.linspace(0, 5, width)[None, :]
     waves = [np.sin(rows * (1 + index) + columns + channel) for index in range(count) for channel in range(3)]
     return (np.stack(waves).reshape(count, 3, height, width).transpose(0, 2, 3, 1) * 100 + 127).astype(np.uint8)

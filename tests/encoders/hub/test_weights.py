@@ -26,7 +26,7 @@ def clip_folder(tmp_path_factory) -> Path:
 
 
 class Hub(BaseHTTPRequestHandler):
-    """As much of the hub as a download needs: the list of files, and each file with its digest."""
+    """The part of the hub that a download needs: the list of files, and each file with its digest."""
 
     folder: Path
     files: tuple[str, ...]
@@ -95,7 +95,7 @@ def hub(clip_folder: Path) -> Iterator[type[Hub]]:
 
 
 def run_locate(source: str, endpoint: str, cache: Path, *, timeout_s: float = 5.0, **environment: str):
-    """`locate` in a program of its own, as the hub's address is read when its client is imported."""
+    """`locate` in a new process, because the hub's client reads the address when it is imported."""
     program = (
         "import sys\n"
         "from untrimmed.errors import EncoderError\n"
@@ -108,7 +108,7 @@ def run_locate(source: str, endpoint: str, cache: Path, *, timeout_s: float = 5.
         "    sys.exit(1)\n"
     )
     settings = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_OFFLINE": "0", **environment}
-    settings.pop("HF_HUB_CACHE", None)  # it would win over HF_HOME
+    settings.pop("HF_HUB_CACHE", None)  # it has precedence over HF_HOME
     return subprocess.run(
         [sys.executable, "-c", program], env=settings, capture_output=True, text=True, timeout=60, check=False
     )
@@ -212,7 +212,7 @@ def test_files_missing_after_an_interrupted_download_are_fetched(hub, tmp_path, 
 
 
 def test_an_interrupted_download_is_reported_in_one_line(hub, clip_folder, tmp_path):
-    hub.files = (*hub.files, "tokenizer.json")  # listed, and gone when it is asked for
+    hub.files = (*hub.files, "tokenizer.json")  # the file is listed, but a request for it fails
     answer = run_locate("acme/tiny", hub.address, tmp_path)
     assert answer.returncode == 1
     assert "acme/tiny" in answer.stdout

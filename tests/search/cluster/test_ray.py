@@ -36,7 +36,7 @@ def cluster():
 
 
 class FatalEncoder(WideWordEncoder):
-    """Kills its process at the first frames, but only once: then a file exists."""
+    """Kills its process at the first frames, but only once. A file records that it has happened."""
 
     def __init__(self, fuse):
         super().__init__()
