@@ -16,6 +16,7 @@ from tests.toy import write_clip
 from tests.web.browsing import TILE, ask, painted_ms, play_time, tile_names, until
 from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy, served
 from untrimmed.search import library as library_module
+from untrimmed.server.pictures import Pictures
 
 pytestmark = pytest.mark.check
 
@@ -195,7 +196,7 @@ def test_a_span_at_the_end_of_its_video_loops_too(visit):
 
 def test_loading_pictures_are_transparent_and_from_the_middle_of_a_moment(visit):
     page, requests = visit(), []
-    page.route("**/frame?*", lambda route: requests.append(route.request.url))  # never answered
+    page.route("**/thumbnail?*", lambda route: requests.append(route.request.url))  # never answered
     page.reload(wait_until="commit")
     page.wait_for_selector(f"{TILE} img")
     assert (
@@ -210,7 +211,7 @@ def test_loading_pictures_are_transparent_and_from_the_middle_of_a_moment(visit)
 def test_three_pictures_load_at_a_time_so_that_a_video_can_start(visit):
     page, held = visit("?q=white"), []
     page.wait_for_load_state("networkidle")
-    page.route("**/frame?*", lambda route: held.append(route))
+    page.route("**/thumbnail?*", lambda route: held.append(route))
     page.reload(wait_until="commit")
     page.locator(TILE).nth(5).wait_for()
     while len(held) < 3:
@@ -224,13 +225,62 @@ def test_hovering_scrubs_through_the_span(visit):
     page = visit("?q=red")
     tile = page.locator(TILE).first
     box = tile.locator(".picture").bounding_box()
+    page.mouse.move(box["x"], box["y"] + box["height"] / 2)
+    page.wait_for_load_state("networkidle")
     seen = set()
     for part in (0.05, 0.45, 0.95):
         page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
         seen.add(tile.locator("img").get_attribute("src"))
         until(page, "document.querySelector('button.tile img').naturalWidth > 0")
     assert len(seen) == 3
-    assert all("short_side=180" in address for address in seen)
+    assert all("version=" in address for address in seen), "stored pictures are cached for good"
+
+
+_SCRUB = """async () => {
+  const tile = document.querySelector('button.tile'), image = tile.querySelector('img'), times_ms = []
+  const box = tile.getBoundingClientRect()
+  for (let step = 0; step < 10; step++) {
+    const before = image.src, start = performance.now()
+    const clientX = box.left + ((step + 0.5) / 10) * box.width
+    tile.dispatchEvent(new PointerEvent('pointermove', {clientX, bubbles: true}))
+    await new Promise(requestAnimationFrame)
+    if (image.src === before) continue  // the same second
+    await image.decode()
+    times_ms.push(performance.now() - start)
+  }
+  return times_ms
+}"""
+
+
+@pytest.mark.parametrize("most_ms", [math.inf, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_step_of_scrubbing_is_quick_and_decodes_no_video(visit, library, monkeypatch, most_ms):
+    monkeypatch.setattr(Pictures, "jpeg", None)
+    page = visit("?q=red")
+    tile = page.locator(TILE).first
+    tile.hover()
+    page.wait_for_load_state("networkidle")
+    spent_ms = page.evaluate(_SCRUB)
+    print(f"a step of scrubbing, the first time: {sorted(round(ms) for ms in spent_ms)} ms")
+    assert len(spent_ms) > 2
+    assert sorted(spent_ms)[len(spent_ms) // 2] < most_ms
+
+
+def test_the_time_axis_shows_the_picture_under_the_pointer(visit, shot):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    axis = page.get_by_role("slider", name="Time in the video")
+    addresses = []
+    for part in (0.2, 0.8):
+        box = axis.bounding_box()
+        page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
+        preview = page.locator(".preview img")
+        preview.wait_for()
+        until(page, "document.querySelector('.preview img').naturalWidth > 0")
+        addresses.append(preview.get_attribute("src"))
+    shot(page, "preview")
+    assert len(set(addresses)) == 2
+    page.mouse.move(0, 0)
+    assert page.locator(".preview").count() == 0
 
 
 def test_a_session_by_keyboard_alone(visit):

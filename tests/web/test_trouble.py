@@ -104,14 +104,14 @@ def test_pictures_of_a_closed_player_are_cancelled(visit):
     page, requests = visit("?q=white"), []
     page.wait_for_selector(TILE)
     page.wait_for_load_state("networkidle")
-    page.route("**/frame?*short_side=90", lambda route: requests.append(route.request.url))  # never answered
-    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    page.route("**/thumbnail?*", lambda route: requests.append(route.request.url))  # never answered
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.evaluate("tile => tile.click()")  # without hovering
     for _ in range(100):
         if len(requests) == 3:
             break
         page.wait_for_timeout(30)
     cancelled = {url.split("/")[5] for url in requests}
-    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.evaluate("tile => tile.click()")
     until(page, "document.querySelector('video')?.readyState > 1")
     page.wait_for_timeout(500)
     assert [url.split("/")[5] in cancelled for url in requests] == [True] * 3 + [False] * 3
@@ -136,6 +136,8 @@ def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, sho
     try:
         page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
         page.locator(".screen").get_by_text("cannot be opened").wait_for()
+        until(page, "document.querySelector('.lost img').naturalWidth > 0")
+        until(page, "[...document.querySelectorAll('.strip img')].every(image => image.naturalWidth > 0)")
         shot(page, "gone")
         assert page.get_by_role("button", name="Add to bin").is_enabled()
     finally:

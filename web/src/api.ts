@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, VideoDetail, VideoList, Watch } from './service'
+import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, Thumbnails, VideoDetail, VideoList, Watch } from './service'
 
 export type { Folder, Job, RelevanceCurve, Watch }
 
@@ -77,6 +77,10 @@ export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
 
 export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`
+/** A small picture at most half a second from a time. With the version of the stored pictures it is cached for good. */
+export const thumbnail = (id: string, time_s: number, version = '') =>
+  `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
+export const thumbnails = (id: string) => get<Thumbnails>(`/api/videos/${id}/thumbnails`)
 export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file that the browser downloads. */

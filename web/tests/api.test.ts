@@ -59,6 +59,10 @@ describe('names and times', () => {
     expect(api.fileName('/a/b\u202e.mp4')).toBe('b\ufffd.mp4')
     expect(api.folderOf('/a/b.mp4')).toBe('/a')
   })
+  it('asks for stored pictures by their version, if it is known', () => {
+    expect(api.thumbnail('id', 1.25)).toBe('/api/videos/id/thumbnail?time_s=1.250')
+    expect(api.thumbnail('id', -1, 'abc')).toBe('/api/videos/id/thumbnail?time_s=0.000&version=abc')
+  })
   it('asks for frames at times that are not negative', () => {
     expect(api.frame('id', -1)).toBe('/api/videos/id/frame?time_s=0.00&short_side=180')
   })

@@ -242,7 +242,7 @@ class VideoDetail(Video):
 
 
 class Thumbnails(BaseModel):
-    """The stored pictures of a video. Picture i is in cell i % 100 of sheet i // 100, by rows of ten."""
+    """The stored pictures of a video, possibly none. Picture i is in cell i % 100 of sheet i // 100, by rows of ten."""
 
     version: str = Field(description="Changes with the pictures. Addresses that contain it are cached for good.")
     times_s: list[float] = Field(description="The time of each picture, in order.")

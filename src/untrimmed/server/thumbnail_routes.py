@@ -50,14 +50,20 @@ async def thumbnail(
 
 @router.get("/videos/{video_id}/thumbnails")
 async def thumbnails(service: ServiceDependency, record: RecordDependency) -> Thumbnails:
-    """The times of the stored pictures of a video; 404 if it has none."""
+    """The times of the stored pictures of a video. The list is empty if there are none."""
     return await service.read(_thumbnails, service, record)
 
 
 def _thumbnails(service: Service, record: VideoRecord) -> Thumbnails:
-    with _readable(service, record) as video:
-        width, height = size_of(video)
-        return Thumbnails(version=_version(record), times_s=video.times_s.round(3).tolist(), width=width, height=height)
+    version = content_stamp(record)
+    video = service.thumbnails.of(record)
+    try:
+        if video is not None:
+            width, height = size_of(video)
+            return Thumbnails(version=version, times_s=video.times_s.round(3).tolist(), width=width, height=height)
+    except DamagedError:
+        pass
+    return Thumbnails(version=version, times_s=[], width=0, height=0)
 
 
 @router.get(
@@ -101,11 +107,7 @@ def _readable(service: Service, record: VideoRecord) -> Iterator[StoredThumbnail
         ) from None
 
 
-def _version(record: VideoRecord) -> str:
-    return content_stamp(record)
-
-
 def _picture_headers(record: VideoRecord, name: str, version: str) -> dict[str, str]:
-    is_fixed = version == _version(record)
+    is_fixed = version == content_stamp(record)
     age = "max-age=31536000, immutable" if is_fixed else "max-age=600"
-    return {"cache-control": f"private, {age}", "etag": f'"{_version(record)}-{name}"'}
+    return {"cache-control": f"private, {age}", "etag": f'"{content_stamp(record)}-{name}"'}
