@@ -129,8 +129,8 @@ class RetrievalModel(nn.Module, Carrier):
     def list_row_tensors(self) -> TensorNames:
         """Return the tensors with the rows of branches whose score depends only on the best row, by branch.
 
-        Branches are those of `compute_sketch`. A branch with a weight below 0 is left out: its probe finds the worst
-        row, but its score reads the best.
+        Branches are those of `compute_sketch`. A branch with a negative weight is left out, because the row that its
+        probe finds is its worst row, but its score depends on its best row.
         """
         return {}
 

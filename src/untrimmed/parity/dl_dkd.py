@@ -213,7 +213,7 @@ def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
 
 
 def _schedule(case: Case, name: str) -> np.ndarray:
-    """Return a value that changes over the epochs, one number per epoch. The recorded name identifies it."""
+    """Return the value with this recorded name, which changes over the epochs: one number per epoch."""
     num_epochs = case.setting("n_epoch")
     for constant, value in SCHEDULE_CONSTANTS.items():
         case.require_constant(constant, value)

@@ -110,8 +110,8 @@ class Ridge:
 def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
     """Compare each caption's hidden meaning with the consecutive events of each video that fit best.
 
-    Events are vectors without the noise and the scenes of frames. If single frames of a moment show its caption
-    (`runs=scattered`), the best events are compared, even if they are not consecutive.
+    An event is the meaning of a frame, before the noise and the scene are added. If single frames of a moment show its
+    caption (`runs=scattered`), the best events are compared, even if they are not consecutive.
     """
     score = best_frames_score if world.settings.runs == "scattered" else best_run_score
     queries = np.stack([world.intent(text) for text in dataset.texts])

@@ -65,7 +65,7 @@ class LibraryPart:
 
 
 def missing_parts(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders of parts that are missing from these, according to their names."""
+    """Return the folders of the parts that are missing in `folders`, according to the names of the other parts."""
     expected: dict[Path, None] = {}
     matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
     for folder, match in matches.items():
