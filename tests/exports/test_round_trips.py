@@ -103,9 +103,32 @@ def read_xml(text, source_rate, rate, start_frame):
     }
     video, audio = (read_timeline(timeline, source_rate, rate.frames_per_s, kind=kind) for kind in ("Video", "Audio"))
     assert video == audio
+    places = [
+        (clip.source_in - start_frame, clip.source_out - start_frame, clip.record_in, clip.record_out) for clip in video
+    ]
+    assert own_places(text) == (places, places)
+    size = ET.fromstring(text).find(".//sequence/media/video/format/samplecharacteristics")
+    assert (size.find("width").text, size.find("height").text) == ("640", "360")
     for clip in timeline.find_clips():
         assert clip.media_reference.target_url.endswith("/sea%20%5B1%5D%20%26%20more.mov")
     return video
+
+
+def own_places(text):
+    """Frames in the file and on the timeline of each item, which must have its own and no reference to another item."""
+    root = ET.fromstring(text)
+    tracks = [root.findall(f".//{kind}/track/clipitem") for kind in ("video", "audio")]
+    names = ("in", "out", "start", "end")
+    video, audio = ([tuple(int(item.find(name).text) for name in names) for item in track] for track in tracks)
+    ids = [item.get("id") for track in tracks for item in track]
+    assert len(set(ids)) == len(ids)
+    for item in (item for track in tracks for item in track):
+        links = [link.find("linkclipref").text for link in item.findall("link")]
+        assert item.get("id") in links
+        assert [places for places, name in zip(video + audio, ids, strict=True) if name in links] == [
+            tuple(int(item.find(name).text) for name in names)
+        ] * len(links)
+    return video, audio
 
 
 def read_edl(text, source_rate, rate, start_frame):
@@ -241,6 +264,29 @@ def test_a_file_of_variable_rate_counts_by_its_times(format, name, monkeypatch):
     timing = Timing("1873/75", True, "", 1)
     text = write(format, moments(rate.frames_per_s, timing=timing), name)
     assert READERS[format](text, rate.frames_per_s, rate, 0) == expected()
+
+
+def test_a_moment_can_be_repeated_and_have_no_note():
+    spans = (SPANS[1], SPANS[0], SPANS[1], SPANS[1])
+    plain = [replace(moment, note="") for moment in moments(Fraction(25), "01:00:00:00", spans=spans)]
+    places = [(clip.source_in, clip.source_out, clip.record_in, clip.record_out) for clip in expected(spans)]
+    assert own_places(write("xml", plain)) == (places, places)
+    for format, adapter in (("otio", "otio_json"), ("edl", "cmx_3600"), ("kdenlive", "kdenlive")):
+        options = {"rate": 25} if format == "edl" else {}
+        timeline = otio.adapters.read_from_string(write(format, plain), adapter, **options)
+        start_frame = 90_000 if format != "kdenlive" else 0
+        assert read_timeline(timeline, 25, 25) == expected(spans, start_frame)
+
+
+def test_sound_stays_at_its_place_if_some_files_have_none():
+    clips = moments(Fraction(25), spans=SPANS[:3])
+    silent = replace(clips[1], video=Path("/videos/silent.mov"), timing=replace(clips[1].timing, num_audio_tracks=0))
+    video, audio = own_places(write("xml", [clips[0], silent, clips[2]]))
+    assert (len(video), audio) == (3, [video[0], video[2]])
+    text = write("edl", [clips[0], silent, clips[2]])
+    assert re.findall(r"^\d+  \S+ +(\w) ", text, flags=re.MULTILINE) == ["B", "V", "B"]
+    timeline = otio.adapters.read_from_string(write("kdenlive", [clips[0], silent, clips[2]]), "kdenlive")
+    assert [clip.record_in for clip in read_timeline(timeline, 25, 25, kind="Audio")] == [0, 40]
 
 
 @pytest.mark.parametrize("format", ["otio", "xml", "fcpxml", "csv", "json"])

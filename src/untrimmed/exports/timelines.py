@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 from untrimmed.errors import ConfigError, shown
 from untrimmed.exports.counting import Cut, TimelineRate, frame_at
@@ -45,11 +46,40 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     count = _Count(lambda cut: cut.rate, has_timecode=True)
     result = _timeline(cuts, timeline, count, marker)
     result.metadata["fcp_xml"] = {"timecode": {"displayformat": "DF" if timeline.is_drop else "NDF"}}
-    for clip, cut in zip(result.find_clips(), [*cuts, *(cut for cut in cuts if _has_sound(cut))], strict=True):
+    if cuts[0].moment.width:
+        size = {"width": str(cuts[0].moment.width), "height": str(cuts[0].moment.height)}
+        result.metadata["fcp_xml"]["media"] = {"video": {"format": {"samplecharacteristics": size}}}
+    with_sound = [cut for cut in cuts if _has_sound(cut)]
+    for number, (clip, cut) in enumerate(zip(result.find_clips(), [*cuts, *with_sound], strict=True), start=1):
+        # Without an id, the adapter writes a clip that equals an earlier one as a reference, with the earlier place.
+        kind = {"mediatype": "video" if number <= len(cuts) else "audio", "trackindex": "1"}
+        clip.metadata["fcp_xml"] = {"@id": f"clipitem-{number}", "sourcetrack": kind}
         reel = {"name": reel_name(cut.moment.video)}
         form = "DF" if cut.has_drop_timecode else "NDF"
         clip.media_reference.metadata["fcp_xml"] = {"timecode": {"displayformat": form, "reel": reel}}
-    return _write(result, "fcp_xml")
+    return _with_links(_write(result, "fcp_xml"))
+
+
+def _with_links(xml: str) -> str:
+    """Final Cut Pro 7 XML in which each clip is linked with its sound, so that editors move both together."""
+    root = ET.fromstring(xml)
+    items: dict[str, list[ET.Element]] = {}
+    links: dict[str, list[dict[str, str]]] = {}
+    for kind in ("video", "audio"):
+        for index, item in enumerate(root.iterfind(f".//media/{kind}/track/clipitem"), start=1):
+            place = item.findtext("start", "")
+            items.setdefault(place, []).append(item)
+            link = {"linkclipref": item.get("id", ""), "mediatype": kind, "trackindex": "1", "clipindex": str(index)}
+            links.setdefault(place, []).append(link)
+    for place, linked in items.items():
+        for item in linked:
+            for link in links[place]:
+                element = ET.SubElement(item, "link")
+                for name, value in link.items():
+                    ET.SubElement(element, name).text = value
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE xmeml>\n{text}\n'
 
 
 def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
