@@ -105,7 +105,7 @@ class Cut:
 
 
 def read_rate(name: str) -> TimelineRate:
-    """The rate with this name, such as "25" or "29.97df"; UnknownNameError if there is none."""
+    """The rate with this name, such as "25" or "29.97df"; UnknownNameError if the name is unknown."""
     if name not in RATES:
         raise UnknownNameError.among("frame rate", name, RATES)
     return RATES[name]

@@ -1,4 +1,4 @@
-"""The formats of exports, and one function that writes all of them."""
+"""The formats of exports, and a function that writes every format."""
 
 import contextlib
 import io
@@ -93,7 +93,7 @@ def export(
 
 
 def format_of(path: Path) -> str | None:
-    """The format whose files have the suffix of a path; None if there is none."""
+    """The format whose files have the suffix of a path; None if no format has it."""
     return next((name for name, form in FORMATS.items() if form.suffix == path.suffix.lower()), None)
 
 
