@@ -7,6 +7,7 @@ the results of benchmarks/studies/NAME, with several names the table of all of t
 """
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from untrimmed.files import write_whole
@@ -22,11 +23,12 @@ BLOCK = re.compile(r"(<!-- studies: ([\w/ ]+) -->\n).*?(<!-- end of studies -->)
 
 
 def generated(page: str, studies: Path = STUDIES) -> str:
-    """Return a page with the text of its blocks from the stored results."""
-    return BLOCK.sub(lambda block: f"{block[1]}\n{_text(studies, block[2].split())}\n{block[3]}", page)
+    """Return a page with the text of its blocks from the stored results. Each note is printed once a page."""
+    printed: set[str] = set()
+    return BLOCK.sub(lambda block: f"{block[1]}\n{_text(studies, block[2].split(), printed)}\n{block[3]}", page)
 
 
-def _text(studies: Path, names: list[str]) -> str:
+def _text(studies: Path, names: list[str], printed: set[str]) -> str:
     stored = [stored_results(studies / name) for name in names if has_results(studies / name)]
     if len(names) > 1:
         return "\n".join(across_worlds(stored)) or "Results of fewer than two worlds are stored.\n"
@@ -42,7 +44,13 @@ def _text(studies: Path, names: list[str]) -> str:
         f"standard deviation on test videos. All models are {results.setup.dim} wide and read {results.setup.frames} "
         "frames."
     )
-    return "\n".join([f"{about}\n", markdown(table(results)), *chosen(results), *notes(results)])
+    grid = table(results)
+    methods = replace(grid, lines=grid.lines[: len(grid.lines) - len(results.untrained)])
+    sums = "; ".join(f"{name} {figures['SumR']:.1f}" for name, figures in reversed(list(results.untrained.items())))
+    baselines = f"SumR [without training](data.md#baselines): {sums}.\n"
+    new_notes = [note for note in notes(results) if note not in printed]
+    printed.update(new_notes)
+    return "\n".join([f"{about}\n", markdown(methods), baselines, *chosen(results), *new_notes])
 
 
 def main() -> None:
