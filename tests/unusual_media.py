@@ -132,6 +132,19 @@ def _without_first_packets(codec: str, num_packets: int, options: dict[str, str]
     return make
 
 
+def _without_header(path: Path) -> None:
+    """MPEG-4 part 2 without the header that has the size of the pictures; MPEG-TS does not store it either."""
+    whole = write_clip(path.with_name(f"whole {path.name}"), _STAMPS, codec="mpeg4", options={"bf": "2", "g": "30"})
+    with av.open(str(whole)) as source, av.open(str(path), "w") as out:
+        track = out.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            data = bytes(packet)
+            bare = av.Packet(data[max(0, data.find(b"\0\0\1\xb6")) :])  # from the first picture on
+            bare.pts, bare.dts, bare.time_base, bare.stream = packet.pts, packet.dts, packet.time_base, track
+            if packet.dts is not None:
+                out.mux(bare)
+
+
 def _lossy(path: Path) -> None:
     """A transport stream in which every 40th packet of 188 bytes was lost."""
     data = _plain(path)
@@ -182,6 +195,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "without first key frame.ts": _without_first_packets("libx264", 5, _B_FRAMES),
     "begins in an open group.mp4": _without_first_packets("libx265", 40, _X265_OPEN),
     "begins in an open group.mkv": _without_first_packets("libx264", 40, _OPEN_GROUPS),
+    "mpeg4 without header.ts": _without_header,
     "lossy.ts": _lossy,
     "joined.ts": _joined((160, 96)),
     "joined sizes.ts": _joined((240, 144)),

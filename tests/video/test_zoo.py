@@ -6,6 +6,8 @@ import time
 import pytest
 
 from tests.media import make_zoo, read_clock, write_clip
+from tests.refusals import refused
+from tests.unusual_media import make_unusual
 from untrimmed.errors import VideoError
 from untrimmed.video.reader import VideoReader, cut, frame_at, is_video_path
 
@@ -101,6 +103,13 @@ def test_a_truncated_film_has_a_warning(tmp_path):
         assert 5 < len(seen) < 20
         assert stream.duration_s < 10
         assert any("19.8 s" in warning for warning in stream.warnings)
+
+
+def test_a_missing_header_is_not_reported_as_too_little_memory(tmp_path):
+    path = make_unusual(tmp_path, "mpeg4 without header.ts")
+    with VideoReader() as reader, refused(VideoError, "header") as caught:
+        list(reader.read(path))
+    assert "memory" not in str(caught.value)
 
 
 def test_only_video_suffixes_count_as_videos():

@@ -277,11 +277,14 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
 
 def check_limits_in(log: str, max_pixels: int) -> None:
     """Raise the size or memory problem that FFmpeg reported as damage, if there is one."""
-    if "Cannot allocate memory" in log or "get_buffer() failed" in log:
+    # FFmpeg also reports a failed buffer if the size of the picture is unknown or impossible.
+    is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
+    if "Cannot allocate memory" in log or is_buffer_too_large:
         raise memory_problem("decode")
-    match = re.search(r"Picture size (\d+)x(\d+) (?:exceeds specified max pixel|is invalid)", log)
-    if match is not None:
-        raise size_problem(int(match[1]), int(match[2]), max_pixels)
+    sizes = re.findall(r"Picture size (\d+)x(\d+) (?:exceeds specified max pixel|is invalid)", log)
+    for width, height in sizes:
+        if (width, height) != ("0", "0"):
+            raise size_problem(int(width), int(height), max_pixels)
 
 
 @dataclass(frozen=True)

@@ -101,10 +101,10 @@ class Worker:
             )
         if sampler.last_frame is None:
             check_limits_in(read_log(), self.limits["max_pixels"])
-            raise MediaProblemError(
-                f"has a video stream, but no frame of it can be decoded{in_brackets(sampler.warnings, read_log())}",
-                ADVICE_COPY,
-            )
+            remark = in_brackets(sampler.warnings, read_log())
+            if "Picture size 0x0 is invalid" in read_log():
+                remark = " (its header with the size of the pictures is missing)"
+            raise MediaProblemError(f"has a video stream, but no frame of it can be decoded{remark}", ADVICE_COPY)
 
     def timing(self, request: dict[str, Any]) -> None:
         """Send one `end` with the fields of `Timing`."""
