@@ -88,16 +88,25 @@ class ClipEncoder(ABC):
 
 
 class FrameEncoding(VideoEncoding):
-    """Encodes each frame as one vector, immediately."""
+    """Encodes each frame as one vector, immediately.
+
+    Frames that equal those of the previous call, such as those of a slide, are not encoded again. Single frames are not
+    compared, because the vector of a frame depends in its last bits on the number of frames that are encoded together.
+    """
 
     def __init__(self, encoder: Encoder):
         self._encoder = encoder
+        self._frames = np.empty((0, 0, 0, 3), np.uint8)
+        self._vectors = np.empty((0, encoder.frame_dim), np.float32)
 
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
         """See `VideoEncoding`."""
-        return self._encoder.encode_frames(frames), times_s
+        if not np.array_equal(frames, self._frames):
+            self._vectors = self._encoder.encode_frames(frames)
+            self._frames = frames
+        return self._vectors, times_s
 
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
         """See `VideoEncoding`. There are no last vectors."""

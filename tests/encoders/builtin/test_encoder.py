@@ -8,6 +8,7 @@ import pytest
 from tests.refusals import refused
 from untrimmed.encoders.builtin import encoder as builtin
 from untrimmed.encoders.builtin import weights as builtin_weights
+from untrimmed.encoders.encoder import start_video
 from untrimmed.errors import EncoderError
 
 PACKAGES = (
@@ -125,3 +126,18 @@ def test_frames_are_scaled_as_torch_scales_them(encoder, size, side):
     different = actual != expected
     assert different.mean() < 1e-3
     assert np.abs(actual.astype(int) - expected.astype(int)).max() <= 1
+
+
+def test_a_picture_that_does_not_change_is_encoded_once_with_the_same_bits(encoder, photos, monkeypatch):
+    photo, other = (np.asarray(picture)[:64, :64] for picture in list(photos.values())[:2])
+    still = np.stack([photo] * 3)
+    batches = [np.stack([photo, photo, other]), still, still, still.copy(), np.stack([other] * 3), still[:2]]
+    expected = [encoder.encode_frames(batch) for batch in batches]
+    encoded = []
+    encode = encoder.encode_frames
+    monkeypatch.setattr(encoder, "encode_frames", lambda frames: encoded.append(len(frames)) or encode(frames))
+    encoding = start_video(encoder, 2.0)
+    vectors = [encoding.add(np.arange(len(batch)), batch)[0] for batch in batches]
+    assert encoded == [3, 3, 3, 2]
+    for got, exact in zip(vectors, expected, strict=True):
+        np.testing.assert_array_equal(got, exact)
