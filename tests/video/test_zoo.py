@@ -9,7 +9,7 @@ from tests.media import make_zoo, read_clock, write_clip
 from tests.refusals import refused
 from tests.unusual_media import make_unusual
 from untrimmed.errors import VideoError
-from untrimmed.video.reader import VideoReader, cut, frame_at, is_video_path
+from untrimmed.video.reader import Sampling, VideoReader, cut, frame_at, is_video_path
 
 
 @pytest.fixture(scope="module")
@@ -130,3 +130,11 @@ def test_a_playlist_is_not_followed_to_the_network(tmp_path, name):
         server.settimeout(0.1)
         with pytest.raises(TimeoutError):
             server.accept()
+
+
+def test_frames_after_a_recovery_point_that_is_listed_as_a_key_frame_are_complete(tmp_path):
+    """A stream with intra refresh has one key frame. Skipping the packets before another one gave torn frames."""
+    path = make_unusual(tmp_path, "refreshed.mp4")
+    with VideoReader(sampling=Sampling(fps=0.6)) as reader:
+        assert numbers(reader.read(path)) == [0, 41, 83, 125, 166]
+    assert read_clock(frame_at(path, 6.6)) == 165

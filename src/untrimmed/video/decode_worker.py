@@ -253,7 +253,7 @@ class Worker:
         frame = self._find_frame(sampler, time_s, request["last_for_s"])
         if frame is None or frame.pts is None or sampler.timeline.raw_s(frame.pts) > time_s + EPSILON_S:
             return None
-        if frame.is_corrupt:  # the decoder lacks earlier packets
+        if frame.is_corrupt or not sampler.starts_at_key_frame:  # the decoder lacks earlier packets
             return None
         return frame
 

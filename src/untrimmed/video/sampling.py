@@ -50,6 +50,7 @@ class PacketPlan:
         self._recent: list[int] = []
         self._passed: deque[int] = deque()
         self._is_at_end = False
+        self.resumed_at: set[int] = set()  # presentation times of key frames before which packets were dropped
 
     def __iter__(self) -> Iterator[tuple[Any, bool]]:
         """Yield the packets to decode, each with a flag: whether its frame may be sampled."""
@@ -115,6 +116,8 @@ class PacketPlan:
                 break
         for _ in range(key_index):
             self._pop()
+        if key.pts is not None:
+            self.resumed_at.add(key.pts)
         return True
 
 
@@ -132,6 +135,7 @@ class FrameSampler:
         self.warnings: list[str] = []
         self.duration_s = 0.0
         self.last_frame: VideoFrame | None = None
+        self.starts_at_key_frame: bool | None = None  # unknown before the first frame
         self._on_progress = on_progress
         self._num_damaged = 0
         self._planned_s = 0.0
@@ -183,8 +187,29 @@ class FrameSampler:
     def _decode_planned(self, grid: SampleGrid | SampleTimes) -> Iterator[VideoFrame]:
         decoder = self.video.stream.codec_context
         may_drop = decoder.name not in ("h264", "hevc") or self.video.container.format.name in SEEKABLE
-        for packet, is_sampled in PacketPlan(self._packets(), self._needs(grid), may_drop=may_drop):
+        plan = PacketPlan(self._packets(), self._needs(grid), may_drop=may_drop)
+        for packet, is_sampled in plan:
             decoder.skip_frame = "DEFAULT" if is_sampled else "NONREF"
+            for frame in self._decode(packet):
+                if self.starts_at_key_frame is None:
+                    self.starts_at_key_frame = frame.key_frame
+                if not frame.key_frame and frame.pts in plan.resumed_at:
+                    yield from self._decode_all()
+                    return
+                yield frame
+        yield from self._decode(None)
+
+    def _decode_all(self) -> Iterator[VideoFrame]:
+        """Decode every frame from the start, because the container lists frames as key frames that are none.
+
+        Streams with intra refresh have only one key frame. Their other pictures become complete after some time.
+        """
+        assert self.timeline.origin is not None
+        self.video.stream.codec_context.skip_frame = "DEFAULT"
+        self.video.container.seek(self.timeline.origin, stream=self.video.stream)
+        self.timeline = Timeline(self.timeline.time_base, self.timeline.frame_s, self.timeline.origin)
+        self.last_frame = None
+        for packet in self._packets():
             yield from self._decode(packet)
         yield from self._decode(None)
 
