@@ -157,7 +157,7 @@ def evaluate(
         for_run: dict[str, object] = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
         for_run |= {"--per-query": per_query, "--trec": trec, "--qrels": qrels, "--scores": scores}
         is_library = settings_file(target).exists()
-        if is_library:  # if it is no library, the mistake is a wrong path
+        if is_library:  # otherwise only the path is wrong, and these options are not a mistake
             for_run |= {"--against": against, "--no-moments": not moments, "--split": split != "test"}
             for_run |= {"--data": data, "--root": root, "--video-features": video_features}
         _require_unset(for_run, target, "is not a run", "run")

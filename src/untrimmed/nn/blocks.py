@@ -32,7 +32,8 @@ class ParallelLayers(nn.Module):
     times as wide. MS-SL and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released
     programs; the papers write `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). With `skip_padding`, rows at masked positions
     are not computed and their output is arbitrary. Do not set it for methods that use these rows, as some released
-    programs do. Set it to `training` if only golden cases, which run in evaluation mode, compare these rows.
+    programs do. With `training`, these rows are skipped only in training mode; golden cases run in evaluation mode and
+    compare them.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ class TrainSettings(metaclass=Checked):
     - `learning_rates`: other rates for parameters whose name matches a pattern such as "attachments.ral.*".
     - `accumulate`: batches per update. The gradient is the mean of the batches' gradients.
     - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips each tensor alone.
-    - `average`: weights that validation uses and the run keeps, instead of the last ones: "ema" (exponential moving
-      average) or "swa" (equal weights) of the updates from `average_from_epoch` on, or your own, called with the
-      average, the new weights and the number of averaged updates.
+    - `average`: validate and store averaged weights instead of the last ones. "ema" is an exponential moving average,
+      "swa" a mean with equal weights; your own is called with the average, the new weights and the number of averaged
+      updates. Averaging starts in `average_from_epoch`.
 
     "Your own" is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
     `optimizer_settings` and the other `..._settings` are its further arguments.

@@ -193,8 +193,9 @@ def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, 
 
     To find out which size determines an axis, every size is increased by a multiple of a different prime number, in a
     model without memory. The axis depends on the size whose prime divides the increase of the axis. If tensors
-    disagree, the smallest value is returned, because a table of positions may have more rows than frames. Tensors that
-    contradict each other do not fit the model of these sizes.
+    disagree, the smallest value is returned, because a table of positions may have more rows than frames. If tensors
+    contradict each other in another way, the checkpoint is refused later, because it does not fit a model of these
+    sizes.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)

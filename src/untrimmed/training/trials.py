@@ -72,7 +72,7 @@ class Trial:
         return choose_preset(self.method, self.data, self.preset, overrides)
 
     def refusal(self) -> str:
-        """Return one line that explains why the model cannot have these settings. Empty if it can."""
+        """Return one line that explains why the model cannot have these settings; an empty text if it can."""
         try:
             self.settings.sizes()
         except ConfigError as error:
