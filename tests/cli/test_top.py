@@ -3,14 +3,16 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from untrimmed.errors import ConfigError
+from tests.refusals import refused
+from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.running.evaluate import evaluate
 from untrimmed.running.loaded import open_model
-from untrimmed.running.top import top_videos
+from untrimmed.running.top import read_names, top_videos
 from untrimmed.training.train import train
 
 SMALL = {"model.query_dim": 12, "model.video_dim": 10, "model.dim": 8, "model.max_frames": 20}
@@ -55,6 +57,17 @@ def test_top_gives_the_best_moment_of_each_video(folder, opened, typed):
     best = int(fits(slice(0, None))[0, video].argmax())
     expected = proposals.spans[best] * opened.dataset.durations_s[video]
     assert [entry["start_s"], entry["end_s"]] == pytest.approx(expected.tolist(), abs=1e-3)
+
+
+def test_captions_may_be_a_long_list_or_a_file_of_text(opened, tmp_path):
+    text = opened.dataset.texts[0]
+    names = read_names(Path(",".join([text] * 100)))  # longer than the name of a file can be
+    assert names == [text] * 100
+    (tmp_path / "captions.txt").write_text(f"{text}\n\n  {opened.dataset.caption_ids[1]}\n")
+    assert read_names(tmp_path / "captions.txt") == [text, opened.dataset.caption_ids[1]]
+    (tmp_path / "captions.txt").write_bytes(b"\xff\xfe\x00")
+    with refused(FeatureError, str(tmp_path / "captions.txt")):
+        read_names(tmp_path / "captions.txt")
 
 
 def test_a_model_without_a_timeline_lists_videos_and_is_evaluated_without_moments(data_root, tmp_path, typed):

@@ -1,5 +1,6 @@
 """The top-ranked videos of captions, the rank of the right video, and the best moment in each."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from jaxtyping import Int
 from untrimmed.batches import EncodedQueries
 from untrimmed.data.annotations import Span
 from untrimmed.data.dataset import RetrievalDataset
+from untrimmed.data.fields import open_lines
 from untrimmed.errors import ConfigError, NoTimelineError, UnknownNameError, nearest
 from untrimmed.evaluation.recall import ranks
 from untrimmed.running.batches import in_batches
@@ -66,8 +68,12 @@ def _plain(text: str) -> str:
 
 
 def read_names(queries: Path) -> list[str]:
-    """Return ids or texts from a file (one per line) or a comma-separated list; raises ConfigError if it is empty."""
-    lines = queries.read_text(encoding="utf-8").splitlines() if queries.is_file() else str(queries).split(",")
+    """Return ids or texts from a file (one per line) or a comma-separated list.
+
+    Raises: ConfigError if there are none, FeatureError for a file that is not text.
+    """
+    # os.path, because Path.is_file raises an error for a list that is too long for a file name
+    lines = [line for _, line in open_lines(queries)] if os.path.isfile(queries) else str(queries).split(",")
     names = [line.strip() for line in lines if line.strip()]
     if not names:
         raise ConfigError(f"{queries}: contains no caption; write an id or a text on each line")
