@@ -23,11 +23,13 @@ from untrimmed.errors import FeatureError
 class Truths:
     """The correct videos of each query of a split, and the number of labels that could not be used.
 
-    `video_index` contains rows of the split's videos, the annotated video first, padded with -1. Queries without a
-    label have only -1. `other_queries` counts labels of queries outside the split, `other_texts` those whose caption
-    differs from the split's, and `other_videos` the distinct videos in labels that are not in the split.
+    `file` is the path of the labels. `video_index` contains rows of the split's videos, the annotated video first,
+    padded with -1. Queries without a label have only -1. `other_queries` counts labels of queries outside the split,
+    `other_texts` those whose caption differs from the split's, and `other_videos` the distinct videos in labels that
+    are not in the split.
     """
 
+    file: str
     video_index: Int[np.ndarray, "Q N"]
     other_queries: int
     other_texts: int
@@ -83,7 +85,7 @@ def read_truths(path: Path, annotations: Sequence[Annotation]) -> Truths:
     for number, rows in right.items():
         index[number, : len(rows)] = rows
     other_queries = len(labelled) - len(right) - other_texts
-    return Truths(index, other_queries, other_texts, len(other_videos))
+    return Truths(str(path), index, other_queries, other_texts, len(other_videos))
 
 
 def _videos(row: AnnotationRow) -> list[str]:

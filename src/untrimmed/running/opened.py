@@ -204,7 +204,6 @@ class OpenedModel:
             scores.branches,
             moments=split_moments,
             note=note,
-            truths=truths,
             labels=labels,
             keep_scores=keep_scores,
         )

@@ -94,15 +94,12 @@ def split_report(
     *,
     moments: SplitMoments | None,
     note: str,
-    truths: Path | None = None,
     labels: Truths | None = None,
     keep_scores: bool = False,
 ) -> Report:
     """Return the report of a split.
 
-    `note` is the reason if there are no `moments`; `labels` are the labels in the file `truths`.
-
-    `keep_scores` adds the score matrices to the report.
+    `note` is the reason if there are no `moments`. `keep_scores` adds the score matrices to the report.
     """
     right_videos = None if labels is None else labels.video_index
     report = make_report(
@@ -133,6 +130,6 @@ def split_report(
         report,
         source=dataset.source,
         moments={} if moments is None else moments.in_right_video(dataset),
-        truths_file="" if labels is None else str(truths or dataset.dense_labels),
+        truths_file="" if labels is None else labels.file,
         scores=scores if keep_scores else None,
     )

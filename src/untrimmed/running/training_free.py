@@ -88,7 +88,6 @@ def evaluate_training_free(
         {},
         moments=located,
         note=note,
-        truths=truths,
         labels=labels,
         keep_scores=keep_scores,
     )
