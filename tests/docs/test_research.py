@@ -1,4 +1,4 @@
-"""docs/research.md shows the commands of examples/research.sh, in the same order; its training procedure runs."""
+"""docs/research.md shows the commands of examples/research.sh and their output; its training procedure runs."""
 
 import json
 import re
@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "site"))
+import research  # noqa: E402
 
 
 def commands_of_the_script(folder):
@@ -36,6 +38,37 @@ def test_the_page_shows_the_commands_of_the_script(tmp_path):
     page = [" ".join(shlex.split(command)) for command in commands_of_the_page()]
     assert page == commands_of_the_script(tmp_path / "new")
     assert len(page) > 10
+
+
+def transcripts():
+    """The transcripts of the page, as if the script had printed them."""
+    page = research.PAGE.read_text(encoding="utf-8")
+    return "".join(match["lines"].replace("\\\n", "") for match in research.TRANSCRIPT.finditer(page))
+
+
+def test_figures_of_the_page_are_replaced_by_those_of_the_script():
+    page = research.PAGE.read_text(encoding="utf-8")
+    assert research.with_output(page, transcripts()) == page
+    output = (
+        transcripts().replace("test  100 videos, 433", "train 400 videos\ntest  90 videos, 7").replace("+0.0 ", "-12.5")
+    )
+    changed = research.with_output(page, output)
+    assert "\ntest  90 videos, 7 captions\n" in changed
+    assert "train 400 videos" not in changed
+    assert len(changed.splitlines()) == len(page.splitlines())
+
+
+def test_a_line_of_the_page_that_the_script_does_not_print_is_named():
+    page = research.PAGE.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="zero-shot"):
+        research.with_output(page, transcripts().replace("zero-shot", "zero-shots"))
+
+
+@pytest.mark.slow
+def test_the_script_prints_the_lines_of_the_page():
+    """Figures vary with the processor and the number of threads; to update them, run docs/site/research.py."""
+    page = research.PAGE.read_text(encoding="utf-8")
+    assert len(research.with_output(page, research.run_script()).splitlines()) == len(page.splitlines())
 
 
 SMALL = ["model.query_dim=12", "model.video_dim=10", "model.dim=8", "model.max_frames=20", "train.epochs=2"]
