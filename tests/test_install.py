@@ -17,8 +17,12 @@ from tests.media import write_clip
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run_program(*command, **options):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+# without the path to this checkout
+OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNTRIMMED"))}
+
+
+def run_program(*command, env=OUTSIDE, cwd=None):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=env, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -66,15 +70,9 @@ def program(wheel, tmp_path_factory):
     return folder / "bin" / "untrimmed"
 
 
-@pytest.fixture
-def environment(tmp_path):
-    """The variables of a user who has no library yet, and no path to this checkout."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "UNTRIMMED"))}
-    return kept | {"UNTRIMMED_LIBRARY": str(tmp_path / "library"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-
-
 @pytest.mark.slow
-def test_an_empty_environment_indexes_searches_cuts_and_serves(program, environment, tmp_path):
+def test_an_empty_environment_indexes_searches_cuts_and_serves(program, tmp_path):
+    environment = OUTSIDE | {"UNTRIMMED_LIBRARY": str(tmp_path / "library"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     (tmp_path / "videos").mkdir()
     write_clip(tmp_path / "videos" / "clock.mp4")
 
