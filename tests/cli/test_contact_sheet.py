@@ -8,9 +8,11 @@ from html.parser import HTMLParser
 import numpy as np
 from PIL import Image
 
+from tests.search.store.test_table import SETTINGS
 from tests.toy import write_clip
 from untrimmed.cli.contact_sheet import write_sheet
 from untrimmed.search.query.hits import Hit
+from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment
 
 
@@ -31,7 +33,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_has_pictures_and_links_to_the_moments(run, videos, tmp_path):
-    run("index", videos)
+    run("index", videos, "--no-thumbnails")
     code, out, err = run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
     assert str(tmp_path / "hits.html") in err
     assert code == 0
@@ -69,13 +71,24 @@ def test_confidences_follow_the_scores(tmp_path):
     hits = [
         Hit(tmp_path / "gone.mp4", "0" * 16, 1.0, 2.0, 0.5, 9.0, (moment,), confidence=some) for some in (0.72, None)
     ]
-    write_sheet(tmp_path / "hits.html", "red", hits)
+    VideoIndex(tmp_path, create=True).write_settings(SETTINGS)
+    write_sheet(tmp_path / "hits.html", "red", hits, tmp_path)
     texts = Page((tmp_path / "hits.html").read_text(encoding="utf-8")).texts
     assert ["0.500, 72%" in texts, "0.500" in texts] == [True, True]
 
 
-def test_a_deleted_video_is_listed_without_a_picture(run, videos, tmp_path):
+def test_pictures_are_stored_ones_and_need_no_file(run, videos, tmp_path):
     run("index", videos)
+    (videos / "flag.mp4").unlink()
+    run("search", "green", "--html", tmp_path / "hits.html", "--limit", "1")
+    images = Page((tmp_path / "hits.html").read_text(encoding="utf-8")).all("img")
+    assert all(image["src"].startswith("data:image/webp;") for image in images)
+    picture = Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2]))).convert("RGB")
+    assert np.asarray(picture).reshape(-1, 3).mean(axis=0).argmax() == 1  # green
+
+
+def test_a_deleted_video_is_listed_without_a_picture(run, videos, tmp_path):
+    run("index", videos, "--no-thumbnails")
     (videos / "flag.mp4").unlink()
     assert run("search", "green", "--html", tmp_path / "hits.html")[0] == 0
     page = Page((tmp_path / "hits.html").read_text(encoding="utf-8"))

@@ -125,6 +125,14 @@ def test_the_version_changes_with_the_content(service, url, clock, tmp_path):
     assert shown(picture(service.get(f"{url}/thumbnail", params={"time_s": 100}))) == 5
 
 
+def test_pictures_of_another_sampling_are_served_after_indexing_again(service, url, clock, tmp_path):
+    before = service.get(f"{url}/thumbnails").json()
+    clock.index(tmp_path / "clock.mp4", fps=0.1)
+    after = service.get(f"{url}/thumbnails").json()
+    assert after["times_s"] == [*map(float, range(0, 260, 10))]
+    assert after["version"] != before["version"]
+
+
 @pytest.mark.parametrize("query", ["time_s=-1", "time_s=nan", "time_s=1e9", "version=" + "a" * 65])
 def test_invalid_requests_are_refused(service, url, query):
     assert service.get(f"{url}/thumbnail?{query}").status_code == 422
@@ -136,7 +144,7 @@ def test_invalid_sheets_are_refused(service, url, number):
 
 
 def test_few_files_stay_open(service, url, monkeypatch, clock):
-    monkeypatch.setattr("untrimmed.server.thumbnails._OPEN_FILES", 2)
+    monkeypatch.setattr("untrimmed.search.store.thumbnails._OPEN_FILES", 2)
     files = service.app.state.service.thumbnails
     record = clock.videos()[0]
     for digest in "abcd":

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from untrimmed.cli.console import clock
 from untrimmed.errors import FeatureError
 from untrimmed.files import write_whole
+from untrimmed.search.store.listing import read_records
+from untrimmed.search.store.thumbnails import ThumbnailFiles
 
 if TYPE_CHECKING:
     from untrimmed.search.query.hits import Hit
@@ -30,8 +32,38 @@ img, .none { background: #000; border-radius: .5rem; }
 """
 
 
-def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
-    """Write hits to one HTML file. A video that cannot be read is listed without pictures.
+class _Pictures:
+    """Pictures of a library's videos: stored thumbnails, otherwise decoded frames."""
+
+    def __init__(self, library: Path, reader: FrameReader) -> None:
+        self._records = {record.video_id: record for record in read_records(library)}
+        self._stored = ThumbnailFiles(library)
+        self._reader = reader
+
+    def address(self, hit: Hit, moment: Moment) -> str | None:
+        """The picture of a moment as a data URL; None if the video cannot be read."""
+        record = self._records.get(hit.video_id)
+        if record is not None and (picture := self._stored.at(record, moment.picture_s)) is not None:
+            return _data_url(picture, "webp")
+        from PIL import Image
+
+        try:
+            frame = self._reader.frame_at(
+                hit.video, moment.picture_s, short_side=_SHORT_SIDE, pictures_s=hit.duration_s
+            )
+        except FeatureError:
+            return None
+        jpeg = io.BytesIO()
+        Image.fromarray(frame).save(jpeg, "JPEG", quality=_QUALITY)
+        return _data_url(jpeg.getvalue(), "jpeg")
+
+
+def _data_url(picture: bytes, form: str) -> str:
+    return f"data:image/{form};base64,{base64.b64encode(picture).decode()}"
+
+
+def write_sheet(file: Path, title: str, hits: Sequence[Hit], library: Path) -> None:
+    """Write hits of a library to one HTML file. A video without a picture that cannot be read is listed without one.
 
     A link opens the video file at the moment (`#t=`, W3C media fragments). Links work on any machine that has the
     videos under the same paths.
@@ -39,7 +71,8 @@ def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
     from untrimmed.video.reader import FrameReader
 
     with FrameReader() as reader:
-        body = "\n".join(_hit(rank, hit, reader) for rank, hit in enumerate(hits, start=1))
+        pictures = _Pictures(library, reader)
+        body = "\n".join(_hit(rank, hit, pictures) for rank, hit in enumerate(hits, start=1))
     heading = html.escape(title)
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     write_whole(
@@ -51,14 +84,14 @@ def write_sheet(file: Path, title: str, hits: Sequence[Hit]) -> None:
     )
 
 
-def _hit(rank: int, hit: Hit, reader: FrameReader) -> str:
-    figures = "\n".join(_figures(hit, reader))
+def _hit(rank: int, hit: Hit, pictures: _Pictures) -> str:
+    figures = "\n".join(_figures(hit, pictures))
     name = html.escape(str(hit.video))
     facts = f"{hit.score:.3f}" if hit.confidence is None else f"{hit.score:.3f}, {hit.confidence:.0%}"
     return f'<h2 dir="auto">{rank}. {name} <span>{facts}</span></h2>\n<div>\n{figures}\n</div>'
 
 
-def _figures(hit: Hit, reader: FrameReader) -> Iterator[str]:
+def _figures(hit: Hit, pictures: _Pictures) -> Iterator[str]:
     address = html.escape(hit.video.as_uri())
     labelled_moments = [("", moment) for moment in hit.moments]
     if hit.then:
@@ -66,19 +99,7 @@ def _figures(hit: Hit, reader: FrameReader) -> Iterator[str]:
         labelled_moments = [entry for first, second in pairs for entry in (("", first), ("then ", second))]
     for label, moment in labelled_moments:
         times = f"{label}{clock(moment.start_s)} – {clock(moment.end_s)}"
-        picture = _picture(hit, moment, reader)
+        picture = pictures.address(hit, moment)
         image = f'<img src="{picture}" alt="frame of {times}">' if picture else '<span class="none"></span>'
         link = f"{address}#t={moment.start_s:.3f},{moment.end_s:.3f}"
         yield f'<figure><a href="{link}">{image}</a><figcaption>{times}</figcaption></figure>'
-
-
-def _picture(hit: Hit, moment: Moment, reader: FrameReader) -> str | None:
-    from PIL import Image
-
-    try:
-        frame = reader.frame_at(hit.video, moment.picture_s, short_side=_SHORT_SIDE, pictures_s=hit.duration_s)
-    except FeatureError:
-        return None
-    jpeg = io.BytesIO()
-    Image.fromarray(frame).save(jpeg, "JPEG", quality=_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg.getvalue()).decode()

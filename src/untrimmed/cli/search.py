@@ -99,7 +99,7 @@ def search(
     if sheet is not None:
         from untrimmed.cli.contact_sheet import write_sheet
 
-        write_sheet(sheet, ", then ".join(filter(None, [query.text or "hits", query.then])), hits)
+        write_sheet(sheet, ", then ".join(filter(None, [query.text or "hits", query.then])), hits, folder)
         progress_console.print(f"wrote {shown(sheet)}; open it in a browser")
     _show(folder, request, hits, json_output, save_frames, update_cache)
 

@@ -22,12 +22,12 @@ from untrimmed.search.library import Library
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import Records, VideoRecord, newest_commit, settings_file
+from untrimmed.search.store.thumbnails import ThumbnailFiles
 from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import frame_source
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import Job
-from untrimmed.server.thumbnails import ThumbnailFiles
 from untrimmed.server.watched_folders import read_folders, write_folders
 from untrimmed.server.watching import Pace, Watches
 

@@ -1,56 +1,14 @@
 """Stored thumbnails of videos, single or as sheets. Nothing is decoded from the video, and its file may be missing."""
 
 import io
-import threading
-from collections import OrderedDict
-from pathlib import Path
 
-from untrimmed.search.cache.mapped import DamagedError
-from untrimmed.search.store.records import VideoRecord
-from untrimmed.search.store.thumbnails import StoredThumbnails, open_thumbnails
+from untrimmed.search.store.thumbnails import StoredThumbnails
 
 COLUMNS = 10
 ROWS = 10
 PER_SHEET = COLUMNS * ROWS
-_OPEN_FILES = 64
 _QUALITY = 75
 _METHOD = 0  # the fastest method of WebP, because a user is waiting
-
-
-class ThumbnailFiles:
-    """The files of a library, a few of which stay mapped. Thread-safe."""
-
-    def __init__(self, library: Path) -> None:
-        self._library = library
-        # files by content hash; the file used last is at the end
-        self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, record: VideoRecord) -> StoredThumbnails | None:
-        """The thumbnails of a video; None if it has none, or their file is damaged."""
-        content = record.content_hash
-        with self._lock:
-            if (video := self._open.get(content)) is not None:
-                self._open.move_to_end(content)
-                return video
-        video = open_thumbnails(self._library, content)
-        if video is not None:
-            with self._lock:
-                self._open[content] = video
-                if len(self._open) > _OPEN_FILES:
-                    self._open.popitem(last=False)
-        return video
-
-    def at(self, record: VideoRecord, time_s: float) -> bytes | None:
-        """The picture nearest to a time, as WebP; None if none is stored within 0.5 s.
-
-        After the end of the video, it is the last picture.
-        """
-        try:
-            video = self.of(record)
-            return None if video is None else video.at(min(time_s, record.duration_s))
-        except DamagedError:
-            return None
 
 
 def size_of(video: StoredThumbnails) -> tuple[int, int]:

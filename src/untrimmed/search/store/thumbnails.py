@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +21,10 @@ from jaxtyping import Float
 from untrimmed.errors import UntrimmedError, shown
 from untrimmed.files import whole_file
 from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
-from untrimmed.search.store.records import THUMBNAILS
+from untrimmed.search.store.records import THUMBNAILS, VideoRecord, content_stamp
 from untrimmed.video.thumbnails import Thumbnails
 
+_OPEN_FILES = 64
 MAX_DISTANCE_S = 0.5  # a picture is shown for times up to this far from its own
 _EPSILON_S = 1e-6
 
@@ -71,6 +74,42 @@ class StoredThumbnails:
     @cached_property
     def _ends(self) -> np.ndarray:
         return self._arrays["ends"]
+
+
+class ThumbnailFiles:
+    """The files of a library, a few of which stay mapped. Thread-safe."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = library
+        # files by content stamp, which changes when the video is indexed again; the file used last is at the end
+        self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, record: VideoRecord) -> StoredThumbnails | None:
+        """The thumbnails of a video; None if it has none, or their file is damaged."""
+        stamp = content_stamp(record)
+        with self._lock:
+            if (video := self._open.get(stamp)) is not None:
+                self._open.move_to_end(stamp)
+                return video
+        video = open_thumbnails(self._library, record.content_hash)
+        if video is not None:
+            with self._lock:
+                self._open[stamp] = video
+                if len(self._open) > _OPEN_FILES:
+                    self._open.popitem(last=False)
+        return video
+
+    def at(self, record: VideoRecord, time_s: float) -> bytes | None:
+        """The picture nearest to a time, as WebP; None if none is stored within 0.5 s.
+
+        After the end of the video, it is the last picture.
+        """
+        try:
+            video = self.of(record)
+            return None if video is None else video.at(min(time_s, record.duration_s))
+        except DamagedError:
+            return None
 
 
 def thumbnails_file(library: Path, content_hash: str) -> Path:
