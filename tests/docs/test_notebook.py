@@ -25,7 +25,7 @@ def test_the_cells_print_as_on_the_page():
     output = notebook.run_page(page)
     printed = [[bool(cell["printed"]) for cell in notebook.CELL.finditer(text)] for text in (output, page)]
     assert printed[0] == printed[1], advice
-    assert len(sums_of_recalls(page)) == 7
+    assert len(sums_of_recalls(page)) == 6
     assert sums_of_recalls(output) == pytest.approx(sums_of_recalls(page), abs=5), advice
 
 
