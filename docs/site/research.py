@@ -31,6 +31,7 @@ def run_script() -> str:
         process = subprocess.run(
             ["bash", str(SCRIPT), f"{folder}/research"],
             stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             check=True,
             env={**os.environ, **environment},
