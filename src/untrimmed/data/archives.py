@@ -39,9 +39,8 @@ def list_archives(benchmark: str | None = None) -> list[Archive]:
 
 _UNSEEN = "we have not seen the train file; its path follows from the others"
 _TAN = {"commit": "2f7410f0de5e", "licence": "MIT for the repository; not stated for the texts"}
-_ANNOTATIONS: dict[
-    str, tuple[tuple[str, ...], str, dict[str, Any]]
-] = {  # the repository paths of the original files, and facts about them
+# the original files of a benchmark, their repository on GitHub, and facts about them
+_ANNOTATIONS: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
     "tvr": (
         ("data/tvr_val_release.jsonl", "data/tvr_train_release.jsonl"),
         "jayleicn/TVRetrieval",
