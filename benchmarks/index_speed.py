@@ -1,11 +1,12 @@
 """How fast a folder is indexed, where the time goes, and how much memory it takes.
 
-    python benchmarks/index_speed.py VIDEO... [--encoder builtin] [--files 200]
+    python benchmarks/index_speed.py VIDEO... [--encoder builtin] [--files 200] [--thumbnails 5]
 
 First VIDEO at 2 frames per second and from key frames only: seconds of video per second in total, with a new library
 each time, after one file has loaded and warmed up the encoder. Then a folder with many copies, each with a few distinct
 bytes appended so that all are decoded and encoded: memory of this process and its decoding child, after a tenth of the
 files and at the end.
+With `--thumbnails`, only the cost of thumbnails is measured.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 import tempfile
 import threading
 import time
@@ -98,12 +100,40 @@ def measure_many(videos: list[Path], encoder: str, number: int) -> None:
         )
 
 
+def used_s() -> float:
+    """Processor time of this process and its ended children."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def compare_thumbnails(videos: list[Path], encoder: str, rounds: int) -> None:
+    """Print what thumbnails cost: medians over rounds that index without and with them, in alternating order."""
+    spent: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for number in range(rounds + 1):  # the first round warms up
+        for has_thumbnails in (False, True) if number % 2 else (True, False):
+            with tempfile.TemporaryDirectory() as folder:
+                started, used = time.perf_counter(), used_s()
+                report = untrimmed.open(folder).index(videos, encoder=encoder, thumbnails=has_thumbnails)
+                if number:
+                    spent[has_thumbnails].append((time.perf_counter() - started, used_s() - used))
+                if has_thumbnails:
+                    size = sum(file.stat().st_size for file in Path(folder, "thumbnails").iterdir())
+    ratios = [[yes[kind] / no[kind] - 1 for no, yes in zip(spent[False], spent[True], strict=True)] for kind in (0, 1)]
+    wall, processor = (f"{100 * statistics.median(ratio):+.1f} %" for ratio in ratios)
+    per_hour = size / report.timings.video_s * 3600
+    print(f"thumbnails         time {wall}, processor time {processor}, {per_hour / 1e6:.1f} MB per hour of video")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("videos", nargs="+", type=Path)
     parser.add_argument("--encoder", default="builtin")
     parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--thumbnails", type=int, default=0, metavar="ROUNDS")
     options = parser.parse_args()
+    if options.thumbnails:
+        compare_thumbnails(options.videos, options.encoder, options.thumbnails)
+        return
     for keyframes in (False, True):
         measure(options.videos, options.encoder, keyframes=keyframes)
     if options.files:

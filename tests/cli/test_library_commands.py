@@ -540,3 +540,19 @@ def test_the_list_of_encoders_fits_80_columns(run, monkeypatch):
     for name, card in ENCODERS.items():
         assert name in out
         assert (card.hub_id or card.note) in out
+
+
+def test_thumbnails_are_added_when_asked_counted_and_repaired(run, videos, tmp_path):
+    run("index", videos, "--no-thumbnails")
+    assert json.loads(run("status", "--json")[1])["thumbnail_bytes"] == 0
+    out = run("index", videos, "--thumbnails")[1]
+    assert 2 in numbers(out)
+    files = list((tmp_path / "library" / "thumbnails").iterdir())
+    assert json.loads(run("status", "--json")[1])["thumbnail_bytes"] == sum(file.stat().st_size for file in files) > 0
+    files[0].write_bytes(b"damaged")
+    out = run("doctor", "--repair")[1]
+    assert "--thumbnails" in out
+    assert files[0].name in "".join(out.split())
+    report = json.loads(run("index", videos, "--thumbnails", "--json")[1].splitlines()[-1])
+    assert len(report["thumbnails"]) == 1
+    assert files[0].read_bytes() != b"damaged"

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.toy import COLOURS, write_clip
+from untrimmed.search.store.records import THUMBNAILS
 from untrimmed.search.store.table import VideoIndex
+from untrimmed.search.store.thumbnails import StoredThumbnails, thumbnails_file
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,6 +64,15 @@ def contents(library):
     }
 
 
+def check_thumbnails(library):
+    """Assert that every video has intact thumbnails."""
+    if not (library / "library.json").exists():
+        return
+    for record in VideoIndex(library).scan():
+        video = StoredThumbnails(thumbnails_file(library, record.content_hash))
+        assert all(video.picture(number) for number in range(len(video.times_s)))
+
+
 def kill_repeatedly(folder, videos, undisturbed, *, kills):
     rng = random.Random(1)
     previous: dict[str, tuple[str, bytes]] = {}
@@ -73,9 +84,12 @@ def kill_repeatedly(folder, videos, undisturbed, *, kills):
         assert reported | previous.keys() <= actual.keys(), "a video that was reported done is missing"
         assert {name: vectors for name, (_, vectors) in actual.items()}.items() <= undisturbed.items(), "vectors differ"
         assert previous.items() <= actual.items(), "an id or a vector changed"
+        check_thumbnails(library)
         previous = actual
     index_until(library, videos, kill_after_s=None)
     assert {name: vectors for name, (_, vectors) in contents(library).items()} == undisturbed
+    check_thumbnails(library)
+    assert len(list((library / THUMBNAILS).iterdir())) == NUM_VIDEOS, "files of killed runs are left"
 
 
 @pytest.mark.check

@@ -15,6 +15,7 @@ from tests.toy import WideWordEncoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import ConfigError, UntrimmedError
 from untrimmed.search import library as library_module
+from untrimmed.search.store.records import THUMBNAILS
 
 ray = pytest.importorskip("ray", reason="untrimmed[ray] is not installed")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray does not close all sockets and files
@@ -61,6 +62,10 @@ def fuse(monkeypatch, tmp_path):
     return path
 
 
+def thumbnails_of(library):
+    return {file.name: file.read_bytes() for file in (library / THUMBNAILS).iterdir()}
+
+
 @pytest.mark.slow
 def test_indexing_on_a_cluster_gives_the_same_library_after_a_worker_is_killed(
     cluster, videos, indexed, fuse, tmp_path
@@ -77,6 +82,7 @@ def test_indexing_on_a_cluster_gives_the_same_library_after_a_worker_is_killed(
     assert report.timings.encode_s > 0
     untrimmed.open(tmp_path / "alone").index(tmp_path / "clips")
     assert contents(tmp_path / "library") == contents(tmp_path / "alone")
+    assert thumbnails_of(tmp_path / "library") == thumbnails_of(tmp_path / "alone")
     assert len(lib.index(tmp_path / "clips", ray=cluster).skipped) == 5
 
 
