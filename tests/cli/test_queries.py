@@ -67,6 +67,15 @@ def test_not_and_weights_change_the_first_hit(indexed):
     assert document["hits"][0]["score"] < 0.8
 
 
+def test_a_sentence_may_be_excluded_from_whole_videos(indexed):
+    shot, video = (search(indexed, "white", "--not", "green", *flag) for flag in ((), ("--nowhere",)))
+    scores = [{hit["video"]: hit["score"] for hit in document["hits"]} for document in (shot, video)]
+    assert all(score <= scores[0][name] for name, score in scores[1].items())
+    code, _, err = indexed("search", "white", "--nowhere")
+    assert code == 2
+    assert "--not" in err
+
+
 def test_an_example_may_be_a_hit_a_place_an_id_or_a_picture(indexed, videos, tmp_path):
     sea = search(indexed, "blue")["hits"][0]
     for place in ("1", "1.1", f"{sea['video']}@1", f"{sea['video_id']}@0:00.5-2"):

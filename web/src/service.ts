@@ -15,7 +15,7 @@ export interface PlaceJson { video_id: string; start_s: number; end_s?: number |
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
 export interface Thumbnails { version: string; times_s: number[]; width: number; height: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number; can_be_read: boolean; problem: string | null; kind: string | null }
@@ -28,11 +28,12 @@ export interface Problem { title: string; status: number; detail: string; error?
 export interface Bounds { min?: number; max?: number; step?: 'any' }
 export interface Field { type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
-export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'min_score' | 'min_confidence', Field> = {
+export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'min_score' | 'min_confidence', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What the moment must not show", "default": [], "bounds": {}},
+  without_in: {"type": "string", "help": "`video`: Avoid videos that show a --not anywhere", "default": "shot", "bounds": {}},
   like: {"type": "array", "help": "Similar to this frame or moment", "default": [], "bounds": {}},
   unlike: {"type": "array", "help": "Unlike this frame or moment", "default": [], "bounds": {}},
   group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},
@@ -59,7 +60,7 @@ export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | '
 export const WEIGHTS: Record<'text' | 'then' | 'without' | 'image' | 'like' | 'unlike', Field> = {
   text: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
   then: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
-  without: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
+  without: {"type": "number", "help": "How much this part counts", "default": 2.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
   image: {"type": "number", "help": "How much this part counts", "default": 1.0, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
   like: {"type": "number", "help": "How much this part counts", "default": 0.75, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}},
   unlike: {"type": "number", "help": "How much this part counts", "default": 0.15, "bounds": {"min": 0.01, "max": 1000000.0, "step": "any"}}

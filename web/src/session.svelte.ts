@@ -42,6 +42,7 @@ class Session {
   fields = $state<Record<string, Value>>({}) // query and filter fields, with the names and units of the service
   minConfidence = $state(0) // percent
   usedMinConfidence = $state(0) // percent, of the search that was answered
+  nowhere = $state(false) // excluded sentences exclude whole videos
   flat = $state(false)
   fold = $state(false)
   weights = $state<WeightsJson>({})
@@ -113,7 +114,7 @@ class Session {
   }
   get numFilters(): number {
     const words = [this.then, this.without].filter((word) => word.trim())
-    return words.length + this.#set.length + this.#setWeights.length + Number(this.flat) + Number(this.fold)
+    return words.length + this.#set.length + this.#setWeights.length + Number(this.nowhere) + Number(this.flat) + Number(this.fold)
   }
 
   #query(): SearchRequest {
@@ -129,6 +130,7 @@ class Session {
       unlike: this.unlike.map(place),
       weights: Object.fromEntries(this.#setWeights),
       filters: Object.fromEntries(this.#set.filter(([name]) => name in FILTERS)),
+      without_in: this.nowhere ? 'video' : 'shot',
       group_by: this.flat ? 'moment' : 'video',
       fold: this.fold ? NEAR_DUPLICATE : null,
       min_confidence: this.minConfidence > 0 && !this.hasExamples ? this.minConfidence / 100 : null
@@ -421,6 +423,7 @@ class Session {
     for (const [name, value] of this.#set) parameters.set(name, String(value))
     for (const [part, weight] of this.#setWeights) parameters.set(`w${part}`, String(weight))
     if (this.minConfidence > 0) parameters.set('sure', String(this.minConfidence))
+    if (this.nowhere) parameters.set('nowhere', '1')
     if (this.flat) parameters.set('flat', '1')
     if (this.fold) parameters.set('fold', '1')
     for (const kind of ['like', 'unlike'] as const) {
@@ -443,6 +446,7 @@ class Session {
     this.fields = readFields(parameters)
     this.weights = readWeights(parameters)
     this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(parameters.get('sure')) || 0)))
+    this.nowhere = parameters.has('nowhere')
     this.flat = parameters.has('flat')
     this.fold = parameters.has('fold')
     this.picture = null

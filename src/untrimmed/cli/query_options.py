@@ -99,6 +99,8 @@ def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
     """
     if options.get("within_s") is not None and not options["then"]:
         raise ConfigError("--within-s limits how much later --then may be; add --then TEXT or remove --within-s")
+    if options.get("without_in") and not options["without"]:
+        raise ConfigError("--nowhere extends --not to the whole video; add --not TEXT or remove --nowhere")
     options = options | {"text": " ".join(options.get("text") or ()) or None}
     return read_part(Query, options, library), read_part(Cutoff, options, library)
 

@@ -228,6 +228,14 @@ def test_without_a_limit_all_moments_above_the_background_are_returned(query):
     assert prepared.moments("0", limit=2, min_s=1.0) == moments[:2]
 
 
+def test_shots_begin_half_way_between_frames_that_differ(query):
+    unlike = unit(np.roll(query.sentence, 1) - (np.roll(query.sentence, 1) @ query.sentence) * query.sentence)
+    times_s = np.arange(0, 10, 0.5)
+    vectors = np.where(((times_s >= 4) & (times_s < 7))[:, None], query.sentence, unlike).astype(np.float16)
+    prepared = corpus_of([FrameFeatures(vectors, times_s, 10.0)]).prepare(query)
+    assert prepared.shot_starts_s("0").tolist() == [0.0, 3.75, 6.75]
+
+
 def test_a_sentence_that_fits_the_whole_video_has_one_moment(query):
     rng = np.random.default_rng(6)
     everywhere = video_with_moment(rng, query, duration_s=30.0, span_s=(0.0, 30.0))

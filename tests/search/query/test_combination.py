@@ -18,8 +18,8 @@ STEP_S = 2.0
 class Curves(PreparedQuery):
     """A prepared query with given curves. With `lift`, the score of a video is above the maximum of its curve."""
 
-    def __init__(self, curves, lift=0.0):
-        self.curves, self.lift = curves, lift
+    def __init__(self, curves, lift=0.0, starts_s=None):
+        self.curves, self.lift, self.starts_s = curves, lift, starts_s
 
     def score(self, video_id):
         return float(self.curves[video_id].max()) + self.lift * len(video_id)
@@ -35,6 +35,9 @@ class Curves(PreparedQuery):
     def relevance(self, video_id):
         curve = self.curves[video_id]
         return STEP_S * np.arange(len(curve), dtype=np.float64), curve
+
+    def shot_starts_s(self, video_id):
+        return self.starts_s
 
     def by_hand(self, video_id):
         return self.curves[video_id] - self.curves[video_id].max() + self.score(video_id)
@@ -111,6 +114,24 @@ def test_an_exclusion_subtracts_its_excess_over_the_usual_score(world, without, 
     check_ranking(combined, expected, limit)
     for v, score in expected.items():
         assert combined.moments(v, limit=1)[0].score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("nowhere", "expected"),
+    [
+        # The excess in the first shot, from 0 to 5 s, is 0.5 - 0.25; in the second it is 0.
+        (False, [0.5, 0.25, 0.25, 0.25, 0.5]),
+        (True, [0.5, 0.25, 0.25, 0.0, 0.25]),
+    ],
+)
+def test_an_exclusion_counts_in_its_whole_shot_or_video(nowhere, expected):
+    term = Curves({"v": np.array([0.75, 0.5, 0.5, 0.25, 0.5])})
+    unwanted = Curves({"v": np.array([0.0, 0.5, 0.0, 0.0, 0.25])}, starts_s=np.array([0.0, 5.0]))
+    combined = CombinedQuery(
+        [Term(term)], exclusions=[Exclusion(unwanted, 0.25)], duration_s=duration_s(term), nowhere=nowhere
+    )
+    assert combined.relevance("v")[1].tolist() == expected
+    assert combined.rank(limit=1) == [RankedVideo("v", 0.5)]
 
 
 @settings(deadline=None)

@@ -62,10 +62,15 @@ def test_pairs_follow_from_the_model_s_curves(searched):
 def test_an_exclusion_is_compared_with_the_median_video(searched):
     red, white = prepared(searched, "red"), prepared(searched, "white")
     usual = np.median(list(scores(white).values()))
-    expected = {
-        video_id: (curve(red, video_id)[1] - np.maximum(0, curve(white, video_id)[1] - usual)).max()
-        for video_id in scores(red)
-    }
+    expected = {}
+    for video_id in scores(red):
+        times_s, excess = curve(white, video_id)
+        excess = np.maximum(0, excess - usual)
+        if (starts_s := white.shot_starts_s(video_id)) is not None:
+            ends_s = [*starts_s[1:], np.inf]
+            shots = [(times_s >= start) & (times_s < end) for start, end in zip(starts_s, ends_s, strict=True)]
+            excess = np.max([np.where(shot, excess[shot].max(), 0.0) for shot in shots], axis=0)
+        expected[video_id] = (curve(red, video_id)[1] - 2.0 * excess).max()
     assert search_results(searched, Query("red", without=("white",))) == pytest.approx(expected, abs=1e-5)
 
 

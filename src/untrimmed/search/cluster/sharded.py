@@ -218,12 +218,20 @@ class ShardedQuery(PreparedQuery):
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """See `PreparedQuery`; UntrimmedError if the shard of the video does not answer."""
+        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = self._ask_shard("relevance", video_id)
+        return answer
+
+    def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
+        """See `PreparedQuery`; UntrimmedError if the shard of the video does not answer."""
+        starts: Float[np.ndarray, " S"] | None = self._ask_shard("shot_starts_s", video_id)
+        return starts
+
+    def _ask_shard(self, method: str, video_id: str) -> Any:
         number = shard_of(video_id, self._corpus.shards.number)
-        answers = self._tracked_call({number: [methodcaller("relevance", video_id)]})
+        answers = self._tracked_call({number: [methodcaller(method, video_id)]})
         if number not in answers:
             raise UntrimmedError(f"{video_id}: its shard did not answer; check that the cluster has enough cores")
-        answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = answers[number][0]
-        return answer
+        return answers[number][0]
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
         """See `PreparedQuery`; also None if the shard does not answer."""

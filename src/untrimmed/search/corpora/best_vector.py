@@ -279,6 +279,12 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         video = self.corpus.video(video_id)
         return video.times_s, self._frame_relevance(video)
 
+    def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"]:
+        """See `PreparedQuery`: the candidate spans begin where shots begin."""
+        times_s = self.corpus.video(video_id).times_s
+        starts = np.unique(self.corpus.spans_of(video_id)[:, 0])
+        return np.concatenate([[0.0], (times_s[starts[1:]] + times_s[starts[1:] - 1]) / 2])
+
     def _frame_relevance(self, video: VectorVideo) -> Float64[np.ndarray, " T"]:
         return np.repeat(exact_products(video.vectors, self._halves), video.frames_per_row)
 

@@ -64,6 +64,10 @@ class PreparedQuery(ABC):
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Return times of one video in seconds, and the relevance at each time."""
 
+    def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
+        """Return the times at which the shots of a video begin, the first at 0; None if the model knows no shots."""
+        return None
+
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
         """Return the weights of the first N encoded words; None if the model does not weight words."""
         return None

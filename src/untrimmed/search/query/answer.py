@@ -250,6 +250,7 @@ class _WeightedQuery:
             within_s=self.query.within_s,
             exclusions=[Exclusion(model().prepare(text), usual) for text, usual in self.exclusions],
             without=weights.without,
+            nowhere=self.query.without_in == "video",
         )
 
 

@@ -53,8 +53,9 @@ class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then` it finds pairs of moments.
 
     The score of a time is the weighted mean of the terms, minus `without` times the largest excess of an exclusion over
-    its usual score. The score of a video is the score at its best time. With `then`, it is the weighted mean of the
-    best two times, the second at most `within_s` seconds after the first.
+    its usual score in the same shot (with `nowhere`, in the whole video). The score of a video is the score at its best
+    time. With `then`, it is the weighted mean of the best two times, the second at most `within_s` seconds after the
+    first.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class CombinedQuery(PreparedQuery):
         within_s: float = 60.0,
         exclusions: Sequence[Exclusion] = (),
         without: float = 1.0,
+        nowhere: bool = False,
     ):
         """Take a function from ids to durations. `then.weight` is the share of `then` in a pair's score, below 1."""
         self._duration_s = duration_s
         self._within_s = within_s
         self._exclusions = tuple(exclusions)
         self._without = without
+        self._nowhere = nowhere
         self._then_share = share = then.weight if then else 0.0
         total = sum(term.weight for term in terms)
         self._first = [Term(term.query, (1 - share) * term.weight / total) for term in terms]
@@ -211,9 +214,22 @@ class CombinedQuery(PreparedQuery):
             then = values[len(self._first)] if self._then else first
             excluded = zip(values[len(self._terms) :], self._exclusions, strict=True)
             excess = [np.maximum(0.0, v - exclusion.usual) for v, exclusion in excluded]
-            penalty = self._without * np.max(excess, axis=0) if excess else 0.0
+            largest = self._largest_of_shot(video_id, times_s, np.max(excess, axis=0)) if excess else 0.0
+            penalty = self._without * largest
             self._curves_of[video_id] = _Curves(times_s, first - penalty, then - penalty)
         return self._curves_of[video_id]
+
+    def _largest_of_shot(self, video_id: str, times_s: Curve, values: Curve) -> Curve:
+        """Return, for each time, the largest value in its shot, or with `nowhere` in the video."""
+        if self._nowhere:
+            return np.full(len(values), values.max())
+        starts_s = self._exclusions[0].query.shot_starts_s(video_id)
+        if starts_s is None:
+            return values
+        shot = np.searchsorted(starts_s, times_s, side="right") - 1
+        largest = np.full(len(starts_s), -np.inf)
+        np.maximum.at(largest, shot, values)
+        return largest[shot]
 
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
         """Return times `start` to `stop` as a moment. Its edges are half way to the times before and after."""

@@ -25,6 +25,7 @@ else:
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
+WithoutIn: TypeAlias = Literal["shot", "video"]
 NumMoments: TypeAlias = int | Literal["all"]
 LONGEST_TEXT = 4000
 _MAX_PARTS = 32  # each excluded sentence is compared with all frames, and each place is read from the table
@@ -156,7 +157,7 @@ class Weights:
 
     text: Weight = 1.0
     then: Weight = 1.0
-    without: Weight = 1.0
+    without: Weight = 2.0
     image: Weight = 1.0
     like: Weight = 0.75
     unlike: Weight = 0.15
@@ -266,6 +267,7 @@ class Query:
         ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
+    without_in: Annotated[WithoutIn, Spec("Avoid videos that show a --not anywhere.", "--nowhere")] = "shot"
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
     like: Annotated[tuple[Place, ...], Spec("Similar to this frame or moment.", "PLACE", maximum=_MAX_PARTS)] = ()
     unlike: Annotated[tuple[Place, ...], Spec("Unlike this frame or moment.", "PLACE", maximum=_MAX_PARTS)] = ()
