@@ -69,9 +69,9 @@ def compare(
     return comparisons
 
 
-def sum_r_of_seeds(reports: Sequence[Report]) -> list[float]:
-    """Return the SumR of each seed."""
-    return [report.figures["SumR"] for report in reports]
+def values_of_seeds(reports: Sequence[Report], metric: str = "SumR") -> list[float]:
+    """Return a metric of the fused score of each seed."""
+    return [report.figures[metric] for report in reports]
 
 
 def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float | None, float]:
@@ -79,7 +79,7 @@ def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float
 
     The p-value over queries is that of the paired randomization test on the means over seeds. Raises: as `compare`.
     """
-    over_seeds = p_over_seeds(sum_r_of_seeds(first), sum_r_of_seeds(second))
+    over_seeds = p_over_seeds(values_of_seeds(first), values_of_seeds(second))
     return over_seeds, compare(first, second, ("SumR",))[0].fisher_p
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from untrimmed.evaluation.report import Report, escape_latex, latex_table
-from untrimmed.evaluation.significance import format_p, p_of_sum_r
+from untrimmed.evaluation.significance import format_p, p_of_sum_r, values_of_seeds
 from untrimmed.presets.published import RECALL
 from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
 from untrimmed.running.run import Run, seed_groups, settings_without_seed
@@ -29,14 +29,10 @@ class JointRow:
     label: str
     reports: tuple[Report, ...]
 
-    def values(self, column: str) -> list[float]:
-        """Return the values of a figure, one for each seed."""
-        return [report.figures[column] for report in self.reports]
-
     @property
     def sum_r(self) -> float:
         """The mean SumR over seeds."""
-        return float(np.mean(self.values("SumR")))
+        return float(np.mean(values_of_seeds(self.reports)))
 
 
 def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
@@ -69,13 +65,17 @@ def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> 
     return ",".join([settings["method"], *(f"{key}={settings.get(key)}" for key in differing)])
 
 
+def recall_cells(reports: Sequence[Report]) -> list[str]:
+    """Return the printed mean and standard deviation over seeds of each recall and of SumR."""
+    return [mean_and_deviation(values_of_seeds(reports, column)) for column in RECALL]
+
+
 def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[[str], str]) -> list[list[str]]:
     """Return the cells of the rows of one data set: label, seeds, figures and p-values. The best row is bold."""
     best = rows[0]
     lines = []
     for row in rows:
-        cells = [text(row.label), str(len(row.reports))]
-        cells += [mean_and_deviation(row.values(column)) for column in RECALL]
+        cells = [text(row.label), str(len(row.reports)), *recall_cells(row.reports)]
         lines.append([*(map(bold, cells) if row is best else cells), *map(format_p, _p_to_best(row, best))])
     return lines
 
@@ -117,7 +117,8 @@ def joint_csv(rows: Sequence[JointRow]) -> str:
     for data, part in _by_data(rows).items():
         best = part[0]
         for row in part:
-            means = [float(np.mean(row.values(column))) for column in RECALL]
-            spread = [None if len(row.reports) < 2 else float(np.std(row.values(c), ddof=1)) for c in RECALL]
+            values = [values_of_seeds(row.reports, column) for column in RECALL]
+            means = [float(np.mean(seeds)) for seeds in values]
+            spread = [None if len(seeds) < 2 else float(np.std(seeds, ddof=1)) for seeds in values]
             writer.writerow([data, row.label, len(row.reports), *means, *spread, *_p_to_best(row, best)])
     return text.getvalue()

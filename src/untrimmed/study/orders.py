@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from untrimmed.data.simulation.world import BUILT_IN_SIDES, built_in_sides
-from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_over_seeds, sum_r_of_seeds
+from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_over_seeds, values_of_seeds
 from untrimmed.presets import has_preset, load_preset
 from untrimmed.reproduction.render import Grid, markdown, mean_and_deviation
 
@@ -83,7 +83,7 @@ def chosen(results: StudyResults) -> Iterator[str]:
 
 def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
     """Return the SumR of each seed on test videos, by candidate."""
-    return {str(name): sum_r_of_seeds(reports) for name, reports in results.reports.items()}
+    return {str(name): values_of_seeds(reports) for name, reports in results.reports.items()}
 
 
 def published_sum_r(results: StudyResults) -> dict[str, float]:

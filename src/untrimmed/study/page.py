@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_of_sum_r, sum_r_of_seeds
+from untrimmed.evaluation.significance import SIGNIFICANT, format_p, p_of_sum_r, values_of_seeds
 from untrimmed.presets.published import RECALL
-from untrimmed.reproduction.render import Grid, in_bold, markdown, mean_and_deviation
+from untrimmed.reproduction.render import Grid, in_bold, markdown
 from untrimmed.study.costs import CandidateCosts
+from untrimmed.study.joint_table import recall_cells
 from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
@@ -99,13 +100,11 @@ def table(results: StudyResults) -> Grid:
     lines = []
     best = next(iter(ordered(results)), None)
     for candidate in ordered(results):
-        reports = results.reports[candidate]
         base = results.compared_with(candidate)
         costs = results.costs.get(candidate)
         tests = [cell for rival in (best, base) for cell in _tests(results, candidate, rival)]
         cells = ("", "", "") if costs is None else _cost_cells(costs)
-        figures = [mean_and_deviation([report.figures[column] for report in reports]) for column in RECALL]
-        first = [f"`{candidate}`", *figures]
+        first = [f"`{candidate}`", *recall_cells(results.reports[candidate])]
         lines.append((*(map(in_bold, first) if candidate == best else first), *tests, *cells))
     empty = ("",) * (len(HEADER) - len(RECALL) - 1)
     untrained = reversed(list(results.untrained.items()))
@@ -132,7 +131,7 @@ def ordered(results: StudyResults) -> list[Candidate]:
 
 def mean_sum_r(results: StudyResults, candidate: Candidate) -> float:
     """Return the mean SumR over seeds, on test videos."""
-    return float(np.mean(sum_r_of_seeds(results.reports[candidate])))
+    return float(np.mean(values_of_seeds(results.reports[candidate])))
 
 
 def _findings(results: StudyResults) -> Iterator[str]:
