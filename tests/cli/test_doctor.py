@@ -59,6 +59,23 @@ def test_builtin_may_be_missing_unless_it_is_requested(run, monkeypatch):
         assert (code, line.split()[:2]) == (ends, [state, "encoder"])
 
 
+def test_repair_names_the_commit_that_it_leaves(tmp_path, run):
+    folder = tmp_path / "own"
+    with VideoIndex(folder, create=True) as index:
+        index.write_settings(LIBRARY)
+        for seed in range(2):
+            index.put(stored_video(f"v{seed}", features_of(seed)))
+    newest = min(folder.rglob("*.manifest"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    code, out, _ = run("doctor", "--library", folder)
+    assert code == 2
+    assert "doctor --repair" in " ".join(out.split())
+    code, out, _ = run("doctor", "--repair", "--library", folder)
+    assert code == 2
+    assert f"bad repair {newest.with_suffix('.damaged')}" in " ".join(out.split())
+    assert "ok   repair" in run("doctor", "--repair", "--library", folder)[1]
+
+
 def test_repair_lists_damaged_files_and_the_next_command(tmp_path, run):
     folder = tmp_path / "own"
     with VideoIndex(folder, create=True) as index:

@@ -10,11 +10,12 @@ from tests.refusals import refused
 from tests.search.cache.test_block_cache import all_hits, blocks_of, flip
 from tests.search.corpora.test_updates import LIBRARY, features_of
 from tests.toy import stored_video
-from untrimmed.errors import IndexBusyError, UntrimmedError
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.search.cache.block_cache import FOLDER
 from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.library import Library
 from untrimmed.search.store.lance import lance, pa
+from untrimmed.search.store.manifests import manifests
 from untrimmed.search.store.table import VideoIndex
 
 SEEDS = range(5)
@@ -131,6 +132,38 @@ def test_a_table_with_missing_values_is_refused_and_keeps_its_rows(folder):
         with refused(UntrimmedError, "--library"):
             read(folder)
     assert len(VideoIndex(folder)) == len(SEEDS)
+
+
+def test_repair_goes_back_to_the_commit_before_a_damaged_one(folder, capfd):
+    *_, first = manifests(folder / "videos.lance" / "_versions")
+    newest = manifests(folder / "videos.lance" / "_versions")[0]
+    content = newest.read_bytes()
+    for damaged in (b"", content[:1], content[: len(content) // 2], content[:-1], content + b"\0", content * 2):
+        newest.write_bytes(damaged)
+        remove_derived(folder)
+        for _ in range(2):
+            with refused(IndexMismatchError, "doctor --repair"):
+                VideoIndex(folder).scan()
+        repaired = Library(folder).repair()
+        assert repaired.commits == (newest.with_suffix(".damaged"),)
+        assert len(VideoIndex(folder).scan()) == len(SEEDS), "the last commit only merged files"
+        repaired.commits[0].rename(newest)
+    for manifest in manifests(first.parent):
+        manifest.write_bytes(b"")
+    with refused(IndexMismatchError, "doctor --repair"):
+        Library(folder).repair()
+    assert manifests(first.parent)[-1] == first, "nothing is renamed if no commit can be read"
+    assert "panicked" not in capfd.readouterr().err
+
+
+def test_a_bug_of_the_table_s_library_is_one_line_without_its_own_text(folder, capfd):
+    newest = manifests(folder / "videos.lance" / "_versions")[0]
+    newest.write_bytes(newest.read_bytes().replace(b"large_list", b"large]list"))
+    with refused(UntrimmedError, "damaged") as caught:
+        VideoIndex(folder).scan()
+    assert "unwrap" not in str(caught.value)
+    assert capfd.readouterr().err == ""
+    assert Library(folder).repair().commits == (newest.with_suffix(".damaged"),)
 
 
 def test_repair_removes_nothing_while_another_process_writes(folder):

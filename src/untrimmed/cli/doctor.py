@@ -174,6 +174,10 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
     from untrimmed.search.store.records import THUMBNAILS
 
     damaged = untrimmed.open(folder).repair()
+    for path in damaged.commits:
+        advice = "index videos again that were added since then"
+        text = f"{shown(path)}: this commit was damaged and has a new name; the commit before it is used; {advice}"
+        yield Finding("bad", "repair", text)
     for path in damaged.files:
         repair = "rebuilt" if path.is_file() else "removed; nothing is lost, searches read the table instead"
         if path.parent.name == THUMBNAILS:
@@ -183,7 +187,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
         file = shown(Path(record.path))
         command = f"untrimmed index {shlex.quote(file)}"
         yield Finding("bad", "repair", f"{file}: was damaged in the library and is removed; run: {command}")
-    if not damaged.files and not damaged.videos:
+    if not damaged.files and not damaged.videos and not damaged.commits:
         yield Finding("ok", "repair", "no file of the library is damaged")
 
 

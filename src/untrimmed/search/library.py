@@ -52,10 +52,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """Removed files, which are already built again, and removed videos, which must be indexed again."""
+    """Removed files, which are already built again, and removed videos, which must be indexed again.
+
+    `commits` are the files of the last commits if they were damaged. They have a new name, and the library is at the
+    commit before them.
+    """
 
     files: tuple[Path, ...]
     videos: tuple[VideoRecord, ...]
+    commits: tuple[Path, ...] = ()
 
 
 class Library:
@@ -317,18 +322,21 @@ class Library:
     def repair(self) -> RepairReport:
         """Verify the whole library, remove damaged videos and files, and update the cache.
 
+        If the last commit is damaged, the library goes back to the commit before it.
+
         Raises:
             UntrimmedError: There is no library, or its settings or its table cannot be read.
             IndexBusyError: Another process is writing to it.
         """
         with VideoIndex(self.folder) as index:
             read_settings(self.folder)  # raises an error if they are damaged, which cannot be repaired
+            commits = tuple(index.set_aside_damaged_commits())
             files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
             files += tuple(remove_damaged_thumbnails(self.folder))
             videos = index.damaged()
             index.remove([record.video_id for record in videos])
         cache_library(self.folder)
-        return RepairReport(files, tuple(videos))
+        return RepairReport(files, tuple(videos), commits)
 
     # -- searching
 

@@ -231,9 +231,10 @@ def test_damaged_settings_and_other_formats_are_refused(index):
     file = index.folder / "library.json"
     actual = json.loads(file.read_text())
     assert index.settings == SETTINGS
-    file.write_text(json.dumps({**actual, "format": 99}))
-    with refused(IndexMismatchError, "library.json"):
-        _ = index.settings
+    for change in ({"format": 99, "checksum": None}, {"fps": 3.0}):  # the second has a wrong checksum
+        file.write_text(json.dumps(actual | change))
+        with refused(IndexMismatchError, "library.json"):
+            _ = index.settings
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(IndexMismatchError):
         _ = index.settings

@@ -30,10 +30,12 @@ from untrimmed.video.timing import Timing
 
 FORMAT = 1
 TABLE = "videos.lance"
+VERSIONS = "_versions"  # folder of the table with a file for each commit
 THUMBNAILS = "thumbnails"  # folder of files, see `untrimmed.search.store.thumbnails`
 T = TypeVar("T")
 
 _SETTINGS = "library.json"
+_CHECKSUM = "checksum"  # of the other values in library.json
 _COPY = "records.json"
 _get_path = attrgetter("path")
 # The fields that change whenever a video's vectors change. The path and the model are not among them: a model's
@@ -274,7 +276,8 @@ def how_to_make(name: str) -> str:
 def write_settings(folder: Path, settings: Settings) -> None:
     """Write the settings, whole or not at all."""
     file = folder / _SETTINGS
-    write_whole(file, json.dumps(asdict(settings), indent=2) + "\n", is_only_writer=True)
+    values = asdict(settings)
+    write_whole(file, json.dumps(values | {_CHECKSUM: _checksum(values)}, indent=2) + "\n", is_only_writer=True)
     if (address := bucket.address_of(folder)) is not None:
         bucket.send(address, file.name, file)
 
@@ -288,14 +291,24 @@ def read_settings(folder: Path) -> Settings | None:
     if not file.exists():
         return None
     try:
-        values = {"thumbnails": True} | json.loads(file.read_text(encoding="utf-8"))
+        values = json.loads(file.read_text(encoding="utf-8"))
+        checksum = values.pop(_CHECKSUM, None)  # older libraries have none
+        if checksum is not None and checksum != _checksum(values):
+            raise IndexMismatchError(
+                f"{file}: was changed or is damaged (wrong checksum); restore it or index into another --library"
+            )
+        values = {"thumbnails": True} | values
         if values["format"] == FORMAT and values.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**values)
-    except (ValueError, KeyError, TypeError):  # not text, not JSON, or without these fields
+    except (ValueError, KeyError, TypeError, AttributeError):  # not text, not JSON, or without these fields
         raise IndexMismatchError(
             f"{file}: not a library's settings file; restore it or index into another --library"
         ) from None
     raise IndexMismatchError(f"{file}: {OTHER_VERSION}")
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return xxhash.xxh3_64_hexdigest(json.dumps(values, sort_keys=True).encode())
 
 
 def newest_commit(folder: Path) -> list[Any] | None:
@@ -305,7 +318,7 @@ def newest_commit(folder: Path) -> list[Any] | None:
     manifest and the random names of its transactions.
     """
     if (address := bucket.address_of(folder)) is not None:
-        manifests = [name for name in bucket.names(address, f"{TABLE}/_versions") if name.endswith(".manifest")]
+        manifests = [name for name in bucket.names(address, f"{TABLE}/{VERSIONS}") if name.endswith(".manifest")]
         if not manifests:
             return None
         first = [min(manifests)]
@@ -313,7 +326,7 @@ def newest_commit(folder: Path) -> list[Any] | None:
         transactions = bucket.names(address, f"{TABLE}/_transactions")
         return first + sorted(name for name in transactions if name.startswith(prefix))
     try:
-        entries = [entry for entry in os.scandir(folder / TABLE / "_versions") if entry.name.endswith(".manifest")]
+        entries = [entry for entry in os.scandir(folder / TABLE / VERSIONS) if entry.name.endswith(".manifest")]
         newest = min(entries, key=lambda entry: entry.name, default=None)
         return None if newest is None else [newest.name, newest.stat().st_mtime_ns, newest.stat().st_size]
     except FileNotFoundError:

@@ -23,15 +23,18 @@ from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
 from untrimmed.search.store import bucket
+from untrimmed.search.store.manifests import is_complete, manifests, set_aside_damaged, without_panic_messages
 from untrimmed.search.store.records import (
     OTHER_VERSION,
     RESTORE,
     TABLE,
+    VERSIONS,
     Settings,
     VideoRecord,
     newest_commit,
     read_settings,
     require_settings,
+    version_of,
     write_records_copy,
     write_settings,
 )
@@ -207,6 +210,23 @@ class VideoIndex:
                 for batch in table.to_batches(filter=_where_ids(video_ids[start : start + 64]), batch_size=16):
                     yield from _stored(batch)
 
+    def set_aside_damaged_commits(self) -> list[Path]:
+        """Go back to the newest commit that can be read, and return the renamed files of later commits.
+
+        There are none if the last commit can be read, or if no commit can. Only for a library in a folder.
+        """
+        from untrimmed.search.store.lance import lance
+
+        def can_be_opened(manifest: Path) -> bool:
+            try:
+                with self._guarded("opened"), without_panic_messages():
+                    names = lance.dataset(self._uri, version=version_of([manifest.name])).schema.names
+            except UntrimmedError:
+                return False
+            return names in (_COLUMNS, _OLD_COLUMNS)
+
+        return [] if self._options is not None else set_aside_damaged(self.folder / TABLE / VERSIONS, can_be_opened)
+
     def damaged(self) -> list[VideoRecord]:
         """Return the videos whose record or vectors are damaged. This reads the whole table."""
         table = self._open_table()
@@ -302,6 +322,8 @@ class VideoIndex:
                 raise UntrimmedError(f"{self._name}: cannot be {action}: {bucket.reason(error)}") from error
             # Remove the position in Lance's source.
             reason = getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
+            if type(error).__name__ == "PanicException":
+                reason = "a file of its table is damaged"
             raise UntrimmedError(f"{self._name}: cannot be {action} ({reason}); {_ADVICE[action]}") from error
 
     def _committed(self) -> None:
@@ -316,13 +338,24 @@ class VideoIndex:
             if self._table is None:
                 if newest_commit(self.folder) is None:  # true also if the first commit was interrupted
                     return None
-                self._table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
+                if self._options is None and self._version is None:
+                    self._require_complete_commit()
+                with without_panic_messages():
+                    table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
+                    names = table.schema.names  # may panic
+                self._table = table
             elif self._follow:
                 self._table.checkout_latest()
             names = self._table.schema.names
         if names not in (_COLUMNS, _OLD_COLUMNS):
             raise IndexMismatchError(f"{self.folder}: {OTHER_VERSION}")
         return self._table
+
+    def _require_complete_commit(self) -> None:
+        newest, *older = manifests(self.folder / TABLE / VERSIONS)
+        if not is_complete(newest):
+            advice = "to go back to the commit before it, run: untrimmed doctor --repair" if older else RESTORE
+            raise IndexMismatchError(f"{self._name}: its last commit is damaged ({newest.name}); {advice}")
 
     def _open_table_to_write(self) -> lance.LanceDataset | None:
         """Return the table, with columns for all fields of a record."""
