@@ -158,7 +158,7 @@ def test_a_file_that_was_moved_and_replaced_keeps_its_vectors(encoder, videos, l
     lib.index(videos)
     encoded = encoder.num_encoded
     (videos / "flag.mp4").rename(videos / "zebra.mp4")
-    write_clip(videos / "flag.mp4", ["yellow", "yellow", "yellow", "yellow"])
+    write_clip(videos / "flag.mp4", ["yellow", "yellow", "white", "yellow"])
     assert states(lib, videos) == (1, 3, 0)
     assert lib.search("green")[0].video.name == "zebra.mp4"
     assert lib.search("yellow")[0].video.name == "flag.mp4"
