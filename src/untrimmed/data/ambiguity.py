@@ -18,7 +18,7 @@ WordSet = frozenset[str]
 
 
 def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
-    """Count the captions with an equal caption in another video, and those with an equal or nearly equal one.
+    """Return two counts: the captions that equal a caption of another video, and those that equal or nearly equal one.
 
     Texts are equal if they have the same words in the same order. Case, white space and punctuation are ignored.
 
@@ -45,8 +45,8 @@ def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
 def _pairs(sets: list[WordSet]) -> Iterator[tuple[WordSet, WordSet]]:
     """Yield all pairs of different word sets with a Jaccard index of at least `MIN_OVERLAP`.
 
-    Two such sets have one of their rarest words in common (prefix filtering), so only sets that share a rare word are
-    compared.
+    Two such sets have at least one of their rarest words in common (prefix filtering), so only sets that share a rare
+    word are compared.
     """
     count = Counter(chain.from_iterable(sets))
     by_rare_word: defaultdict[str, list[WordSet]] = defaultdict(list)

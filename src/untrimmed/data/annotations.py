@@ -14,8 +14,8 @@ class Annotation:
     """One caption of one video.
 
     `moments` are spans in seconds: one in most data sets, all relevant windows in QVHighlights, one per annotator in
-    DiDeMo, and an empty tuple without a usable span. `duration_s` is the length of the video, None if unknown. `kind`
-    is TVR's caption type: the caption describes the picture (v), the subtitles (t) or both (vt).
+    DiDeMo, and an empty tuple if no span is usable. `duration_s` is the length of the video, None if unknown. `kind` is
+    TVR's caption type: the caption describes the picture (v), the subtitles (t) or both (vt).
     """
 
     video: str
@@ -27,7 +27,7 @@ class Annotation:
 
     @property
     def main_moment(self) -> Span | None:
-        """The most frequent span. Ties are broken by order.
+        """The most frequent span. Of several equally frequent spans, the first is returned.
 
         >>> Annotation("v", "v#enc#0", "a dog", ((0.0, 5.0), (5.0, 10.0), (5.0, 10.0))).main_moment
         (5.0, 10.0)
@@ -64,8 +64,9 @@ def plain_text(text: str) -> str:
 def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tuple[Span, ...]:
     """Return the part of a span inside the video as a tuple of one span, or an empty tuple if there is no such part.
 
-    If the start is after the end, the two are exchanged (a few captions of Charades-STA and ActivityNet Captions need
-    this). If the end is after the end of the video, it is moved there (two thousand captions of Charades-STA).
+    If the start is after the end, start and end are exchanged (a few captions of Charades-STA and ActivityNet Captions
+    need this). If the span ends after the video, its end becomes the end of the video (two thousand captions of
+    Charades-STA need this).
 
     >>> usable_moment(9.0, 5.0, 8.0)
     ((5.0, 8.0),)
@@ -78,7 +79,7 @@ def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tup
 
 
 def number_captions(annotations: Iterable[Annotation]) -> list[Annotation]:
-    """Set the caption ids to `<video>#enc#<n>`, where n counts the captions of a video from 0, as the releases do."""
+    """Set the caption ids to `<video>#enc#<n>`, as in the released files; n counts the captions of a video from 0."""
     num_captions: Counter[str] = Counter()
     numbered = []
     for annotation in annotations:
@@ -89,7 +90,7 @@ def number_captions(annotations: Iterable[Annotation]) -> list[Annotation]:
 
 
 def videos_of(annotations: Iterable[Annotation]) -> list[str]:
-    """Return the distinct videos in order of first appearance, the order of the released programs."""
+    """Return the distinct videos in order of first appearance, which is also the order in the released programs."""
     return list(dict.fromkeys(annotation.video for annotation in annotations))
 
 

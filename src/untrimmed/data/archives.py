@@ -1,6 +1,6 @@
-"""Where the files of each benchmark are published, as far as the papers, releases and annotation repositories say.
+"""Where the files of each benchmark are published, according to papers, releases and annotation repositories.
 
-A fact that none of them states is None, and is printed as "not known". Nothing here is guessed.
+If none of these sources states a fact, the fact is None and is printed as "not known". Nothing here is guessed.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,13 @@ from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """Files that a benchmark needs. `place` is a GitHub repository and the path in it, or advice on where to find one.
+    """Files that a benchmark needs.
+
+    `place` is a GitHub repository with the path in it, or advice on where to find the files.
 
     `size` is a text such as "2 GB", `sha256` is a checksum, and `commit` is the version of the repository from which we
-    read the files. `command` moves the files to the right folder. In it, DOWNLOADS stands for the folder of the
-    downloads and ROOT for the folder of data sets.
+    read the files. `command` moves the files to the right folder. In the command, DOWNLOADS stands for the folder of
+    the downloads and ROOT for the folder of data sets.
     """
 
     benchmark: str
@@ -77,7 +79,8 @@ _ANNOTATIONS: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
         {"commit": "b7e553ac3b0c", "licence": "CC BY-NC-SA 4.0"},
     ),
 }
-_FEATURES = {  # folder of the released frame features, their network and width, and the width of words
+# for each benchmark: folder of the released frame features, their networks and width, and the width of word features
+_FEATURES = {
     "tvr": ("i3d_resnet", "ResNet-152 and I3D, 3,072 wide", 768),
     "activitynet": ("i3d", "I3D, 1,024 wide", 1024),
     "charades": ("i3d_rgb_lgi", "I3D, 1,024 wide", 1024),

@@ -25,7 +25,7 @@ class BigFile:
                 f"{self.folder / 'id.txt'} has {len(self.names)} names, shape.txt {self.shape[0]} rows; "
                 "write both files again from the same features"
             )
-        self.row_of = {name: row for row, name in enumerate(self.names)}  # a repeated name has its last row
+        self.row_of = {name: row for row, name in enumerate(self.names)}  # if a name is repeated, its last row is used
         self.vectors = self._map_vectors()
 
     def _read_shape(self) -> tuple[int, int]:
@@ -52,11 +52,14 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the names that exist, without repetitions and in row order, and their vectors, as the releases do."""
+        """Return those of the names that exist and their vectors.
+
+        As in the releases, they are in row order and without repetitions.
+        """
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the names and vectors of these rows, without repetitions and in row order."""
+        """Return the names and the vectors of some rows, in row order and without repetitions."""
         ordered = sorted(set(rows))
         return [self.names[row] for row in ordered], np.asarray(self.vectors[ordered])
 
@@ -111,7 +114,10 @@ def read_captions(path: Path) -> list[Annotation]:
 
 
 def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
-    """Write a file for `read_captions`; raises FeatureError for an empty text or a repeated or malformed id."""
+    """Write captions in the format of `read_captions`.
+
+    Raises a FeatureError for an empty text or a repeated or malformed id.
+    """
     lines = []
     written_ids = set()
     for caption in captions:

@@ -51,7 +51,8 @@ def check_dataset(
             captions[split] = read_split(name, root, split)
         except UntrimmedError as error:
             problems.append(str(error))
-    problems = list(dict.fromkeys(problems))  # all splits share a damaged plain file
+    # a damaged file that contains all splits causes the same problem in each split
+    problems = list(dict.fromkeys(problems))
     for split, annotations in captions.items():
         problems += _check_captions(annotations, f"{layout.folder}, split {split}")
     problems += _check_leaks(captions, layout.folder)
@@ -99,7 +100,10 @@ def _check_captions(annotations: list[Annotation], place: str) -> list[str]:
 
 
 def _check_leaks(captions: dict[str, list[Annotation]], folder: Path) -> list[str]:
-    """Report videos that are in train and in another split. Val and test are the same in most benchmarks."""
+    """Report videos that are in train and in another split.
+
+    Val and test may share videos, because in most benchmarks they are the same split.
+    """
     trained = set(videos_of(captions.get("train", [])))
     problems = []
     for split in ("val", "test"):
@@ -149,7 +153,7 @@ def _check_source(
 
 
 def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int, fix: str) -> str:
-    """Return the problem of missing entries. If all are missing, it shows how ids differ."""
+    """Return the problem of missing entries. If all are missing, the problem shows an id of the source."""
     problem = f"{source.place}: no features of {len(missing):,} of {count:,} {what}s: {_first_names(missing)}"
     if len(missing) < count:
         return f"{problem}; {fix}"
@@ -182,7 +186,10 @@ def _first_names(names: Iterable[str]) -> str:
 
 
 class _EmptinessCheck:
-    """Collects useless entries: all zeros, equal to all other entries, or (a warning) with equal rows."""
+    """Collects entries without information: all zeros, equal to all other entries, or consisting of equal rows.
+
+    Equal rows only cause a warning.
+    """
 
     def __init__(self, what: str, source: VectorSource):
         self._what = what
@@ -197,7 +204,7 @@ class _EmptinessCheck:
     def add(self, name: str, rows: np.ndarray) -> None:
         self._num_entries += 1
         if self._same_row or self._same_table:
-            table = normalise(rows)  # the rows as models read them
+            table = normalise(rows)  # models read normalised rows
             self._first = table if self._first is None else self._first
             self._same_row = self._same_row and is_close(table, self._first[:1])
             self._same_table = self._same_table and is_close(table, self._first)
@@ -213,7 +220,7 @@ class _EmptinessCheck:
         if self._zeros:
             what = f"the features of {self._what} {_first_names(self._zeros)} are all zeros"
             problems.append(f"{self._place}: {what}; extract them again or remove their captions")
-        if self._constant:  # correct for a video in which nothing changes, so the data set is usable
+        if self._constant:  # right if nothing changes in the video, so the data set is usable
             unit = "frames" if self._what == "video" else "words"
             what = f"all {unit} of {self._what} {_first_names(self._constant)} have the same features"
             logger.warning("%s: %s; extract them again if the video does change", self._place, what)

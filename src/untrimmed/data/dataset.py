@@ -32,7 +32,7 @@ _NO_LIMIT = 2**31 - 1  # a number of frames or words that no entry reaches
 
 
 class TrainingRows(NamedTuple):
-    """The rows of a training batch, in the released order."""
+    """The rows of the videos and captions of a training batch, in the released order."""
 
     videos: Int[np.ndarray, " V"]
     captions: Int[np.ndarray, " Q"]
@@ -40,7 +40,7 @@ class TrainingRows(NamedTuple):
 
 
 class CaptionItem(NamedTuple):
-    """One caption of a data set with its features and those of its video, as float32."""
+    """One caption of a data set, its word features, and the features of its video, as float32."""
 
     annotation: Annotation
     words: Float[np.ndarray, "W E"]
@@ -58,7 +58,7 @@ class RetrievalDataset:
     Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
     empty if the files contain no times. With `several_annotators`, the moments of a caption are several annotators'
     choices of one span (DiDeMo). `source` describes in words which features of the folder are used; it is empty for
-    arrays. `dense_labels` is the file of the folder with all right videos of each caption, if there is one.
+    arrays. `dense_labels` is the folder's file that lists all right videos of each caption, if there is such a file.
     """
 
     name: str
@@ -139,7 +139,10 @@ class RetrievalDataset:
 
     @cached_property
     def durations_s(self) -> Float[np.ndarray, " V"]:
-        """The length of each video in seconds, NaN if unknown. The last caption's value is used, as in JSG."""
+        """The length of each video in seconds, NaN if unknown.
+
+        If the captions of a video give different lengths, the last one is used, as in JSG.
+        """
         durations = {a.video: a.duration_s for a in self.annotations if a.duration_s is not None}
         return np.array([durations.get(video, np.nan) for video in self.video_ids], dtype=np.float64)
 
@@ -167,7 +170,10 @@ class RetrievalDataset:
     def training_rows(
         self, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
     ) -> TrainingRows:
-        """Return videos with all their captions, most frames (DL-DKD: captions) first; the sort is stable."""
+        """Return the rows of videos and of all their captions, in the order of a training batch.
+
+        Videos with more frames (DL-DKD: more captions) come first. Videos with equal numbers keep their order.
+        """
         order, offsets = self._captions_by_video
         counts = np.diff(offsets)
         size = self.features.frames.lengths if sort_by == "frames" else counts
@@ -202,8 +208,8 @@ def load_dataset(
 
     The first call resamples all features into `cache_dir` (default: ROOT/NAME/packed); later calls memory-map them.
     `video_features` selects one of several frame features. `fixed_frames` gives every video exactly `max_frames` rows
-    (JSG). `teacher` adds DL-DKD's CLIP vectors to the training split, the only one that has them. `progress` is called
-    with the number of packed videos and the total.
+    (JSG). `teacher` adds DL-DKD's CLIP vectors, which only the training split has. `progress` is called with the number
+    of packed videos and the total.
 
     Raises:
         UnknownNameError: for an unknown split or frame feature.
@@ -244,8 +250,9 @@ def load_shared_space(
     """Return one split with all frames and words in one vector space, for methods without training.
 
     Without `video_features`, the CLIP vectors of DL-DKD's teacher are used if the data set has them: frames, and one
-    sentence vector per caption instead of words. Otherwise the frames and words of the data set are used. They must be
-    vectors of one image-text encoder, but only their widths can be checked. Everything else is as in `load_dataset`.
+    sentence vector per caption instead of words. Otherwise the frames and words of the data set are used. Frames and
+    words must then be vectors of one image-text encoder, but only their widths can be checked. The other arguments are
+    those of `load_dataset`.
 
     Raises:
         FeatureError: as in `load_dataset`, and for frames and words of different widths.
@@ -319,8 +326,8 @@ def dataset_of_arrays(
 ) -> RetrievalDataset:
     """Return a split with features in memory: [frames, D] by video id and [words, E] by caption id.
 
-    Tables are arrays, tensors or lists of rows. They are resampled as in `load_dataset`, but there is no teacher.
-    Annotations may be mappings with the fields of `Annotation`.
+    Features may be arrays, tensors or lists of rows. They are resampled as in `load_dataset`, but there are no features
+    of a teacher. Annotations may be mappings with the fields of `Annotation`.
 
     Raises:
         FeatureError: as in `load_dataset`, and for a moment that ends before it begins or is outside its video.
@@ -357,7 +364,7 @@ def _converted(annotation: Annotation, place: str) -> Annotation:
 
 
 def require_distinct(annotations: Sequence[Annotation], place: Path | str, split: str) -> None:
-    """Raise a FeatureError for a repeated caption id or an empty caption; `place` is the data set in the message."""
+    """Raise a FeatureError for a repeated caption id or an empty caption; `place` names the data set in messages."""
     counts = Counter(annotation.caption_id for annotation in annotations)
     caption_id, count = counts.most_common(1)[0]
     if count > 1:

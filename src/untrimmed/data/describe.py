@@ -18,9 +18,9 @@ class Description:
     """Statistics of a split. A mean is None if no value is known.
 
     Words are separated by white space. `equal_elsewhere` and `nearly_equal_elsewhere` count captions with an equal or
-    nearly equal caption in another video (`data/ambiguity.py`); the second includes the first. Moments are as
-    annotated. `moment_ratios` counts captions by main moment length over video length, in ten equal bins; the last bin
-    includes ratios above 1.
+    nearly equal caption in another video (`data/ambiguity.py`); `nearly_equal_elsewhere` includes the captions with an
+    equal one. `moment_ratios` counts captions by the length of the main moment divided by that of the video, in ten
+    equal bins; the last bin includes ratios above 1.
     """
 
     split: str
@@ -40,12 +40,12 @@ class Description:
 
 
 def describe_split(name: str, root: Path, split: str) -> Description:
-    """Return the statistics of one split from its captions alone; raises like `read_split`."""
+    """Return the statistics of one split from its captions alone; raises the errors of `read_split`."""
     return describe(read_split(name, root, split), split)
 
 
 def describe(annotations: list[Annotation], split: str) -> Description:
-    """Return the statistics of at least one caption."""
+    """Return the statistics of captions, of which there must be at least one."""
     videos = len(videos_of(annotations))
     words = [len(annotation.text.split()) for annotation in annotations]
     durations = {a.video: a.duration_s for a in annotations if a.duration_s is not None}

@@ -15,9 +15,9 @@ MAX_ZERO_SHARE = 0.01
 Published archives contain a few such videos and captions.
 """
 
-_HEAD = 64  # numbers of each table's first row that are compared first, so that little of the mapped file is read
+_HEAD = 64  # the first numbers of all tables are compared first, so that little of the mapped file is read
 _ROUNDING = 1e-5  # rounding tolerance of normalised rows, relative to the largest number
-_TABLES = 64  # complete tables that are compared before a split counts as constant
+_TABLES = 64  # number of tables that must be completely equal before a split counts as constant
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def _heads(tables: RaggedRows) -> Float[np.ndarray, "N H"]:
 
 
 def _zeros(tables: RaggedRows) -> list[int]:
-    """Return the indices of all-zero tables."""
+    """Return the indices of tables that contain only zeros."""
     suspicious = np.flatnonzero(~_heads(tables).any(axis=1)).tolist()
     return [index for index in suspicious if not tables.table(index).any()]
 

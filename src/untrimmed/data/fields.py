@@ -66,7 +66,10 @@ def _too_long() -> str:
 
 
 def read_rows(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
-    """Yield each line of a JSON-lines file; a FeatureError names a line without an object or a required field."""
+    """Yield each line of a JSON-lines file as a row.
+
+    Raises a FeatureError that names the line if the line is not an object or lacks a required field.
+    """
     for number, line in open_lines(path):
         place = f"{path}, line {number}"
         yield AnnotationRow.of(_parsed(line, place, "each line must be one JSON object"), place, required)
@@ -96,7 +99,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class AnnotationRow:
-    """One object of an annotation file. Every method raises a FeatureError with the place and the field."""
+    """One object of an annotation file. Methods raise a FeatureError that names the place and the field."""
 
     values: Mapping[str, Any]
     place: str  # file and line or video, for messages
@@ -149,14 +152,14 @@ class AnnotationRow:
         return kind
 
     def entries(self, field: str) -> list[Any]:
-        """Return a list."""
+        """Return the list in a field."""
         value = self.values[field]
         if not isinstance(value, list):
             raise FeatureError(f"{self.place}: {field} is {value!r}, expected a list; fix the file")
         return value
 
     def span(self, value: Any, what: str) -> Span:
-        """Return the start and end in seconds."""
+        """Return the start and end, in seconds, from a pair in the file; `what` names the pair in messages."""
         start, end = self.pair(value, what)
         return self._seconds(start, "start"), self._seconds(end, "end")
 
@@ -166,13 +169,13 @@ class AnnotationRow:
         return tuple(moment for span in spans for moment in usable_moment(*span, duration_s))
 
     def pair(self, value: Any, what: str) -> tuple[Any, Any]:
-        """Return two values of any type."""
+        """Return the two entries of a pair in the file, of any type; `what` names the pair in messages."""
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise FeatureError(f"{self.place}: {what} is {value!r}, expected a pair [start, end]; fix the file")
         return value[0], value[1]
 
     def segment_number(self, value: Any) -> int:
-        """Return a whole number from 0."""
+        """Check that a value is a whole number of at least 0, and return it."""
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise FeatureError(f"{self.place}: segment {value!r}, expected 0, 1, 2, ...; download the file again")
         return value

@@ -32,7 +32,7 @@ class Hdf5Vectors(TableSource):
             closed_on_errors.pop_all()
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return the file."""
+        """Return a list with the path of the HDF5 file."""
         return [self.place]
 
     def _entry(self, name: str) -> Any:
@@ -47,13 +47,16 @@ class Hdf5Vectors(TableSource):
 
 
 class JSGFrames(Hdf5Vectors):
-    """The frames of JSG's release, which averages in single precision."""
+    """Frames in an HDF5 file of JSG's release. The released program averages them in single precision."""
 
     averages_in = "float32"
 
 
 class FeatureFolderFrames(Hdf5Vectors):
-    """An HDF5 file in a folder of `FeatureData`. Holmes and DreamPRVR average its frames in the stored precision."""
+    """The frames in an HDF5 file below `FeatureData/<name>/`.
+
+    Holmes and DreamPRVR average such frames in the precision in which they are stored.
+    """
 
     def __init__(self, path: Path):
         super().__init__(path)

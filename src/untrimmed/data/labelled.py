@@ -27,7 +27,7 @@ class Label:
     text: str
     moment: Span | None
     split: str | None
-    place: str  # file and line that it comes from, for messages
+    place: str  # file and line of the label, for messages
     caption_id: str | None = None
     duration_s: float | None = None
 
@@ -47,7 +47,10 @@ def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[La
 
 
 def cut_to_video(span: Span, duration_s: float, *, video: str, place: str) -> Span:
-    """Return the part of a moment inside its video; raises FeatureError, with `place`, if it is completely outside."""
+    """Return the part of a moment inside its video.
+
+    If there is no such part, raises a FeatureError whose message begins with `place`.
+    """
     for cut in usable_moment(*span, duration_s):
         return cut
     raise FeatureError(
@@ -79,7 +82,7 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
     caption_id = values.get("id")
     if not isinstance(video, str) or not video:
         raise FeatureError(f"{row.place}: video is {video!r}, expected a path or a file name; fix the line")
-    if split is not None and split not in SPLITS:  # `in` a tuple also works for an unhashable value
+    if split is not None and split not in SPLITS:  # SPLITS is a tuple, so an unhashable value raises no error here
         raise FeatureError(f"{row.place}: split {split!r}, expected {', '.join(SPLITS)}; fix it or remove it")
     if not isinstance(caption_id, str | int | None):
         raise FeatureError(f"{row.place}: id is {caption_id!r}, expected text; fix it or remove it")
@@ -91,7 +94,7 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
 def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
     """Return the captions of each split.
 
-    Each label in `labels` has the video's name in the data set and its length in seconds.
+    `labels` contains triples: a label, its video's name in the data set, and the video's length in seconds.
 
     If the labels have no splits, `assign_splits` assigns them. With `plain`, caption ids have the form of the plain
     layout.
@@ -118,9 +121,9 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
     """Assign videos to splits by hash.
 
-    Val and test get a tenth each, if possible at least three videos; train gets the rest. Unlike
-    `data.plain.hashed_split`, this leaves no split of a small data set empty. If val had only one video, every model
-    would find it, and the first epoch would be the best. Raises: FeatureError for fewer than three videos.
+    Val and test get a tenth of the videos each, and at least three if possible; train gets the rest. Unlike
+    `data.plain.hashed_split`, this function leaves no split of a small data set empty. If val had only one video, every
+    model would find it, and the first epoch would be the best. Raises: FeatureError for fewer than three videos.
     """
     ordered = sorted(set(videos), key=stable_hash)
     if len(ordered) < len(SPLITS):

@@ -37,7 +37,9 @@ class Layout:
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark that `benchmark.txt` names, otherwise the one named like the folder or its files, or None.
+        """The benchmark that `benchmark.txt` names.
+
+        Without this file it is the benchmark with the same name as the folder or its files, or None.
 
         Raises: FeatureError if the name in the file is unknown.
         """
@@ -53,8 +55,8 @@ class Layout:
     def next_step(self) -> str:
         """Advice for a missing data set: the command that prepares its benchmark, or the file to write.
 
-        The benchmark is that of `benchmark`, or otherwise the one whose name the folder's name starts with (`tvr_clip`
-        is TVR).
+        The benchmark is the value of `benchmark`. If that is None, it is the benchmark whose name begins the folder's
+        name (a folder `tvr_clip` is TVR).
         """
         check = "check its name and --root, or"
         benchmark = self.benchmark or find_benchmark(self.name.partition("_")[0])
@@ -67,7 +69,10 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The data set's name in file names: the folder's, unless all files have another (the folder was renamed)."""
+        """The name of the data set that file names contain.
+
+        It is the folder's name, unless all files contain another name because the folder was renamed.
+        """
         texts = self.folder / "TextData"
         ends = [f"{split}.caption.txt" for split in SPLITS]
         names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}
@@ -83,13 +88,16 @@ class Layout:
         return self.folder / "TextData" / f"{self.prefix}{split}.caption.txt"
 
     def moments(self, split: str) -> Path:
-        """JSG's file of captions with times. The released files have one of two names."""
+        """The path of JSG's file of captions with times. The released files have one of two names."""
         short = self.folder / "TextData" / f"prvr_vcmr_{split}.jsonl"
         long = short.with_name(f"prvr_vcmr_{split}_comp.jsonl")
         return long if long.is_file() and not short.is_file() else short
 
     def dense_labels(self, split: str) -> Path | None:
-        """All right videos of the test captions (`data/truths.py`), as published: `*denseval*.gt.jsonl`, or `.gz`."""
+        """The published file with all right videos of each test caption: `*denseval*.gt.jsonl`, or the same with `.gz`.
+
+        `data/truths.py` reads it.
+        """
         if split != "test":
             return None
         files = (*self.folder.glob("*denseval*.gt.jsonl*"), *self.folder.glob("TextData/*denseval*.gt.jsonl*"))
@@ -97,24 +105,27 @@ class Layout:
 
     @property
     def merged_videos(self) -> Path:
-        """The pieces of each merged video, `{video: [piece, ...]}`, if the benchmark has merged videos."""
+        """The path of the file with the pieces of each merged video: `{video: [piece, ...]}`.
+
+        Only benchmarks with merged videos have this file.
+        """
         return self.folder / "FeatureData" / "merged_videos.json"
 
     @property
     def words(self) -> Path:
-        """The file of word features in the standard layout. JSG's file for TVR has a longer name."""
+        """The path of the word features in the standard layout. JSG's file for TVR has a longer name."""
         path = self.folder / "TextData" / f"roberta_{self.prefix}_query_feat.hdf5"
         similar = [] if path.is_file() else list(path.parent.glob(f"{escape(path.stem)}*.hdf5"))
         return similar[0] if len(similar) == 1 else path
 
     @property
     def teacher_frames(self) -> Path:
-        """CLIP frame vectors for DL-DKD."""
+        """The path of the CLIP frame vectors for DL-DKD."""
         return self.folder / "FeatureData" / f"new_clip_vit_32_{self.prefix}_vid_features.hdf5"
 
     @property
     def teacher_sentences(self) -> Path:
-        """CLIP sentence vectors for DL-DKD."""
+        """The path of the CLIP sentence vectors for DL-DKD."""
         return self.folder / "TextData" / f"clip_ViT_B_32_{self.prefix}_query_feat.hdf5"
 
     def frame_sources(self) -> dict[str, Path]:
@@ -135,7 +146,9 @@ class Layout:
         return by_name
 
     def frames(self, video_features: str | None = None) -> Path:
-        """Return the requested frame features. The default is the features of the released archive, or the only ones.
+        """Return the requested frame features.
+
+        By default, return those of the released archive if they exist, otherwise the only ones.
 
         Raises: FeatureError without frame features, UnknownNameError for an unknown name, ConfigError for an ambiguous
             default.

@@ -100,9 +100,9 @@ class JSGLayout:
 
 
 class FieldLayout(JSGLayout):
-    """The standard layout, with caption files without times.
+    """The standard layout, in which caption files contain no times.
 
-    Times come from JSG's file, by caption id or by video and text.
+    Times come from JSG's file, where a caption is found by its id, or by its video and text.
     """
 
     def recognises(self, folder: Path) -> bool:
@@ -110,7 +110,7 @@ class FieldLayout(JSGLayout):
         return any(folder.glob("TextData/*.caption.txt"))
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """Return the captions of a split in file order, from JSG's lines if there is no caption file."""
+        """Return the captions of a split in file order, from JSG's file if there is no caption file."""
         layout = Layout(folder.name, folder)
         if not layout.captions(split).is_file():
             return super().captions(folder, split)
@@ -147,7 +147,7 @@ def register_layout(name: str) -> Callable[[L], L]:
 
 
 class _CheckedLayout:
-    """A registered layout. Its exceptions and results of a wrong type become a FeatureError of one line."""
+    """A registered layout. Exceptions in its code and results of a wrong type become a FeatureError of one line."""
 
     def __init__(self, name: str, layout: DataLayout):
         self._name = name
@@ -171,7 +171,7 @@ class _CheckedLayout:
 
     def _source(self, what: str, folder: Path) -> VectorSource:
         tables = self._call(what, lambda: getattr(self._layout, what)(folder))
-        if not hasattr(tables, "items") or not hasattr(tables, "get"):  # an open HDF5 file has both
+        if not hasattr(tables, "items") or not hasattr(tables, "get"):  # an open HDF5 file is no Mapping, but has both
             problem = f"returned a {type(tables).__name__}, expected a mapping of arrays by id"
             raise FeatureError(self._message(what, problem))
         return FolderArrays(tables, folder)
@@ -229,7 +229,7 @@ def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
 
 
 def _plain_place(folder: Path, what: str) -> Path | None:
-    """Return the HDF5 file or the folder of numpy files, or None."""
+    """Return the path of the HDF5 file with these features, or of their folder of numpy files, or None."""
     return next((path for path in (folder / f"{what}.h5", folder / what) if path.exists()), None)
 
 

@@ -59,7 +59,7 @@ class PackSettings(metaclass=Checked):
 
 
 class VideoArrays(NamedTuple):
-    """Features of a batch of videos: clips, zero-padded frames, and a mask of the real frames."""
+    """Features of a batch of videos: clips, zero-padded frames, and a mask in which real frames are True."""
 
     clips: Float[np.ndarray, "V L D"]
     frames: Float[np.ndarray, "V T D"]
@@ -67,7 +67,7 @@ class VideoArrays(NamedTuple):
 
 
 class PaddedRows(NamedTuple):
-    """Tables that are zero-padded to the longest, and a mask of the real rows."""
+    """Tables that are zero-padded to the length of the longest, and a mask in which real rows are True."""
 
     rows: Float[np.ndarray, "N R D"]
     mask: Bool[np.ndarray, "N R"]
@@ -101,14 +101,17 @@ class RaggedRows:
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
         rows = np.zeros((*mask.shape, self.dim), dtype=np.float32)
         for place, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
-            # with an index array, the rows would be copied twice
+            # indexing with an array would copy the rows twice
             rows[place, :length] = self.rows[start : start + length]
         return PaddedRows(rows, mask)
 
 
 @dataclass(frozen=True)
 class TeacherFeatures:
-    """CLIP vectors for DL-DKD, not normalised: frames aligned with the student's, one sentence vector per caption."""
+    """CLIP vectors for DL-DKD, not normalised.
+
+    Each video has frames aligned with the student's, and each caption has one sentence vector.
+    """
 
     frames: RaggedRows
     sentences: Float[np.ndarray, "Q S"]
@@ -126,18 +129,18 @@ class PackedFeatures:
     folder: Path | None  # folder of the cache; None for features in memory
 
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
-        """Return clips, padded frames and frame mask of the videos in this order, as float32."""
+        """Return clips, padded frames and frame mask of the requested videos, in the requested order, as float32."""
         frames, mask = self.frames.padded(index)
         return VideoArrays(np.asarray(self.clips[index], dtype=np.float32), frames, mask)
 
     def words(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
-        """Return padded words and word mask of the captions in this order, as float32."""
+        """Return padded words and word mask of the requested captions, in the requested order, as float32."""
         return self.words_packed.padded(index)
 
 
 @dataclass(frozen=True)
 class PackSources:
-    """The sources of raw features and the ids to read. Captions and videos are independent here."""
+    """The sources of raw features, and the ids to read. Which caption describes which video does not matter here."""
 
     frames: VectorSource
     words: VectorSource
@@ -171,7 +174,7 @@ def open_packed(
     settings: PackSettings,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """Return the packed features, which are packed first if they are not cached.
+    """Return the packed features from the cache. If they are not cached, first pack them.
 
     `progress` is called with the number of packed videos and the total.
 
@@ -274,7 +277,7 @@ def _pack_sentences(
 
 
 def teacher_caption(source: VectorSource, caption: str) -> str:
-    """Return the name of a caption's teacher vector. The later version's files omit `enc` in caption ids."""
+    """Return the name of a caption's teacher vector. The files of DL-DKD++ have caption ids without `enc`."""
     short = caption.replace("#enc#", "#")
     return caption if caption in source or short not in source else short
 
@@ -317,7 +320,8 @@ def _create(folder: Path | None, name: str, shape: tuple[int, ...], dtype: str) 
         return np.zeros(shape, dtype)
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    if hasattr(os, "posix_fallocate"):  # a full disk would kill the process later
+    # reserve the space now: a later write to the mapped file would kill the process if the disk were full
+    if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array

@@ -48,7 +48,7 @@ def _annotation(label: Label, number: int) -> Annotation:
 
 
 def hashed_split(video: str) -> str:
-    """Return the split of a video by a hash of its id: 8 of 10 are train, 1 val, 1 test."""
+    """Return the split of a video from a hash of its id: on average 8 of 10 videos are train, 1 val, 1 test."""
     tenth = stable_hash(video) % 10
     return "train" if tenth < 8 else "val" if tenth == 8 else "test"
 

@@ -20,7 +20,10 @@ from untrimmed.files import whole_file, write_whole
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """The counts of one written split and of its `part` in publications; `differences` lists other published counts."""
+    """One written split: its counts, and whether publications have the same counts for its `part`.
+
+    `differences` lists published counts that differ.
+    """
 
     split: str
     part: str
@@ -33,7 +36,7 @@ class PreparedSplit:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The written splits, the missing files of each other split, and the frame features in the folder."""
+    """The written splits, the files that were missing for other splits, and the frame features in the folder."""
 
     splits: tuple[PreparedSplit, ...]
     missing: Mapping[str, str]
@@ -115,7 +118,7 @@ def _has_own_captions(layout: Layout) -> bool:
 
 
 def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
-    """Write the caption file of a split, and JSG's lines with the times."""
+    """Write the caption file of a split, and JSG's file of captions with times."""
     with whole_file(layout.captions(split)) as temporary:
         write_captions(temporary, annotations)
     write_jsg(layout.moments(split), annotations)

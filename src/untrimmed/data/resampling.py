@@ -9,9 +9,9 @@ def segment_bounds(
 ) -> Int[np.ndarray, " B"]:
     """Return the bounds of m segments of n frames: min(round(i / m * n), n - 1) for i = 0..m.
 
-    Division comes first, and ties round to even. The last bound is n - 1 and excluded, so the last frame is used only
-    if its segment is otherwise empty. The release computes clip bounds in float32 and frame bounds in float64, which
-    differ if m is not a power of two.
+    In i / m * n, division comes first, and ties round to even. The last segment ends before its bound n - 1, so the
+    last frame is used only if this segment would be empty otherwise. The release computes clip bounds in float32 and
+    frame bounds in float64, and the two differ if m is not a power of two.
 
     >>> segment_bounds(5, 4)
     array([0, 1, 2, 4, 4])
@@ -23,7 +23,7 @@ def segment_bounds(
 def segment_means(
     frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
 ) -> Float[np.ndarray, "L D"]:
-    """Return the mean of each segment. An empty segment is the frame at its bound, so short videos repeat frames.
+    """Return the mean of each segment. Short videos repeat frames: an empty segment consists of the frame at its bound.
 
     Means have the precision of `frames`. The releases convert the frames of BigFile folders to float64 first.
 
@@ -32,7 +32,8 @@ def segment_means(
            [7.]])
     """
     bounds = segment_bounds(len(frames), num_segments, precision)
-    # reduceat sums the rows between bounds, or takes one row if two bounds are equal. The slice ends the last segment.
+    # If two bounds are equal, reduceat takes one row, otherwise it sums the rows between bounds. The slice makes the
+    # last segment end at its bound.
     sums = np.add.reduceat(frames[: max(bounds[-1], bounds[-2] + 1)], bounds[:-1], axis=0)
     return (sums / np.maximum(np.diff(bounds), 1)[:, None]).astype(frames.dtype)
 
@@ -66,5 +67,5 @@ def prepare_video(
 
 
 def prepare_words(words: Float[np.ndarray, "W E"], *, max_words: int) -> Float[np.ndarray, "N E"]:
-    """Return the word rows for a model: normalised in their precision, then cut to the first `max_words`."""
+    """Return the word rows for a model: normalised in the precision of `words`, then cut to the first `max_words`."""
     return normalise(words)[:max_words]

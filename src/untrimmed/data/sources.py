@@ -1,4 +1,7 @@
-"""Read tables of vectors by name from a BigFile folder, a folder of numpy files, or memory (HDF5 files: `hdf5.py`)."""
+"""Read tables of vectors by name from a BigFile folder, a folder of numpy files, or memory.
+
+`hdf5.py` reads HDF5 files.
+"""
 
 import zipfile
 from abc import ABC, abstractmethod
@@ -17,7 +20,7 @@ from untrimmed.errors import FeatureError, one_line
 
 MAX_ENTRY_BYTES = 4 * 2**30
 """Largest table of one video or caption: 100 hours of 3,072 numbers at one frame per second, in single precision."""
-_ZIP = b"PK"  # the beginning of an npz file
+_ZIP = b"PK"  # the first bytes of an npz file
 _MAX_COMPRESSION = 1100  # largest plausible ratio of compression; deflate reaches 1,032
 _SMALL_ENTRY = 2**20  # bytes that an entry may need in memory even if nothing is stored for it
 
@@ -109,7 +112,7 @@ class BigFileFrames(VectorSource):
 
 
 class TableSource(VectorSource):
-    """Entries of shape (rows, width) or (1, rows, width). All must have the width of the first entry."""
+    """Entries of shape (rows, width) or (1, rows, width). All entries must have the same width."""
 
     _suffix = ""  # suffix of file names, for messages
 
@@ -130,13 +133,13 @@ class TableSource(VectorSource):
 
     @abstractmethod
     def _entry(self, name: str) -> Any:
-        """Return the data set, the path or the array of an entry, or None."""
+        """Return an entry as an HDF5 data set, a path or an array, or return None."""
 
     def __contains__(self, name: str) -> bool:
         return self._entry(name) is not None
 
     def count(self, name: str) -> int:
-        """Return the number of rows of an entry; only an npz file is read for it."""
+        """Return the number of rows of an entry. Only entries in npz files must be read to count them."""
         return self._shape(name, self._values(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
@@ -207,7 +210,7 @@ def to_array(table: Any, place: str) -> Any:
 
 
 class ArrayVectors(TableSource):
-    """Arrays by name, in memory or read lazily. Messages name them by `what`."""
+    """Arrays by name, in memory or read lazily. `what` names these arrays in messages."""
 
     def __init__(self, arrays: Mapping[str, Any], what: str):
         if not arrays:
@@ -238,7 +241,10 @@ class FolderArrays(ArrayVectors):
 
 
 class JoinedFrames(VectorSource):
-    """Frames of merged videos, concatenated from the pieces in the file `table`, unless the source has the video."""
+    """Frames of merged videos.
+
+    They are concatenated from the pieces that the file `table` lists, unless the source has the whole video.
+    """
 
     def __init__(self, source: VectorSource, table: Path):
         self.place = source.place
@@ -277,7 +283,7 @@ class JoinedFrames(VectorSource):
 
 
 def _require_size(place: Path, name: str, values: Any) -> None:
-    """Raise a FeatureError before a data set is read that needs more memory than its file justifies."""
+    """Raise a FeatureError for an HDF5 data set that would need more memory than the size of its file can justify."""
     if not isinstance(values, h5py.Dataset):
         return
     stored = values.id.get_storage_size()
@@ -296,9 +302,9 @@ def read_pieces(path: Path) -> dict[str, list[str]]:
 
 
 def _load_numpy(path: Path) -> np.ndarray:
-    """Return the array in an npy file, memory-mapped, or in an npz file, which is read.
+    """Return the array in an npy file, memory-mapped, or the array in an npz file, read completely.
 
-    The content tells them apart.
+    The file's content decides which format it is, not its name.
     """
     try:
         with path.open("rb") as file:

@@ -12,7 +12,7 @@ from untrimmed.data.layouts import open_words, read_split
 
 Pooling = Literal["mean", "last"]
 
-MAX_CAPTIONS = 20_000  # from a larger split, a sample of this size is used; it has 2e8 pairs
+MAX_CAPTIONS = 20_000  # a larger split is reduced to a random sample of this size, which has 2e8 pairs
 BLOCK_ROWS = 512
 BINS = 20_000  # bins from -1 to 1, so that the error of the median is at most 0.0001
 
@@ -32,7 +32,8 @@ class TextSimilarity:
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
     """Return the statistics of one split's word features as extracted, or None for a single caption.
 
-    With `last`, the sentence is the last row, as in CLIP. Of more than 20,000 captions a fixed sample is used.
+    With `last`, the sentence is the last row, as in CLIP. If there are more than 20,000 captions, a fixed sample is
+    used.
 
     Raises: UnknownNameError for an unknown split, FeatureError for missing or damaged captions or features.
     """
@@ -61,7 +62,7 @@ def pair_statistics(vectors: Float[np.ndarray, "Q D"]) -> tuple[float, float, fl
     largest = -np.inf
     for start in range(0, len(unit) - 1, BLOCK_ROWS):
         block = unit[start : start + BLOCK_ROWS] @ unit[start:].T
-        pairs = np.arange(block.shape[1]) > np.arange(len(block))[:, None]  # each pair once
+        pairs = np.arange(block.shape[1]) > np.arange(len(block))[:, None]  # count each pair once
         cosines = np.clip(block[pairs], -1, 1)
         counts += np.histogram(cosines, BINS, (-1, 1))[0]
         total += cosines.sum(dtype=np.float64)

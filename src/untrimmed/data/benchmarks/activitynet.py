@@ -2,8 +2,8 @@
 
 `train.json`, `val_1.json`, `val_2.json`: `{video: {"duration", "timestamps": [[start, end], ...], "sentences":
 [...]}}`. Both validation files describe the same videos in different words. PRVR papers use only the videos with
-released features: 9,043 and 4,430. Their 15,753 test captions are 3.56 per video. This is the rate of val_1 (val_2 has
-3.49), so val_1 is the default.
+released features: 9,043 for training and 4,430 for testing. Their 15,753 test captions are 3.56 per video. val_1 has as
+many captions per video (val_2: 3.49), so val_1 is the default.
 """
 
 from pathlib import Path
@@ -15,7 +15,10 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a JSON file in file order; a FeatureError names the file and the video."""
+    """Return the captions of a JSON file in file order.
+
+    A FeatureError for invalid content names the file and the video.
+    """
     annotations = []
     for name, values in AnnotationRow.of(read_json(path), str(path), []).values.items():
         row = AnnotationRow.of(values, f"{path}, video {name!r}", ["duration", "timestamps", "sentences"])

@@ -35,7 +35,7 @@ class Benchmark:
     files: Mapping[str, tuple[str, ...]]
     parts: Mapping[str, str]
     sizes: Mapping[str, Sequence[PublishedSize]]
-    video_features: str | None = None  # folder in `FeatureData` of the released archive
+    video_features: str | None = None  # name of the folder of frame features in the released archive's `FeatureData`
     # whether the moments of a caption are several annotators' choices of one span, instead of all relevant spans
     several_annotators: bool = False
     merge: Callable[[list[Annotation]], list[Annotation]] | None = None
@@ -55,7 +55,10 @@ class Benchmark:
         return self.merge(annotations) if self.merge else annotations
 
     def read_pieces(self, part: str, folder: Path) -> dict[str, list[str]]:
-        """Return the pieces of each merged video of a part, if any; raises like `read_part`."""
+        """Return the pieces of each merged video of a part, and an empty dictionary if the benchmark merges no videos.
+
+        Raises: The errors of `read_part`.
+        """
         return self.pieces(videos_of(self._read_unmerged(part, folder))) if self.pieces else {}
 
     def _read_unmerged(self, part: str, folder: Path) -> list[Annotation]:
@@ -71,7 +74,7 @@ class Benchmark:
         return annotations
 
     def published(self, part: str, videos: int, captions: int) -> str:
-        """Return a source that publishes these counts for the part, or otherwise the published counts."""
+        """Name a source that publishes these counts for the part. If there is none, list the published counts."""
         sizes = self.sizes.get(part, ())
         agreeing = [size.source for size in sizes if (size.videos, size.captions) == (videos, captions)]
         if agreeing:
@@ -80,7 +83,7 @@ class Benchmark:
         return "published: " + "; ".join(differences) if differences else "no published size"
 
     def differences(self, part: str, videos: int, captions: int) -> list[str]:
-        """List the published counts that differ from these."""
+        """List the published counts of a part that differ from the given counts, each with its source."""
         return [
             f"{size.videos:,} / {size.captions:,} in {size.source}"
             for size in self.sizes.get(part, ())

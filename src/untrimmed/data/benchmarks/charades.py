@@ -14,7 +14,10 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a text file in file order; a FeatureError names the file and the line."""
+    """Return the captions of a text file in file order.
+
+    A FeatureError for invalid content names the file and the line.
+    """
     durations = _read_durations(path)
     annotations = []
     for number, line in open_lines(path):

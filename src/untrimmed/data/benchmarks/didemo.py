@@ -2,7 +2,8 @@
 
 `{train,val,test}_data.json`: a list of `annotation_id, description, video, times [[first, last], ...], num_segments`.
 `times` has one pair of segment numbers per annotator. The video id is the file name without its suffix, because the
-source lists a few videos with two suffixes. Durations are five seconds per segment; the last one may be shorter.
+source lists a few videos with two suffixes. A duration is five seconds times the number of segments, although the last
+segment may be shorter.
 """
 
 from pathlib import Path
@@ -16,7 +17,10 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a JSON file in file order; a FeatureError names the file and the annotation."""
+    """Return the captions of a JSON file in file order.
+
+    A FeatureError for invalid content names file and annotation.
+    """
     rows = read_json(path)
     if not isinstance(rows, list):
         raise FeatureError(f"{path}: found {type(rows).__name__}, expected a list of annotations; download it again")

@@ -3,8 +3,8 @@
 `MSRVTT_data.json`: `{"videos": [{"video_id", "start time", "end time", ...}], "sentences": [{"video_id", "caption",
 ...}]}`, twenty sentences per video. 1k-A trains on the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with
 all their sentences. Validation and test use `MSRVTT_JSFUSION_test.csv` (columns `video_id` and `sentence`): 1,000 more
-videos with one sentence each. The two times are the video's position in its source, so their difference is its
-duration. Captions have no moments.
+videos with one sentence each. `start time` and `end time` give the video's position in a longer source video, so their
+difference is the video's duration. Captions have no moments.
 """
 
 from collections import defaultdict
@@ -19,9 +19,11 @@ DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of the listed videos in list order, from the test list or from `MSRVTT_data.json` beside it.
+    """Return the captions of the videos in a list of one split, in the order of the list.
 
-    The test list works without the JSON, but then durations are unknown. A FeatureError names the file and the entry.
+    Captions come from the test list itself, or for training from `MSRVTT_data.json` in the same folder. The test list
+    works without this JSON file, but then durations are unknown. A FeatureError for invalid content names the file and
+    the entry.
     """
     is_test = path.stem.endswith("_test")
     data = path.with_name(DATA)

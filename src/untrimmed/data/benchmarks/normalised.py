@@ -14,7 +14,7 @@ SEGMENT_S = 5.0
 
 
 def read_normalised(path: Path) -> list[Annotation]:
-    """Return the captions of a file in file order; a FeatureError names the file and the line."""
+    """Return the captions of a file in file order. A FeatureError for invalid content names the file and the line."""
     annotations = []
     for line in read_rows(path, ["video", "duration", "captions"]):
         video = line.video_id()

@@ -2,8 +2,8 @@
 
 `highlight_{train,val}_release.jsonl`: one line per caption with `qid, query, vid, duration, relevant_windows`. `vid` is
 `<source>_<start>_<end>`, a 150-second cut of a source video. ProtoPRVR (arXiv 2504.13035, appendix 6) merges the cuts
-of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 captions. Its list is not public as
-text. Merging by source name gives exactly these counts.
+of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 captions. The paper's list of merged
+videos is not published as a file, but merging by source name gives exactly these counts.
 """
 
 from collections import defaultdict
@@ -17,7 +17,10 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a release file in file order, one video per cut; a FeatureError names file and line."""
+    """Return the captions of a release file in file order, one video per cut.
+
+    A FeatureError for invalid content names the file and the line.
+    """
     annotations = []
     for row in read_rows(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
         duration_s = row.length_s()
@@ -29,7 +32,8 @@ def read(path: Path) -> list[Annotation]:
 def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
     """Return the cuts of each source in temporal order; sources are in order of first appearance.
 
-    The features of a merged video are the features of its cuts, in this order. A FeatureError names a malformed cut.
+    The features of a merged video are the features of its cuts, in this order. A malformed name of a cut raises a
+    FeatureError that contains the name.
 
     >>> cuts_of_sources(["a_b_210.0_360.0", "a_b_60.0_210.0"])
     {'a_b': ['a_b_60.0_210.0', 'a_b_210.0_360.0']}

@@ -58,7 +58,7 @@ class RandomWaves:
         self._phases = rng.uniform(0, 2 * np.pi, outputs)
 
     def __call__(self, rows: Float[np.ndarray, "*N I"]) -> Float[np.ndarray, "*N O"]:
-        """Return the outputs, of length about 1."""
+        """Return the output vectors, whose length is about 1."""
         return np.cos(rows @ self._directions + self._phases) * np.sqrt(2 / len(self._phases))
 
 
@@ -87,7 +87,7 @@ class Lexicon:
         return unit(self.content(text).meanings.sum(axis=0))
 
     def rare(self, texts: Sequence[str]) -> list[str]:
-        """Return the distinct rare content words of some sentences, in order."""
+        """Return the distinct rare content words of some sentences, in order of appearance."""
         words = dict.fromkeys(word for text in texts for word in content_words(text))
         return [word for word in words if len(self.captions_with.get(word, ())) < RARE_SHARE * self._num_texts]
 

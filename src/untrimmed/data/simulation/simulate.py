@@ -48,11 +48,13 @@ def simulate(
     data_set: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Simulated:
-    """Write a data set with simulated features to `out/name`, or to `out/data_set`. After an error nothing is left.
+    """Write a data set with simulated features to `out/name`, or to `out/data_set` if given.
 
-    With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise the name
-    is free, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher` adds
-    DL-DKD's files. The settings are stored in `simulation.json`. If the folder's name is not the benchmark's, the
+    An error leaves no files behind.
+
+    With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise `name` can
+    be any name, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher`
+    adds DL-DKD's files. The settings are stored in `simulation.json`. If the folder's name is not the benchmark's, the
     benchmark's name is stored too.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
@@ -95,15 +97,15 @@ def simulate(
 
 
 def _pool(name: str, annotations_dir: Path) -> list[Annotation]:
-    """Read the captions of all parts in the folder.
+    """Read the captions of all parts of a benchmark whose files are in the folder.
 
-    For a video in two parts, the captions of the first part are used.
+    If two parts of the benchmark contain the same video, its captions in the first are used.
     """
     benchmark = get_benchmark(name)
     parts = [part for part in benchmark.files if benchmark.find(part, annotations_dir) is not None]
     pool: list[Annotation] = []
     earlier_videos: set[str] = set()
-    for part in parts or list(benchmark.files)[:1]:  # without any part, reading the first one raises the error
+    for part in parts or list(benchmark.files)[:1]:  # if no file exists, reading the first part raises the error
         annotations = benchmark.read_part(part, annotations_dir)
         pool += [annotation for annotation in annotations if annotation.video not in earlier_videos]
         earlier_videos.update(videos_of(annotations))
@@ -137,7 +139,7 @@ def _by_video(captions: Iterable[Annotation]) -> dict[str, list[Annotation]]:
 def _world(
     settings: SimulationSettings, videos: dict[str, list[Annotation]], benchmark: Benchmark | None, layout: LayoutName
 ) -> World:
-    # DiDeMo's annotators mean one span, and the plain layout stores one
+    # DiDeMo's annotators all mark one moment, and the plain layout stores one moment per caption
     main_moments = layout == "plain" or (benchmark is not None and benchmark.several_annotators)
     return World(settings, [c for captions in videos.values() for c in captions], main_moments=main_moments)
 

@@ -1,17 +1,19 @@
 """Simulated text and video features, computed by two different networks from one hidden meaning.
 
-Hidden: each word has a meaning close to those of its synonyms. A sentence's intent is the mean of its words, in which
-rare words have more weight (`untrimmed.data.simulation.lexicon`). During the span of a caption some of its words are
-visible, most strongly around one point in time. In half of the time without captions, distractions happen: events of
-other captions, half of which share a rare word with the video. Text: a token is its word's meaning plus some intent and
-noise, through a fixed random network, plus a direction that all words share (as in RoBERTa). Vision: a frame is the
-event plus scene and shot, with noise, through another such network with a final ReLU (as in ResNet and I3D). No text
-coordinate corresponds to a video coordinate. Features depend on the seed, the video's id and captions, and the corpus.
-From `World.events` and `World.intent`, the hidden side, `untrimmed.running.untrained` computes the best possible
-result.
+Hidden vectors: each word has a meaning close to those of its synonyms. A sentence's intent is the mean of its words, in
+which rare words have more weight (`untrimmed.data.simulation.lexicon`). During the span of a caption some of its words
+are visible, most strongly around one point in time. In half of the time without captions, distractions happen: events
+of other captions, half of which share a rare word with the video.
 
-This world favours some methods (`BUILT_IN_SIDES`). Each of three settings removes one such property: `words=mixed`,
-`runs=scattered` and `teacher_map=nonlinear`.
+Text features: the meaning of a token's word, plus some of the sentence's intent and noise, is mapped by a fixed random
+network. Then a direction that all words share is added (as in RoBERTa). Frame features: event, scene and shot, with
+noise, are mapped by another such network with a final ReLU (as in ResNet and I3D). No text coordinate corresponds to a
+video coordinate. Features depend on the seed, the video's id and captions, and the corpus.
+`untrimmed.running.untrained` computes the best possible result from the hidden vectors (`World.events`,
+`World.intent`).
+
+Some properties of this world favour some methods (`BUILT_IN_SIDES`). Each of three settings removes one of them:
+`words=mixed`, `runs=scattered` and `teacher_map=nonlinear`.
 """
 
 import math
@@ -91,7 +93,10 @@ def built_in_sides(settings: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationSettings(metaclass=Checked):
-    """Widths and difficulty of simulated features. Lengths of hidden vectors are relative to meanings of length 1."""
+    """Widths and difficulty of simulated features.
+
+    The meaning of a word has length 1; the lengths of other hidden vectors are relative to it.
+    """
 
     query_dim: int = 1024
     video_dim: int = 3072
@@ -132,7 +137,7 @@ class SimulationSettings(metaclass=Checked):
 class RandomNetwork:
     """A fixed random network of two layers with a tanh, from hidden rows of length about 1 to features.
 
-    `shift` is the mean of the features. There is no final ReLU here.
+    `shift` is the mean of the features. `World.frames` applies the final ReLU of the network for frames.
     """
 
     def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, *, shift: float = 0.0):
@@ -153,7 +158,7 @@ class RandomNetwork:
 class World:
     """Features of sentences and videos from one seed. `corpus` contains the captions of all videos.
 
-    Frames show every moment of a caption. With `main_moments` they show only its main moment. This is right if the
+    Frames show every moment of a caption. With `main_moments` they show only its main moment, which is right if the
     moments are several annotators' choices of one span.
     """
 
@@ -188,7 +193,10 @@ class World:
         return unit(np.concatenate([meanings, weight * self.intent(text) + NOISE_WEIGHT * noise], axis=1))
 
     def frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T D"]:
-        """Return the nonnegative frames of a video, float32, at least one. Captions without moments are invisible."""
+        """Return the frame features of a video: nonnegative, float32, at least one row.
+
+        Captions without moments are invisible.
+        """
         hidden = self._hidden_frames(captions, self._rng("noise", captions[0].video), self.settings.noise)
         frames = self._vision(hidden / np.sqrt(2))
         np.maximum(frames, 0, out=frames)
@@ -200,7 +208,7 @@ class World:
         return self._lexicon.intent(text)
 
     def events(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T M"]:
-        """Return the hidden meaning of the event in each frame of a video, or zero without an event."""
+        """Return the hidden meaning of the event in each frame of a video; a frame without an event has zeros."""
         settings = self.settings
         rng = self._rng("events", captions[0].video)
         duration_s = captions[0].duration_s
@@ -219,18 +227,18 @@ class World:
         return events
 
     def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
-        """Return the teacher's frames, float32: a map of event and surroundings with noise."""
+        """Return the teacher's frame vectors, float32, mapped from event, scene and shot, with noise."""
         noise = self._rng("teacher's noise", captions[0].video)
         return self._taught(self._hidden_frames(captions, noise, self.settings.teacher_noise)).astype(np.float32)
 
     def teacher_sentence(self, text: str) -> Float[np.ndarray, "1 S"]:
-        """Return the teacher's sentence vector, float32, of length 1, with the same noise as its frames."""
+        """Return the teacher's sentence vector, float32, of length 1. It has as much noise as the teacher's frames."""
         noise = unit(self._rng("teacher's noise", *tokens(text)).standard_normal(MEANING_DIM))
         noisy = self.intent(text) + self.settings.teacher_noise * noise
         return unit(self._taught(noisy[None])).astype(np.float32)
 
     def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
-        """Return the teacher's vectors of meanings, with or without surroundings."""
+        """Map hidden vectors, which are meanings with or without scene and shot, to the teacher's vectors."""
         width = hidden.shape[1]
         if self.settings.teacher_map == "linear":
             return hidden @ self._teacher[:width]
@@ -239,13 +247,16 @@ class World:
     def _hidden_frames(
         self, captions: Sequence[Annotation], rng: np.random.Generator, noise: float
     ) -> Float[np.ndarray, "T H"]:
-        """Return the event and the surroundings of each frame, with noise."""
+        """Return the hidden vectors of each frame: its event, scene and shot, with noise."""
         events = self.settings.event * self.events(captions)
         clear = np.concatenate([events, self._surroundings(captions[0].video, len(events))], axis=1)
         return clear + noise * unit(rng.standard_normal(clear.shape))
 
     def _surroundings(self, video: str, num_frames: int) -> Float[np.ndarray, "T B"]:
-        """Return scene and shot of each frame. A video's scene is a mix of scenes that the corpus shares."""
+        """Return the hidden vectors of scene and shot of each frame.
+
+        A video's scene is a mix of scenes that all videos of the corpus share.
+        """
         settings = self.settings
         rng = self._rng("surroundings", video)
         individual = unit(rng.standard_normal(SURROUNDINGS_DIM))
@@ -255,9 +266,9 @@ class World:
         return settings.scene * scene + settings.shots * shots[shot]
 
     def _event(self, text: str, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, "T M"]:
-        """Return the frames of an event.
+        """Return an event's hidden vector in each of its frames.
 
-        Whether a part of its meaning is visible changes over frames as a Markov chain.
+        Which words of the event are visible changes from frame to frame as a Markov chain.
         """
         meanings, visible = self._lexicon.content(text)
         drawn = rng.random((num_frames, len(meanings))) < visible
@@ -267,7 +278,7 @@ class World:
         return self._strength(num_frames, rng)[:, None] * event
 
     def _strength(self, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, " T"]:
-        """Return the strength of an event in each frame: one peak, or some frames of different strength."""
+        """Return the strength of an event in each frame: a curve with one peak, or random strengths in some frames."""
         base = self.settings.base
         if self.settings.runs == "scattered":
             shown = rng.random(num_frames) < SCATTERED_SHARE
@@ -281,7 +292,7 @@ class World:
     def _add_distractions(
         self, events: Float[np.ndarray, "T M"], busy: Bool[np.ndarray, " T"], captions: Sequence[Annotation]
     ) -> None:
-        """Add captions of other videos to part of the frames that are not busy."""
+        """Show captions of other videos in some of the frames without an event."""
         if self._num_videos < 2:
             return
         video = captions[0].video
@@ -293,7 +304,7 @@ class World:
                 events[span] += DISTRACTOR * self._event(text, span.stop - span.start, rng)
 
     def _other_caption(self, video: str, rare: Sequence[str], rng: np.random.Generator) -> str:
-        """Return a caption of another video, often with one of the rare words."""
+        """Return a caption of another video, often one that contains one of the words `rare`."""
         if rare and rng.random() < RELATED_SHARE:
             related = self._lexicon.captions_with[rare[int(rng.integers(len(rare)))]]
             candidates = [index for index in related if self._corpus[index].video != video]
@@ -309,14 +320,17 @@ class World:
 
 
 def _frame_span(moment: Span, duration_s: float, num_frames: int) -> slice:
-    """Return the frames of a moment, rounded, at least one."""
+    """Return the frame numbers of a moment, rounded to whole frames. There is at least one."""
     start, end = (np.array(moment) * num_frames / duration_s).round().astype(int).tolist()
     start = min(max(start, 0), num_frames - 1)
     return slice(start, max(start + 1, min(end, num_frames)))
 
 
 def _free_stretches(busy: Bool[np.ndarray, " T"], median: float, rng: np.random.Generator) -> list[slice]:
-    """Return the frames without an event, in pieces of at least 2 frames. The last piece of each gap may be shorter."""
+    """Return the frames without an event, divided into stretches of random length.
+
+    A stretch has at least 2 frames, unless the gap between two events ends earlier.
+    """
     edges = np.flatnonzero(np.diff(np.concatenate([[True], busy, [True]]).astype(int))).reshape(-1, 2)
     stretches = []
     for start, gap_end in edges.tolist():
