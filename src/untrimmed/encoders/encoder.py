@@ -1,4 +1,7 @@
-"""The interfaces of encoders: frames -> vectors, text -> a sentence vector in the same space, and word vectors."""
+"""The interfaces of encoders.
+
+An encoder maps frames to vectors, and a text to a sentence vector in the same space and to word vectors.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,8 +18,8 @@ class Encoder(Protocol):
     """Encodes frames and sentences as vectors whose cosine measures how well they match.
 
     `identity` names the weights exactly (name and content hash): vectors of two encoders may be compared only if their
-    identities are equal, so the index stores it. `short_side` is the size in pixels to which the decoder scales the
-    shorter side of a frame before the encoder gets it. If frames must be cropped, the encoder does it.
+    identities are equal, so the index stores the identity. `short_side` is the size in pixels to which the decoder
+    scales the shorter side of a frame before the encoder gets it. Frames reach the encoder uncropped.
     """
 
     name: str
@@ -30,33 +33,36 @@ class Encoder(Protocol):
         ...
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Unit vectors (float32) of RGB frames, one per frame; an empty stack gives an empty [0, D]."""
+        """Return unit vectors (float32) of RGB frames, one per frame. For no frames, return an empty array [0, D]."""
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """A unit sentence vector and the word vectors of each text (float32), and its unknown and unread words."""
+        """Return for each text a unit sentence vector and word vectors (float32), and its unknown and unread words."""
         ...
 
 
 class VideoEncoding(ABC):
-    """Encodes one video from its frames in temporal order. It may keep frames back until `finish`."""
+    """Encodes one video from its frames in temporal order. It may wait for more frames before it returns vectors."""
 
     @abstractmethod
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Add frames, and return the next vectors (float32) with their times in seconds; there may be none."""
+        """Add frames, and return the vectors (float32) that are now complete, with their times in seconds.
+
+        There may be no complete vectors.
+        """
 
     @abstractmethod
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Return the last vectors and their times."""
+        """Return the remaining vectors and their times after the last frame."""
 
 
 class ClipEncoder(ABC):
-    """An `Encoder` with vectors of clips, such as features of motion, instead of frames, and without sentence vectors.
+    """An `Encoder` whose vectors belong to clips, such as features of motion, and which has no sentence vectors.
 
-    Its frames and sentences share no space: `TextFeatures.sentence` is empty, and only a trained model can search.
-    `fps` is the usual number of vectors per second of video.
+    Its frames and words are in different spaces: `TextFeatures.sentence` is empty, and only a trained model can search
+    such vectors. `fps` is the usual number of vectors per second of video.
     """
 
     name: str
@@ -72,26 +78,33 @@ class ClipEncoder(ABC):
 
     @abstractmethod
     def rate(self, fps: float) -> float:
-        """The frames per second to decode for this many vectors per second; ConfigError if there would be too many."""
+        """Return how many frames per second must be decoded for `fps` vectors per second.
+
+        Raises a ConfigError if that is too many frames.
+        """
 
     @abstractmethod
     def start_video(self, fps: float) -> VideoEncoding:
-        """Return an encoding for a video whose frames are decoded at `rate(fps)`, from time 0 on."""
+        """Return an encoding for one video, whose frames are decoded from time 0 at `rate(fps)` frames per second."""
 
     @abstractmethod
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """See `Encoder`: unit vectors of single pictures."""
+        """Return unit vectors of single pictures, one per picture; see `Encoder`."""
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """The word vectors of each text (float32), and its unknown and unread words, without a sentence vector."""
+        """Return for each text word vectors (float32), and its unknown and unread words.
+
+        There is no sentence vector.
+        """
 
 
 class FrameEncoding(VideoEncoding):
-    """Encodes each frame as one vector, immediately.
+    """Encodes each frame as one vector, as soon as the frame is added.
 
-    Frames that equal those of the previous call, such as those of a slide, are not encoded again. Single frames are not
-    compared, because the vector of a frame depends in its last bits on the number of frames that are encoded together.
+    If all frames of a call equal those of the previous call, such as frames of a slide, they are not encoded again.
+    Single frames are not compared, because the last bits of a frame's vector depend on how many frames are encoded
+    together.
     """
 
     def __init__(self, encoder: Encoder):
@@ -102,19 +115,19 @@ class FrameEncoding(VideoEncoding):
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """See `VideoEncoding`."""
+        """Return the vectors of these frames, and their times in seconds."""
         if not np.array_equal(frames, self._frames):
             self._vectors = self._encoder.encode_frames(frames)
             self._frames = frames
         return self._vectors, times_s
 
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """See `VideoEncoding`. There are no last vectors."""
+        """Return no vectors, because all frames were encoded when they were added."""
         return np.empty((0, self._encoder.frame_dim), np.float32), np.empty(0)
 
 
 def start_video(encoder: Encoder, fps: float) -> VideoEncoding:
-    """Return an encoding for a video, by an encoder of frames or of clips.
+    """Return an encoding for one video, by an encoder of frames or of clips.
 
     `fps` is the number of vectors per second.
     """

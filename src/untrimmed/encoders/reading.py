@@ -7,15 +7,16 @@ from untrimmed.types import Reading
 
 
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
-    """The `Reading` of a text. For each token, `pieces` has its start, its end, and whether it is known.
+    """Return the `Reading` of a text. For each token, `pieces` has its start, its end, and whether it is known.
 
-    A word (between spaces) is known if one of its tokens is known. A word without tokens, or after the last word that
-    is read, is neither known nor unknown.
+    Words are separated by spaces. A word is known if one of its tokens is known. A word without tokens, or after the
+    last word that is read, counts neither as known nor as unknown.
 
     >>> reading_of("a dog 犬", [(0, 1, True), (2, 5, True), (6, 7, False)], is_cut=False)
     Reading(unknown=('犬',), is_understood=True, num_words_read=None)
     """
-    listed = [piece for piece in pieces if text[piece[0] : piece[1]].strip()]  # some tokenizers also emit spaces
+    # some tokenizers also have tokens that are only a space
+    listed = [piece for piece in pieces if text[piece[0] : piece[1]].strip()]
     stop = max((end for _, end, _ in listed), default=0) if is_cut else len(text)
     words = [match.span() for match in re.finditer(r"\S+", text[:stop])]
     unknown, is_understood, at = [], False, 0
@@ -32,7 +33,7 @@ def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bo
 
 
 def known_words(text: str, reading: Reading) -> str:
-    """The part of a text that an encoder encodes: the words that it reads, without unknown ones.
+    """Return the words of a text that an encoder reads and knows.
 
     A text whose words are all known, or all unknown, is returned unchanged.
 

@@ -1,4 +1,4 @@
-"""The encoders by name, the choice of one, and its self-test.
+"""List the encoders by name, load one of them, and test that it works.
 
 Importing this module is fast; torch and transformers are imported only when an encoder is loaded.
 """
@@ -19,10 +19,11 @@ from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
 DEFAULT = "siglip2-base"
 BUILTIN = "builtin"
-HUB_TIMEOUT_S = 5.0  # after this time without an answer, the hub counts as unreachable
+HUB_TIMEOUT_S = 5.0  # the hub counts as unreachable if it has not answered after this time
 
 _SELF_TEST_SIDE = 96
-# least distance of unit vectors; two vectors of the same input differ by 1e-7 in float32 and not at all in bfloat16
+# The unit vectors of two different inputs must be at least this far apart. Two vectors of the same input differ by 1e-7
+# in float32 and not at all in bfloat16.
 _SELF_TEST_DISTANCE = 1e-3
 
 
@@ -68,7 +69,7 @@ _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --lib
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """A loaded encoder, a notice for the user if it replaces the default, and the format of its products."""
+    """A loaded encoder, a notice for the user if it replaces the default, and the format of its matrix products."""
 
     encoder: Encoder
     notice: str | None
@@ -84,14 +85,14 @@ def load_encoder(
     fallback: bool = True,
     images: bool = True,
 ) -> LoadedEncoder:
-    """The encoder of a short name (see `ENCODERS`), a hub id or a local folder, tested; None is the default.
+    """Load and test the encoder of a short name (see `ENCODERS`), a hub id or a local folder; None is the default.
 
     A name such as `resnet152+i3d=FILE+roberta` selects benchmark features (`untrimmed.encoders.features.kinds`).
 
-    If the default's files are not cached and the hub does not answer within seconds, or torch or transformers are not
-    installed, `builtin` is used instead, with a notice; `fallback=False` makes that an error. A named encoder is never
-    replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is tested, because a search
-    needs no pictures, and an encoder may load its image part later.
+    If the files of the default encoder are not cached and the hub does not answer within seconds, or torch or
+    transformers are not installed, `builtin` is used instead, with a notice; `fallback=False` raises an error instead.
+    A named encoder is never replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is
+    tested, because a search needs no pictures, and an encoder may load its image part later.
 
     Raises:
         UnknownNameError: The name is unknown.
@@ -160,7 +161,7 @@ def _load_hub(
 
 
 def _feature_spec(name: str) -> FeatureSpec:
-    """The networks in a name. The short name of a CLIP becomes its hub id."""
+    """Return the networks in a name. The short name of a CLIP model is replaced by its hub id."""
 
     def resolved(part: Part) -> Part:
         return replace(part, weights=_source(part.weights or DEFAULT_CLIP)) if part.kind == CLIP else part
@@ -169,14 +170,17 @@ def _feature_spec(name: str) -> FeatureSpec:
 
 
 def _load_features(spec: FeatureSpec, *, device: str, precision: Precision) -> LoadedEncoder:
-    """The encoder of benchmark features. CLIP alone is an ordinary encoder, which also searches without training."""
+    """Load an encoder of benchmark features.
+
+    CLIP alone is loaded as an ordinary encoder, which can search without training.
+    """
     try:
         from untrimmed.encoders.features.encoder import FeatureEncoder
         from untrimmed.encoders.features.weights import find_weights
     except ImportError as error:
         raise EncoderError(f"{spec}: {error}; pip install 'untrimmed[hub]'") from error
     if spec.is_clip:
-        weights = find_weights(spec.parts[0], timeout_s=HUB_TIMEOUT_S)  # checks the SHA-256
+        weights = find_weights(spec.parts[0], timeout_s=HUB_TIMEOUT_S)  # `find_weights` checks the SHA-256
         return _load_hub(weights.name, digest=weights.digest, device=device, precision=precision)
     encoder = FeatureEncoder(spec, device=device, precision=precision, timeout_s=HUB_TIMEOUT_S)
     return LoadedEncoder(encoder, None, encoder.number_format.name, encoder.number_format.reason)
@@ -194,7 +198,7 @@ def _load_builtin(precision: Precision, notice: str | None) -> LoadedEncoder:
 
 
 def _source(name: str) -> str:
-    """The folder or hub id of a name: short names become hub ids, folders and hub ids stay unchanged."""
+    """Return the folder or hub id of a name: short names become hub ids, folders and hub ids stay unchanged."""
     if name in ENCODERS and (hub_id := ENCODERS[name].hub_id) is not None:
         return hub_id
     looks_like_path = name.startswith((".", "/", "~")) or Path(name).is_absolute()
@@ -204,7 +208,7 @@ def _source(name: str) -> str:
 
 
 def _two_images() -> np.ndarray:
-    """A chessboard and a gradient from blue to orange, which differ in colour, shape and detail."""
+    """Return a chessboard and a gradient from blue to orange, which differ in colour, shape and detail."""
     steps = np.arange(_SELF_TEST_SIDE)
     board = ((steps[:, None] // 12 + steps[None, :] // 12) % 2 * 255).astype(np.uint8)
     slope = np.linspace(0.0, 1.0, _SELF_TEST_SIDE)[None, :, None]
@@ -214,7 +218,7 @@ def _two_images() -> np.ndarray:
 
 
 def _check_vectors(encoder: Encoder, vectors: np.ndarray, what: str) -> None:
-    """Check for two different finite unit vectors of the encoder's width."""
+    """Check that there are two different finite unit vectors of the encoder's width."""
     if vectors.shape != (2, encoder.frame_dim):
         problem = f"vectors of shape {vectors.shape}, expected {(2, encoder.frame_dim)}"
     elif not np.isfinite(vectors).all():

@@ -1,7 +1,7 @@
 """The thousand ImageNet classes as unit vectors in the space of the sentences. They connect pictures with words.
 
-Embedding some seven thousand texts takes half a minute or more, so the table is stored beside this file. It is made
-from the pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test recomputes some rows.
+Embedding some seven thousand texts takes half a minute or more, so the table of vectors is stored beside this file. It
+is computed from the pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test recomputes some rows.
 """
 
 import json
@@ -20,7 +20,10 @@ _GLOSS_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class ClassText:
-    """Three names of a class, and a description: a name with one sentence about its appearance."""
+    """Three names of a class, and a description of it.
+
+    The description is a name with one sentence about the appearance of the class.
+    """
 
     names: tuple[str, str, str]
     gloss: str
@@ -30,7 +33,7 @@ def read_class_texts() -> list[ClassText]:
     """The texts of all classes, in the order of the network's outputs.
 
     Raises:
-        EncoderError: The package of class names is missing or has other content.
+        EncoderError: The package of class names is missing, or a file in it is not the expected version.
     """
     synonyms, names, glosses = (
         json.loads(file.locate().read_text(encoding="utf-8")) for file in (CLASS_SYNONYMS, CLASS_NAMES, CLASS_GLOSSES)
@@ -45,7 +48,7 @@ def read_class_texts() -> list[ClassText]:
 
 
 def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
-    """A unit vector per class: the mean direction of its names in all prompts, plus half of its description."""
+    """Return a unit vector per class: the mean of its names in all prompts, plus half of its description."""
     prompts = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
     distinct = list(dict.fromkeys([*prompts, *(text.gloss for text in texts)]))
     vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))
@@ -54,7 +57,7 @@ def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float
 
 
 def load_class_vectors() -> Float[np.ndarray, "1000 D"]:
-    """The table that comes with the package."""
+    """Return the class vectors that are stored in this package."""
     return np.load(CLASS_TABLE, allow_pickle=False).astype(np.float32)
 
 

@@ -39,14 +39,15 @@ _OTHER_NAMES = {
     "violet": "purple",
 }
 _NAMES = tuple(_PROTOTYPES)
-# 'a black and white dog' has two colours; 'in black and white' and 'a black and white film' have none
+# 'a black and white dog' names two colours; 'in black and white' and 'a black and white film' name none
 _COLOURLESS = re.compile(
     r"\bin black and white\b"
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"
 )
 _LIGHTNESS_WEIGHT = 0.6
-_SMALL_SHARE = 0.01  # share of a frame; smaller areas are hardly noticed
-# limits of the mean of max(R, G, B) - min(R, G, B): film grain is below the first, colour above the second
+_SMALL_SHARE = 0.01  # smaller shares of a frame are hardly noticed
+# A frame's mean of max(R, G, B) - min(R, G, B) shows whether it has colour: film grain stays below the first limit,
+# coloured frames are above the second.
 _GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0
 _LEVELS = 32
 DIM = len(_NAMES) + 1
@@ -54,7 +55,7 @@ MAX_NORM = np.sqrt(DIM) / 2
 
 
 def _lab(rgb: Float[np.ndarray, "*rows 3"]) -> Float[np.ndarray, "*rows 3"]:
-    """CIELAB (D65) of sRGB in [0, 255], its lightness scaled down."""
+    """CIELAB values (D65) of sRGB values in [0, 255]. The lightness is multiplied by a small weight."""
     linear = np.where(rgb <= 10.31, rgb / 255 / 12.92, ((rgb / 255 + 0.055) / 1.055) ** 2.4)
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     xyz = linear @ to_xyz.T / np.array([0.9505, 1.0, 1.089])
@@ -64,24 +65,27 @@ def _lab(rgb: Float[np.ndarray, "*rows 3"]) -> Float[np.ndarray, "*rows 3"]:
 
 
 class ColourNames:
-    """Frames and sentences as vectors over the colour names, with components in [-1/2, 1/2] for frames."""
+    """Frames and sentences as vectors with a component for each colour name.
+
+    A frame's components are in [-1/2, 1/2].
+    """
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The nearest colour name of every cell of a coarse colour cube.
+        """The nearest colour name of every cell of an RGB cube that is divided into a coarse grid.
 
-        It is computed when first needed, because sentences do not use it.
+        The table is computed when a frame first needs it, because sentences do not.
         """
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))
         levels = (np.arange(_LEVELS) + 0.5) * 256 / _LEVELS
         cube = _lab(np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3))
-        # |a - b|^2 without |a|^2, which does not change which prototype is nearest
+        # for squared distances |a - b|^2, |a|^2 is left out: it does not change which prototype is nearest
         return names[np.argmin((places**2).sum(axis=1) - 2 * cube @ places.T, axis=1)]
 
     def describe(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 12"]:
-        """How much more of each colour a frame has than an even mix, on a logarithmic scale.
+        """Return how much more of each colour a frame contains than an even mix of colours, on a logarithmic scale.
 
         The last component is 1/2 for a picture without colour and -1/2 for a coloured one.
         """
@@ -96,7 +100,7 @@ class ColourNames:
         return np.concatenate([np.clip(evidence, -0.5, 0.5), greyness[:, None]], axis=1).astype(np.float32)
 
     def mentioned(self, text: str) -> Float[np.ndarray, 12]:
-        """The colours that a sentence names, as a unit vector; zeros if it names none.
+        """Return the colours that a sentence names as a unit vector, or zeros if it names none.
 
         'In black and white' requests a picture without colour, with twice the weight of a colour.
         """

@@ -7,8 +7,8 @@ arXiv 1312.5650, Eq. 2-3), followed by its colours:
     f(x) = [a s(x), b colour(x), rest(x)]
 
 Here z are the logits of EfficientNet-Lite2 over the whole frame (with its features averaged over all positions, not a
-centre crop), c_k is the text vector of class k (from several names, prompts and a description, see `classes`), and m is
-the mean of all c_k. The number rest(x) >= 0 makes f(x) a unit vector. A sentence q becomes
+centre crop), c_k is the text vector of class k (the module `classes` computes it from several names, prompts and a
+description), and m is the mean of all c_k. The number rest(x) >= 0 makes f(x) a unit vector. A sentence q becomes
 
     f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) mentioned(q), 0])
 
@@ -40,18 +40,19 @@ if TYPE_CHECKING:
 _VERSION = 2
 _BATCH = 8
 _TEXT_DIM = 384
-_TEXT_PART = 0.9  # a
-_COLOUR_PART = float(np.sqrt(1 - _TEXT_PART**2)) / colour.MAX_NORM  # b: the largest that leaves rest(x) >= 0
+_TEXT_PART = 0.9  # a in the formulas above
+# b in the formulas above: the largest value that leaves rest(x) >= 0
+_COLOUR_PART = float(np.sqrt(1 - _TEXT_PART**2)) / colour.MAX_NORM
 _MODULES = ("onnxruntime", "tokenizers")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The settings of the encoder. All are part of its identity."""
+    """The settings of the encoder. They determine its identity."""
 
     network: str = "lite2"
     short_side: int = 224
-    max_aspect: float = 2.4  # longer frames are cropped, so that a panorama cannot fill the memory
+    max_aspect: float = 2.4  # frames with a longer shape are cropped, so that a panorama cannot fill the memory
     temperature: float = 1.5
     colour_weight: float = 0.1
 
@@ -69,7 +70,7 @@ class BuiltinEncoder:
     """An `Encoder` of frames and texts. The image network is loaded with the first frames.
 
     Raises:
-        EncoderError: A package is missing or its content is not the pinned one.
+        EncoderError: A package is missing, or a file in it is not the pinned version.
     """
 
     name = "builtin"
@@ -84,7 +85,8 @@ class BuiltinEncoder:
         self.recipe = r = recipe or Recipe()
         self.identity = r.identity
         self.short_side = r.short_side
-        # located now and read later, so that a missing network is reported before the first video is decoded
+        # the weights are located now and read later, so that a missing network is reported before the first video is
+        # decoded
         self._image_weights = weights.IMAGE_WEIGHTS[r.network].find()
         self._text = MiniLM()
         classes = load_class_vectors()
@@ -127,7 +129,7 @@ class BuiltinEncoder:
         return self._network
 
     def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-        """Frames cropped to the maximum aspect ratio, and scaled to the short side if the decoder has not done that."""
+        """Crop frames to the maximum aspect ratio, and scale them to the short side unless the decoder did."""
         height, width = frames.shape[1:3]
         limit = round(min(height, width) * self.recipe.max_aspect)
         top = max(height - limit, 0) // 2
@@ -137,7 +139,7 @@ class BuiltinEncoder:
 
 
 def scaled(frames: UInt8[np.ndarray, "T Y X 3"], short_side: int) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-    """Frames scaled to a shorter side, by linear interpolation that uses every pixel."""
+    """Scale frames to a shorter side, by linear interpolation that uses every pixel."""
     old = frames.shape[1:3]
     new = [max(short_side, round(length * short_side / min(old))) for length in old]
     rows, columns = (_resampling(*lengths) for lengths in zip(old, new, strict=True))
@@ -150,7 +152,10 @@ def scaled(frames: UInt8[np.ndarray, "T Y X 3"], short_side: int) -> UInt8[np.nd
 
 
 def _resampling(length: int, new_length: int) -> Float[np.ndarray, "N M"]:
-    """The weight of each old pixel in each new one: triangles as wide as a new pixel, so that none is skipped."""
+    """Return the weight of each old pixel in each new one.
+
+    The weights are triangles as wide as a new pixel, so that no old pixel is skipped.
+    """
     scale = length / new_length
     reach = max(scale, 1.0)
     centres = (np.arange(new_length)[:, None] + 0.5) * scale

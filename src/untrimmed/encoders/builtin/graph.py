@@ -1,7 +1,7 @@
-"""ONNX graphs as plain values, and sessions that run stored graphs with weights from elsewhere.
+"""ONNX graphs as plain Python values, and sessions that run stored graphs with weights from other files.
 
-Graphs are stored beside this file, without weights. So only `GraphBuilder.build` needs the package `onnx`, which takes
-30 MB and which a search should not import. Tests compare the stored graphs with new ones.
+Graphs are stored beside this file, without weights. So only `GraphBuilder.build` needs the package `onnx`. This package
+takes 30 MB, and a search should not import it. Tests build the graphs again and compare them with the stored ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _IR_VERSION = 9
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. Its name is the name of its output."""
+    """One operation of a graph. The name of its output is also its name."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -33,7 +33,10 @@ class Node:
 
 @dataclass
 class GraphBuilder:
-    """Nodes, constants that are part of the graph, and weights that are supplied when it is loaded."""
+    """Builds a graph from nodes, constants and weights.
+
+    Constants are stored in the graph. Weights are supplied when the graph is loaded.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -50,14 +53,17 @@ class GraphBuilder:
         return name
 
     def weight(self, name: str, content: np.ndarray) -> str:
-        """Add a weight and return its name. The graph contains its type and shape only."""
+        """Add a weight and return its name. The graph contains only the weight's type and shape."""
         self.weights[name] = content
         return name
 
     def build(
         self, inputs: Mapping[str, TypeAndShape], outputs: Mapping[str, TypeAndShape], opset: int
     ) -> onnx.ModelProto:
-        """The graph with these inputs and outputs, in ONNX's version `opset`, as a message of the package `onnx`."""
+        """Build the graph with these inputs and outputs as a message of the package `onnx`.
+
+        `opset` is the version of ONNX's operations.
+        """
         from onnx import TensorProto, helper, numpy_helper
 
         def described(values: Mapping[str, TypeAndShape]) -> list[Any]:
@@ -80,7 +86,7 @@ class GraphBuilder:
 def load_session(
     graph: Path, weights: Mapping[str, np.ndarray], options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:
-    """A session that runs a stored graph with these weights. They are not copied."""
+    """Return a session that runs a stored graph with these weights, which are not copied."""
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(weight, order="C")) for weight in weights.values()]
     options.add_external_initializers(list(weights), values)
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

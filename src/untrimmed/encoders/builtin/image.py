@@ -1,13 +1,14 @@
 """EfficientNet-Lite (Tan & Le 2019, arXiv 1905.11946) as an 8-bit ONNX graph, built from the released float weights.
 
-The Lite networks were designed for quantisation: no squeeze-and-excitation, and ReLU6 everywhere, so nearly all
-activations are in [0, 6] by construction. Only the outputs of the narrow layers have no activation. Their range follows
-from the batch normalisation before them, which gives each channel mean `bias` and deviation `weight`. So no calibration
-pictures are needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
+The Lite networks were designed for quantisation: they have no squeeze-and-excitation, and ReLU6 limits nearly all
+activations to [0, 6]. Only the outputs of the narrow layers have no activation. Their range follows from the batch
+normalisation before them, which gives each channel mean `bias` and deviation `weight`. So no calibration pictures are
+needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
 
 - frames: the networks were trained on inputs for which 8-bit RGB is already stored = 128 * real + 127;
-- after ReLU6: zero is 0, and rounding into [0, 255] does the clamping;
-- narrow layers: `_DEVIATIONS` deviations around the mean of the widest channel; deviations of a sum add in quadrature;
+- after ReLU6: `zero` is 0, and rounding to the stored range [0, 255] replaces the clamping;
+- narrow layers: the range is `_DEVIATIONS` deviations around the mean of the channel with the widest range; for a sum
+  of layers, deviations add in quadrature;
 - weights: one scale per output channel. (x86 processors without VNNI would saturate sums of two products at 16 bits.
   `session.x64quantprecision` makes them multiply exactly, so that logits are equal on all processors. 7-bit weights
   would also work but are less accurate: the mean cosine with the float logits is 0.954 instead of 0.990.)
@@ -35,19 +36,22 @@ if TYPE_CHECKING:
     import onnx
 
 _BATCH_NORM_EPSILON = 1e-3
-# repeats, kernel, stride, expansion: Table 1 of the paper before scaling
+# a stage's number of blocks, kernel size, stride and expansion: Table 1 of the paper before scaling
 _STAGES = ((1, 3, 1, 1), (2, 3, 2, 6), (2, 5, 2, 6), (3, 3, 2, 6), (3, 5, 1, 6), (4, 5, 2, 6), (1, 3, 1, 6))
 _WEIGHT_LIMIT = 127
 _DEVIATIONS = 4.0
 _OPSET = 17
 FEATURE_DIM = 1280
-# how many times deeper a network is than the smallest one; its widths follow from the weights
+# how many times deeper a network is than the smallest network; its widths follow from the weights
 _DEPTHS = {"lite2": 1.2}
 
 
 @dataclass(frozen=True)
 class _Block:
-    """An inverted residual of the released weights: widen (unless `expansion` is 1), filter each channel, narrow."""
+    """A block of the network (inverted residual).
+
+    It widens its input (unless `expansion` is 1), filters each channel, and narrows the result.
+    """
 
     prefix: str
     kernel: int
@@ -59,7 +63,7 @@ class _Block:
 def _blocks(depth: float) -> Iterator[_Block]:
     index = 0
     for stage, (repeats, kernel, stride, expansion) in enumerate(_STAGES):
-        is_end = stage in (0, len(_STAGES) - 1)  # the first and last stage keep their depth
+        is_end = stage in (0, len(_STAGES) - 1)  # depth scaling does not apply to the first and last stage
         for repeat in range(repeats if is_end else math.ceil(repeats * depth)):
             yield _Block(f"_blocks.{index}", kernel, 1 if repeat else stride, expansion, is_residual=repeat > 0)
             index += 1
@@ -67,7 +71,10 @@ def _blocks(depth: float) -> Iterator[_Block]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A quantised tensor of the graph. If no activation limits its range, it has a mean and deviation per channel."""
+    """A quantised tensor of the graph.
+
+    If no activation limits its range, the mean and deviation per channel are known.
+    """
 
     name: str
     scale: float
@@ -79,7 +86,8 @@ class _Value:
 class _ImageGraphBuilder(GraphBuilder):
     """Builds the graph layer by layer.
 
-    ONNX Runtime fuses the steps of a layer: stored inputs -> real -> layer -> stored output.
+    A layer's inputs are converted from stored integers to real numbers, and its outputs back. ONNX Runtime fuses these
+    steps.
     """
 
     def __init__(self, released: Mapping[str, np.ndarray]):
@@ -95,7 +103,8 @@ class _ImageGraphBuilder(GraphBuilder):
         weight = self._read(f"{conv}.weight") * factor[:, None, None, None]
         bias = beta - self._read(f"{norm}.running_mean") * factor
         scales = np.abs(weight).max(axis=(1, 2, 3)) / _WEIGHT_LIMIT
-        # a channel without weights has only a bias, which must still fit into 32 bits
+        # the scale must not be too small for the bias, which is stored in 32 bits (a channel may have a bias but no
+        # weights)
         scales = np.maximum(scales, np.maximum(np.abs(bias), 1e-6) / value.scale / 2**24)
         stored = np.rint(weight / scales[:, None, None, None]).astype(np.int8)
         bias_scales = (scales * value.scale).astype(np.float32)
@@ -114,20 +123,20 @@ class _ImageGraphBuilder(GraphBuilder):
         return self._quantise(real, _linear_range(f"{conv}.out", beta, np.abs(gamma)))
 
     def add(self, first: _Value, second: _Value, name: str) -> _Value:
-        """Add the sum of two unbounded values; their deviations add in quadrature."""
+        """Add a node for the sum of two values that no activation limits. Their deviations add in quadrature."""
         real = self.node("Add", [self._dequantise(first), self._dequantise(second)], f"{name}.real")
         deviation = np.hypot(first.deviation, second.deviation)
         return self._quantise(real, _linear_range(f"{name}.out", first.mean + second.mean, deviation))
 
     def pool(self, value: _Value, name: str) -> None:
-        """Add the mean over all positions, as real numbers."""
+        """Add a node for the mean over all positions, as real numbers."""
         self.node("ReduceMean", [self._dequantise(value)], name, axes=[2, 3], keepdims=0)
 
     def _read(self, name: str) -> Float[np.ndarray, ...]:
         return self._released[name].astype(np.float64)
 
     def _parameters(self, value: _Value) -> list[str]:
-        # each use needs separate parameters, because ONNX Runtime does not fuse shared ones
+        # every node needs its own parameters, because ONNX Runtime does not fuse nodes that share them
         prefix = f"{value.name}.{len(self.weights)}"
         scale = self.weight(f"{prefix}.scale", np.array(value.scale, np.float32))
         return [scale, self.weight(f"{prefix}.zero", np.array(value.zero, np.uint8))]
@@ -154,7 +163,9 @@ def _linear_range(name: str, mean: Float[np.ndarray, " C"], deviation: Float[np.
 
 
 def quantise(network: str, released: Mapping[str, np.ndarray]) -> GraphBuilder:
-    """The 8-bit network and its weights, from released float weights: stored frames [T, 3, Y, X] -> features [T, 1280].
+    """Return the 8-bit network and its weights, from released float weights.
+
+    The network maps stored frames [T, 3, Y, X] to features [T, 1280].
 
     Raises:
         KeyError: The weights are those of another network.
@@ -174,13 +185,13 @@ def quantise(network: str, released: Mapping[str, np.ndarray]) -> GraphBuilder:
 
 
 def build_graph(network: str, released: Mapping[str, np.ndarray]) -> onnx.ModelProto:
-    """The graph of the 8-bit network, without its weights."""
+    """Build the graph of the 8-bit network, without its weights."""
     frames, features = (np.uint8, ("T", 3, "Y", "X")), (np.float32, ("T", FEATURE_DIM))
     return quantise(network, released).build({"frames": frames}, {"features": features}, _OPSET)
 
 
 def graph_file(network: str) -> Path:
-    """The stored graph of a network. `python -m untrimmed.encoders.builtin.image` writes it."""
+    """Return the path of a network's stored graph. `python -m untrimmed.encoders.builtin.image` writes this file."""
     return Path(__file__).with_name(f"{network}.onnx")
 
 
@@ -189,10 +200,10 @@ class ImageNetwork:
 
     def __init__(self, network: str, released: Mapping[str, np.ndarray]):
         options = onnxruntime.SessionOptions()
-        # leave one core to the decoder, which runs at the same time; idle threads must not spin on it
+        # The decoder runs at the same time, so leave one core to it. Idle threads must not keep a core busy.
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if not has_exact_int8():  # processors with VNNI are exact without this option, and twice as slow with it
+        if not has_exact_int8():  # with VNNI, results are exact without this option, and it would double the time
             options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = load_session(graph_file(network), quantise(network, released).weights, options)
         self._classify = released["_fc.weight"].T

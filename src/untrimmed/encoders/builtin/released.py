@@ -1,4 +1,4 @@
-"""Reads arrays from released weight files with NumPy alone. No pickled code is executed."""
+"""Reads arrays from released weight files with NumPy alone, without executing pickled code."""
 
 import collections
 import io
@@ -11,10 +11,11 @@ import numpy as np
 
 from untrimmed.errors import EncoderError
 
-_ONNX = {1: np.float32, 3: np.int8}  # the types of weights, by their numbers in ONNX
-_VARINT = 0  # the kind of a protobuf field that is a number
-_FIXED = {1: 8, 5: 4}  # kinds of fields with a fixed size, in bytes; all other fields begin with their size
-_SMALLEST = 16  # size in bytes; smaller tensors are constants of the exported program
+_ONNX = {1: np.float32, 3: np.int8}  # ONNX's number of a data type -> the data type
+_VARINT = 0  # protobuf's number for fields that contain an integer
+# protobuf's numbers for fields of a fixed size -> the size in bytes; all other fields begin with their size
+_FIXED = {1: 8, 5: 4}
+_SMALLEST = 16  # size in bytes; smaller tensors are constants of the program, not weights
 _STORAGES = {"FloatStorage": np.float32, "LongStorage": np.int64}
 _MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -22,8 +23,8 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 def read_onnx(file: Path) -> dict[str, np.ndarray]:
     """The weights of an ONNX file by name, as views of the mapped file. Tensors of less than 16 bytes are left out.
 
-    An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding): a model whose field 7 is the
-    graph, whose fields 5 are tensors with dimensions (1), type (2), name (8) and content (9).
+    An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding): field 7 of the model is the
+    graph; the graph's repeated field 5 holds the tensors, each with dimensions (1), type (2), name (8) and content (9).
     """
     content = np.memmap(file, dtype=np.uint8, mode="r")
     message = content.data
@@ -40,14 +41,14 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The values of a protobuf message by field number: integers, and the positions of all other content."""
+    """The values of a protobuf message by field number: integers, or the position of the content for other fields."""
 
     numbers: dict[int, list[int]]
     spans: dict[int, list[range]]
 
     @classmethod
     def read(cls, message: memoryview, span: range) -> "_Fields":
-        """The fields of the message in a span of bytes."""
+        """Read the fields of the message that fills these bytes."""
         fields = cls(collections.defaultdict(list), collections.defaultdict(list))
         place = span.start
         while place < span.stop:
@@ -66,7 +67,7 @@ class _Fields:
 
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
-    """The number that begins at a position, with seven bits in each byte, and the position after it."""
+    """Return the integer that begins at a position, stored with seven bits in each byte, and the position after it."""
     number = shift = 0
     while True:
         byte = message[place]
@@ -79,7 +80,7 @@ def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """The position of an array in the storages after the pickle. Offset and strides count numbers."""
+    """A tensor as the position of its numbers in the file's storages. Offset and strides count numbers, not bytes."""
 
     storage: tuple[Any, str]
     offset: int
@@ -93,10 +94,10 @@ class _Tensor:
 
 
 class _StateUnpickler(pickle.Unpickler):
-    """Unpickles containers and tensor positions, and refuses any other class."""
+    """Unpickles containers and the positions of tensors, and refuses any other class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The class or function of one of the three kinds that weight files use."""
+        """Return a class or function of the three kinds that weight files use; raises an error for any other."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -106,7 +107,7 @@ class _StateUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"contains {module}.{name}, which is not a tensor")
 
     def persistent_load(self, reference: Any) -> tuple[Any, str]:
-        """Return the type and the key of a storage."""
+        """Return the data type and the key of a storage, which is an array of numbers that tensors use."""
         _, dtype, key, *_ = reference
         return dtype, key
 
@@ -125,12 +126,12 @@ def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
 
 
 def read_torch_state(file: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file that PyTorch before 1.6 wrote.
+    """Return the arrays of a weight file that PyTorch before version 1.6 wrote.
 
-    The file contains several pickles, of which the fourth names the tensors, and then the numbers of the tensors.
+    The file contains several pickles, of which the fourth names the tensors. The numbers of the tensors follow.
 
     Raises:
-        EncoderError: The file is of another format, damaged, or holds something that is not weights.
+        EncoderError: The file has another format, is damaged, or contains something other than weights.
     """
     content = io.BytesIO(file.read_bytes())
     try:
@@ -140,5 +141,5 @@ def read_torch_state(file: Path) -> dict[str, np.ndarray]:
         itemsizes = {place.storage[1]: np.dtype(place.storage[0]).itemsize for place in places.values()}
         storages = {key: _next_storage(content, itemsizes[key]) for key in keys}
         return {name: place.read(storages) for name, place in places.items()}
-    except Exception as error:  # a damaged pickle can fail in any way; no code ran
+    except Exception as error:  # a damaged pickle can raise any exception; unpickling runs no code of the file
         raise EncoderError(f"{file}: cannot be read as weights ({error}); reinstall its package") from error

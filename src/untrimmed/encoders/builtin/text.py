@@ -1,9 +1,10 @@
 """all-MiniLM-L6-v2 (a BERT of 6 layers, Devlin et al. 2019, arXiv 1810.04805; distilled by Wang et al. 2020).
 
 `transformers` needs torch, and importing torch takes longer than the rest of a search from the command line. So the
-layers are an ONNX graph of ours (`text_graph`). The weights come from a package that stores them as 8-bit integers,
-with a scale for each row of the embeddings and for each output of a layer. They are used as float32, so that vectors
-are equal on all processors. The graph in the package gives the same states, but takes longer to load.
+layers are an ONNX graph that this package builds (`text_graph`). The weights come from a package that stores them as
+8-bit integers, with a scale for each row of the embeddings and for each output of a layer. They are used as float32, so
+that vectors are equal on all processors. The graph in that package gives the same hidden states, but takes longer to
+load.
 """
 
 import unicodedata
@@ -29,9 +30,9 @@ from untrimmed.types import Reading
 DIM = 384
 NUM_LAYERS = 6
 GRAPH = Path(__file__).with_name("minilm.onnx")
-_MAX_TOKENS = 256  # the limit in training; longer texts are truncated
+_MAX_TOKENS = 256  # the model was trained on at most this many tokens; longer texts are truncated
 _BATCH = 64
-# the matrices of a layer, in the order of the package, whose exporter has numbered them instead of keeping their names
+# the matrices of a layer, in the order of their numbers in the package, which does not contain their names
 _MATRICES = (
     *(f"attention.self.{part}" for part in ("query", "key", "value")),
     "attention.output.dense",
@@ -43,7 +44,7 @@ _TOKENS = "inner.embeddings.word_embeddings.weight"
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text as a unit vector, with a vector and token per word piece, without the two special tokens."""
+    """A text as a unit vector, and its word pieces with their vectors. The two special tokens are left out."""
 
     vector: Float[np.ndarray, " D"]
     words: Float[np.ndarray, "W D"]
@@ -52,12 +53,12 @@ class Sentence:
 
 
 def is_layer_weight(name: str) -> bool:
-    """Whether the graph uses a released weight. Embeddings are looked up outside the graph."""
+    """Whether a released weight is part of the graph. Embeddings are not: they are looked up outside of it."""
     return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 
 
 def load_tokenizer() -> Tokenizer:
-    """The tokenizer of all-MiniLM-L6-v2 (BERT's lower-case tokenizer), built from its vocabulary."""
+    """Build the tokenizer of all-MiniLM-L6-v2 (BERT's lower-case tokenizer) from its vocabulary."""
     tokenizer = Tokenizer(WordPiece.from_file(str(VOCABULARY), unk_token="[UNK]"))
     tokenizer.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     tokenizer.normalizer = BertNormalizer(lowercase=True)
@@ -69,7 +70,10 @@ def load_tokenizer() -> Tokenizer:
 
 
 def layer_weights(stored: Mapping[str, np.ndarray]) -> dict[str, Float[np.ndarray, "..."]]:
-    """The weights of the graph by their released names, from the package's tensors. Matrices are [inputs, outputs]."""
+    """Return the weights of the graph by their released names, from the package's tensors.
+
+    Matrices have the shape [inputs, outputs].
+    """
     weights = {name.removeprefix("inner."): weight for name, weight in stored.items()}
     weights = {name: np.array(weight) for name, weight in weights.items() if is_layer_weight(name)}
     numbered = [name.removesuffix("_q") for name in stored if name.startswith("val_") and name.endswith("_q")]
@@ -82,10 +86,10 @@ def _floats(stored: Mapping[str, np.ndarray], name: str) -> Float[np.ndarray, "N
 
 
 class MiniLM:
-    """Texts -> unit vectors (the mean of the last states) and word vectors.
+    """Encodes texts as unit vectors (the mean of the last hidden states) and word vectors.
 
     Raises:
-        EncoderError: Its package is missing or has other content.
+        EncoderError: The package with the weights is missing, or a file in it is not the pinned version.
     """
 
     def __init__(self) -> None:
@@ -93,19 +97,23 @@ class MiniLM:
         weights = read_onnx(TEXT_WEIGHTS.locate())
         self._tokens = weights[f"{_TOKENS}_q"]
         self._token_scales = weights[f"{_TOKENS}_scale"]
-        # every text is a single segment, so the segment's embedding is a constant; it is added to the positions'
-        # embeddings
+        # a text is a single segment, so the embedding of the segment is a constant and is added to those of the
+        # positions
         segment = weights["inner.embeddings.token_type_embeddings.weight"][0]
         self._positions = _floats(weights, "inner.embeddings.position_embeddings.weight") + segment
         options = onnxruntime.SessionOptions()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads must not spin
-        # keep the weights as they are: packing them takes longer than encoding ten sentences
+        # idle threads must not keep a core busy
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        # do not let ONNX Runtime rearrange the weights, because that takes longer than encoding ten sentences
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._layers = load_session(GRAPH, layer_weights(weights), options)
 
     def encode(self, texts: Sequence[str]) -> list[Sentence]:
-        """One `Sentence` per text, in order. Texts of similar length share a batch, which limits padding."""
+        """Return one `Sentence` per text, in order.
+
+        Texts of similar length are encoded together, which limits padding.
+        """
         sentences: dict[int, Sentence] = {}
         by_length = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(texts), _BATCH):
@@ -129,11 +137,11 @@ class MiniLM:
 
 
 def _read(text: str, encoding: Encoding) -> Reading:
-    """Return which words of a text the model knows. It was trained on English.
+    """Return which words of a text the model knows. The model was trained on English.
 
     Its vocabulary contains single letters of many scripts. A Greek or Russian word is therefore split into letters and
-    does not become `[UNK]`, but it has no meaning for the model. A word in Latin letters can be split and still have a
-    meaning (`ww2`, `4x4`).
+    does not become `[UNK]`, but it has no meaning for the model. A word in Latin letters can be split into pieces and
+    still have a meaning (`ww2`, `4x4`).
     """
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):
@@ -144,6 +152,6 @@ def _read(text: str, encoding: Encoding) -> Reading:
         start, end = encoding.offsets[places[0]][0], encoding.offsets[places[-1]][1]
         is_latin = any(c.isdigit() or "LATIN" in unicodedata.name(c, "") for c in text[start:end])
         is_unknown = encoding.tokens[places[0]] == "[UNK]"
-        if is_unknown or any(map(str.isalnum, text[start:end])):  # punctuation is neither known nor unknown
+        if is_unknown or any(map(str.isalnum, text[start:end])):  # punctuation counts neither as known nor as unknown
             words.append((start, end, is_latin and not is_unknown))
     return reading_of(text, words, is_cut=bool(encoding.overflowing))

@@ -1,4 +1,4 @@
-"""MiniLM's layers as an ONNX graph. It has no weights; `text` reads them from a package.
+"""MiniLM's layers as an ONNX graph. The graph has no weights; the module `text` reads them from a package.
 
 `python -m untrimmed.encoders.builtin.text_graph` writes the graph to a file beside this one. The weights have their
 released names. The embeddings of tokens and positions are looked up beforehand and are not in the graph.
@@ -23,7 +23,7 @@ _OPSET = 20
 
 
 class _TextGraphBuilder(GraphBuilder):
-    """Builds the graph node by node. Values are rows [Q*W, D], except inside the attention."""
+    """Builds the graph node by node. Its values are rows [Q*W, D], except inside the attention."""
 
     def layer_weight(self, name: str, *shape: int) -> str:
         """Add a weight of this shape and return its name."""
@@ -42,7 +42,10 @@ class _TextGraphBuilder(GraphBuilder):
         return self.normalise(self.node("Add", [value, change], f"{name}.sum"), name)
 
     def attend(self, value: str, name: str) -> str:
-        """Add attention of every head over the tokens of a sentence; `hidden` is -inf for padding."""
+        """Add attention of every head over the tokens of a sentence.
+
+        The graph's input `hidden` is -inf for padding.
+        """
         parts = {}
         for part in ("query", "key", "value"):
             split = self.node("Reshape", [self.linear(value, f"{name}.{part}", DIM, DIM), "heads"], f"{name}.{part}.4d")
@@ -57,7 +60,11 @@ class _TextGraphBuilder(GraphBuilder):
 
 
 def build_graph() -> onnx.ModelProto:
-    """Build the graph: embedded tokens [Q, W, D] and a mask [Q, 1, 1, W] to add to scores -> last states [Q, W, D]."""
+    """Build the graph.
+
+    Its inputs are embedded tokens [Q, W, D] and a mask [Q, 1, 1, W] that is added to attention scores. Its output is
+    the last hidden states [Q, W, D].
+    """
     b = _TextGraphBuilder()
     b.constant("rows", np.array([-1, DIM]))
     b.constant("scale", np.array((DIM / _NUM_HEADS) ** -0.5, np.float32))

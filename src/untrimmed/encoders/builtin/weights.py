@@ -13,7 +13,7 @@ import platformdirs
 from untrimmed.errors import EncoderError
 from untrimmed.files import file_sha256, write_whole
 
-_LARGE = 1 << 20  # size in bytes; only for larger files it is recorded that they were checked
+_LARGE = 1 << 20  # size in bytes; whether a file was checked is recorded only for larger files
 INSTALL = "pip install 'untrimmed[offline]'"
 
 
@@ -26,7 +26,7 @@ class PackagedFile:
     sha256: str
 
     def find(self) -> Path:
-        """The path of the file. Its content is not checked.
+        """Return the path of the file, without checking its content.
 
         Raises:
             EncoderError: The package or the file is missing.
@@ -41,10 +41,10 @@ class PackagedFile:
         return file
 
     def locate(self) -> Path:
-        """The path of the file, after checking its content.
+        """Return the path of the file after checking its content.
 
         Raises:
-            EncoderError: The package or the file is missing, or the content is not the pinned one.
+            EncoderError: The package or the file is missing, or the content has another SHA-256.
         """
         file = self.find()
         if _is_known(file, self.sha256):
@@ -64,7 +64,7 @@ def _note(sha256: str) -> Path:
 
 
 def _state(file: Path) -> str:
-    """A text that changes if a file is replaced or modified."""
+    """Return a text that changes if a file is replaced or modified."""
     status = file.stat()
     return f"{file} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
@@ -79,7 +79,7 @@ def _is_known(file: Path, sha256: str) -> bool:
 
 def _remember(file: Path, sha256: str) -> None:
     if file.stat().st_size > _LARGE:
-        with contextlib.suppress(OSError, ValueError):  # the file is hashed again next time
+        with contextlib.suppress(OSError, ValueError):  # if this fails, the file is hashed again next time
             write_whole(_note(sha256), _state(file))
 
 
@@ -110,6 +110,6 @@ CLASS_GLOSSES = PackagedFile(
     "imagenet1k_gpt_names_descriptions.json",
     "b79862fae730052815563e8b77db9f35ce930421cb93068e4370ebe4d3f78100",
 )
-# these files are not from packages but beside this module
-VOCABULARY = Path(__file__).with_name("vocabulary.txt")  # of BERT and all-MiniLM-L6-v2, as released (Apache-2.0)
-CLASS_TABLE = Path(__file__).with_name("classes.npy")  # `classes` makes it
+# the following files are stored beside this module, not in packages
+VOCABULARY = Path(__file__).with_name("vocabulary.txt")  # released for BERT and all-MiniLM-L6-v2 (Apache-2.0)
+CLASS_TABLE = Path(__file__).with_name("classes.npy")  # written by the module `classes`

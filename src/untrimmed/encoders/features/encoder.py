@@ -1,8 +1,10 @@
-"""Benchmark features as an encoder: frames become clips, clips become vectors, and RoBERTa or CLIP encodes the words.
+"""The networks of published benchmarks as an encoder.
 
-A vector consists of the vectors of all networks, each scaled to unit length (as in the released features of TVR). The
-result is scaled to unit length again, which makes no difference for the models. Frames and sentences share no space, so
-only a model that was trained on such features can search them.
+Frames are grouped into clips, a clip becomes one vector, and RoBERTa or CLIP encodes the words.
+
+A vector is the concatenation of the vectors of all networks, each scaled to unit length (as in the released features of
+TVR). The concatenation is scaled to unit length again, which changes no results of the models. Frames and sentences are
+in different spaces, so only a model that was trained on such features can search them.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ _VECTORS_AT_ONCE = 8
 class FeatureEncoder(ClipEncoder):
     """An encoder made of the benchmarks' networks. The networks for frames are loaded when the first frame is encoded.
 
-    `name` has absolute paths, so it loads the encoder again from any folder. `identity` covers the weights of all
-    networks, in order.
+    `name` contains absolute paths, so that it loads the same encoder from any working folder. `identity` depends on the
+    weights of all networks and their order.
     """
 
     short_side = SHORT_SIDE
@@ -45,7 +47,7 @@ class FeatureEncoder(ClipEncoder):
     def __init__(
         self, spec: FeatureSpec, *, device: str = "auto", precision: Precision = "auto", timeout_s: float = 5.0
     ):
-        """Load the network of words.
+        """Load the network that encodes words.
 
         Raises:
             ConfigError: The device does not exist.
@@ -68,19 +70,19 @@ class FeatureEncoder(ClipEncoder):
 
     @property
     def frame_dim(self) -> int:
-        """The width of a frame vector: the sum of the networks' widths."""
+        """The width of a vector: the sum of the networks' widths."""
         return sum(network.dim for network in self._networks)
 
     def rate(self, fps: float) -> float:
-        """See `ClipEncoder`."""
+        """Return how many frames per second must be decoded; see `ClipEncoder`."""
         return float(self._windows(fps).rate)
 
     def start_video(self, fps: float) -> VideoEncoding:
-        """See `ClipEncoder`."""
+        """Return an encoding for one video; see `ClipEncoder`."""
         return FeatureEncoding(self._networks, self._windows(fps))
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Unit vectors of single pictures. Each picture is repeated to make a clip."""
+        """Return unit vectors of single pictures. Each picture is repeated to make a clip."""
         vectors = [np.empty((0, self.frame_dim), np.float32)]
         for frame in frames:
             rows = [network.prepare(frame[None]) for network in self._networks]
@@ -89,7 +91,7 @@ class FeatureEncoder(ClipEncoder):
         return np.concatenate(vectors)
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """The word vectors of each text. There are no sentence vectors: `TextFeatures.sentence` is empty.
+        """Return the word vectors of each text. There are no sentence vectors: `TextFeatures.sentence` is empty.
 
         Raises:
             ConfigError: a text is empty.
@@ -114,7 +116,7 @@ class FeatureEncoder(ClipEncoder):
 
     @cached_property
     def _clip(self) -> TransformersEncoder:
-        """CLIP, which may encode frames, words or both."""
+        """Load CLIP, to encode frames, words or both."""
         weights = next(weights for part, weights in self._weights.items() if part.kind == CLIP)
         precision: Precision = self.number_format.name
         return TransformersEncoder.load(
@@ -129,7 +131,10 @@ class FeatureEncoder(ClipEncoder):
 
 
 class FeatureEncoding(VideoEncoding):
-    """Collects the frames of each vector until all have been decoded, then encodes a few vectors together."""
+    """Encodes a video.
+
+    It waits until all frames of several vectors are decoded, then encodes these vectors together.
+    """
 
     def __init__(self, networks: Sequence[ClipNetwork], windows: Windows):
         self._networks = networks
@@ -139,7 +144,7 @@ class FeatureEncoding(VideoEncoding):
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """See `VideoEncoding`."""
+        """Add frames, and return the vectors that were encoded, with their times; see `VideoEncoding`."""
         positions = self._windows.positions(times_s)
         numbers = self._windows.vectors(positions)
         for network, collected in zip(self._networks, self._frames, strict=True):
@@ -150,11 +155,14 @@ class FeatureEncoding(VideoEncoding):
         return self._encode(complete if len(complete) >= _VECTORS_AT_ONCE else [])
 
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """See `VideoEncoding`. A last vector for which a network has no frame is left out."""
+        """Return the remaining vectors and their times.
+
+        The last vector is left out if a network has no frame for it.
+        """
         return self._encode(self._complete(before=None))
 
     def _complete(self, *, before: int | None) -> list[int]:
-        """The numbers of complete vectors, in order: all networks have frames, and the number is below `before`."""
+        """Return the numbers below `before` of the vectors for which all networks have frames, in increasing order."""
         numbers = set.intersection(*map(set, self._frames))
         return sorted(number for number in numbers if before is None or number < before)
 
@@ -167,6 +175,9 @@ class FeatureEncoding(VideoEncoding):
 
 
 def _joined(networks: Sequence[ClipNetwork], clips: Sequence[Sequence[Tensor]]) -> Float[np.ndarray, "N D"]:
-    """The unit vectors of all networks, concatenated and scaled to unit length. `clips` has a list for each network."""
+    """Concatenate the unit vectors of all networks and scale the result to unit length.
+
+    `clips` has a list of clips for each network.
+    """
     parts = [unit(network.encode(listed)) for network, listed in zip(networks, clips, strict=True)]
     return unit(np.concatenate(parts, axis=1))

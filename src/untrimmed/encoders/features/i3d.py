@@ -1,7 +1,7 @@
 """I3D: Inception-v1 with inflated maps (Carreira and Zisserman 2017, arXiv 1705.07750, Figure 3), up to the last pool.
 
-State-dict names are those of pytorch-i3d, which are TensorFlow's with b0 to b3 for the branches. The widths follow from
-the weights.
+State-dict names are those of pytorch-i3d. They are TensorFlow's names, except that the branches are called b0 to b3.
+The widths follow from the weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NORM_EPS = 1e-3
 
 
 class Unit(nn.Module):
-    """A map without bias, batch norm and ReLU, padded as TensorFlow's SAME."""
+    """A convolution without bias, batch norm and ReLU, padded like TensorFlow's SAME."""
 
     def __init__(self, state: Mapping[str, Tensor], key: str, stride: int = 1):
         super().__init__()
@@ -43,7 +43,7 @@ class Mixed(nn.Module):
             self.add_module(branch, Unit(state, f"{key}.{branch}"))
 
     def forward(self, x: Float[Tensor, "B I T Y X"]) -> Float[Tensor, "B O T Y X"]:
-        """The outputs of all branches."""
+        """The outputs of all branches, concatenated."""
         unit = self.get_submodule
         pooled = _max_pool(x, (3, 3, 3), (1, 1, 1))
         branches = unit("b0")(x), unit("b1b")(unit("b1a")(x)), unit("b2b")(unit("b2a")(x)), unit("b3b")(pooled)
@@ -70,7 +70,7 @@ class I3D(nn.Module):
         self.dim = sum(int(state[key].shape[0]) for key in last)
 
     def forward(self, clip: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, " D"]:
-        """The mean over positions and times of the last pool, for each clip."""
+        """The features of each clip: the mean over positions and times of the last pool."""
         x = self.Conv3d_1a_7x7(clip.transpose(0, 1)[None])
         x = _max_pool(x, (1, 3, 3), (1, 2, 2))
         x = self.Conv3d_2c_3x3(self.Conv3d_2b_1x1(x))
@@ -82,7 +82,8 @@ class I3D(nn.Module):
             elif block == "4f":
                 x = _max_pool(x, (2, 2, 2), (2, 2, 2))
         times = x.mean(dim=(3, 4))[0]
-        pooled = functional.avg_pool1d(times, min(2, times.shape[1]), stride=1)  # pairs of times, as in the release
+        # average neighbouring times, as in the release
+        pooled = functional.avg_pool1d(times, min(2, times.shape[1]), stride=1)
         return pooled.mean(dim=1)
 
 
@@ -96,5 +97,5 @@ def _padded(x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tens
 
 
 def _max_pool(x: Tensor, kernel: tuple[int, int, int], stride: tuple[int, int, int]) -> Tensor:
-    """The maximum over windows. Zeros as padding are right because all inputs are outputs of ReLU."""
+    """The maximum over windows. Padding with zeros does not change it, because all inputs are outputs of ReLU."""
     return functional.max_pool3d(_padded(x, kernel, stride), kernel, stride)

@@ -26,8 +26,8 @@ class Kind:
     """A network of the benchmarks.
 
     `width` is the width of vectors with the usual weights. `weights` is the default: a hub id or the name of an
-    encoder. It is None if no maintained source offers the weights in a safe format; then a file must be named. `fps` is
-    the number of vectors per second of video, and 0 for a network of words.
+    encoder. It is None if no maintained source offers the weights in a safe format; then the user must name a file.
+    `fps` is the number of vectors per second of video, and 0 for a network that encodes words.
     """
 
     name: str
@@ -52,7 +52,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Part:
-    """One network of an encoder: its kind, its weights (None: the kind's) and the SHA-256 that the file must have."""
+    """One network of an encoder: its kind, its weights, and the SHA-256 that the file must have.
+
+    If `weights` is None, the default weights of the kind are used.
+    """
 
     kind: str
     weights: str | None = None
@@ -65,7 +68,10 @@ class Part:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The networks of an encoder, in the order of their numbers in a vector. `str` is the encoder's name."""
+    """The networks of an encoder, in the order in which their vectors are concatenated.
+
+    `str` returns the encoder's name.
+    """
 
     parts: tuple[Part, ...]
 
@@ -79,23 +85,23 @@ class FeatureSpec:
 
     @property
     def words(self) -> Part:
-        """The network that encodes words: CLIP if it is named and RoBERTa is not, otherwise RoBERTa."""
+        """The network that encodes words: CLIP if it is one of the networks and RoBERTa is not, otherwise RoBERTa."""
         by_kind = {part.kind: part for part in self.parts}
         return by_kind.get(ROBERTA) or by_kind.get(CLIP) or Part(ROBERTA)
 
     @property
     def is_clip(self) -> bool:
-        """Whether CLIP is the only network, so that frames and sentences can be compared without training."""
+        """Whether CLIP is the only network. Then frames and sentences can be compared without training."""
         return [part.kind for part in self.parts] == [CLIP]
 
     @property
     def fps(self) -> float:
-        """The number of vectors per second of video: the smallest number among the networks."""
+        """The number of vectors per second of video: the smallest default among the networks."""
         return min(KINDS[part.kind].fps for part in self.pictures)
 
 
 def is_feature_name(name: str) -> bool:
-    """Whether a name belongs to an encoder of benchmark features.
+    """Whether a name belongs to an encoder made of the benchmarks' networks.
 
     >>> is_feature_name("i3d=weights.pt+roberta"), is_feature_name("clip-b32"), is_feature_name("./clip")
     (True, False, False)
@@ -104,7 +110,7 @@ def is_feature_name(name: str) -> bool:
 
 
 def read_spec(name: str) -> FeatureSpec:
-    """The networks in a name of an encoder.
+    """Return the networks in the name of an encoder.
 
     >>> [part.kind for part in read_spec("resnet152+i3d=a+b.pt+roberta").parts]
     ['resnet152', 'i3d', 'roberta']
@@ -117,7 +123,7 @@ def read_spec(name: str) -> FeatureSpec:
 
 
 def join_parts(names: Sequence[str]) -> FeatureSpec:
-    """The encoder of these networks, each named `KIND`, `KIND=WEIGHTS` or `KIND=WEIGHTS#sha256=HASH`.
+    """Return the encoder made of these networks, each named `KIND`, `KIND=WEIGHTS` or `KIND=WEIGHTS#sha256=HASH`.
 
     Raises:
         UnknownNameError: A kind is unknown.
@@ -141,7 +147,7 @@ def join_parts(names: Sequence[str]) -> FeatureSpec:
 
 
 def feature_name(encoder: str) -> str:
-    """The name of an encoder's features in a data set.
+    """Return the name under which a data set stores the features of an encoder.
 
     >>> feature_name("resnet152+i3d=/weights/i3d.pt+roberta"), feature_name("openai/clip-vit-large-patch14")
     ('resnet152_i3d', 'clip-vit-large-patch14')

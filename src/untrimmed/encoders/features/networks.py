@@ -1,4 +1,7 @@
-"""The networks that turn the frames of a clip into a vector: how many frames each reads, their size and their scale."""
+"""The networks that turn the frames of a clip into a vector.
+
+Each has its own frame rate, frame size and normalisation.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from untrimmed.encoders.features.weights import WeightFiles, read_state
 from untrimmed.encoders.hub.encoder import TransformersEncoder
 from untrimmed.encoders.hub.preprocessing import FramePipeline
 
-SHORT_SIDE = 256  # pixels; all networks scale frames to it before they crop them
-_RESNET_FPS = Fraction(3)  # the rate of TVR's frames
-_I3D_FPS = Fraction(25)  # Carreira and Zisserman 2017
+SHORT_SIDE = 256  # frames are scaled to this shorter side in pixels before a network crops them
+_RESNET_FPS = Fraction(3)  # the frame rate of the released TVR features
+_I3D_FPS = Fraction(25)  # the frame rate of I3D's training (Carreira and Zisserman 2017)
 _PICTURES_AT_ONCE = 32
 
 
@@ -37,21 +40,21 @@ class ClipNetwork(Protocol):
     def rate(self, fps: Fraction) -> Fraction:
         """The number of frames per second that the network reads for `fps` vectors per second.
 
-        It is never smaller than `fps`.
+        The rate is at least `fps`.
         """
         ...
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:
-        """The network's input for these frames, one row per frame."""
+        """Convert frames to the input of the network, one row per frame."""
         ...
 
     def encode(self, clips: Sequence[Tensor]) -> Float32[np.ndarray, "N D"]:
-        """The vectors of clips, each of which has one row or more."""
+        """Return one vector for each clip, which has at least one row."""
         ...
 
 
 class PictureNetwork:
-    """ResNet. A vector is the maximum over the frames of a clip, of which three per second are read."""
+    """ResNet. It reads three frames per second; the vector of a clip is the maximum over its frames."""
 
     def __init__(self, network: ResNet, device: torch.device, dtype: torch.dtype):
         self.dim = network.dim
@@ -61,16 +64,16 @@ class PictureNetwork:
         self._pipeline = _pipeline(224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
     def rate(self, fps: Fraction) -> Fraction:
-        """See `ClipNetwork`."""
+        """The number of frames per second that the network reads; see `ClipNetwork`."""
         return max(_RESNET_FPS, fps)
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:
-        """See `ClipNetwork`."""
+        """Convert frames to the input of the network; see `ClipNetwork`."""
         return self._pipeline(frames)["pixel_values"]
 
     @torch.inference_mode()
     def encode(self, clips: Sequence[Tensor]) -> Float32[np.ndarray, "N D"]:
-        """See `ClipNetwork`."""
+        """Return one vector for each clip; see `ClipNetwork`."""
         batches = torch.cat(list(clips)).split(_PICTURES_AT_ONCE)
         rows = torch.cat([self._network(batch.to(self._device, self._dtype)).float().cpu() for batch in batches])
         vectors = [part.amax(dim=0) for part in rows.split([len(clip) for clip in clips])]
@@ -78,7 +81,7 @@ class PictureNetwork:
 
 
 class MotionNetwork:
-    """I3D or SlowFast. It reads a clip at a fixed rate, or a fixed number of its frames."""
+    """I3D or SlowFast. The network reads a clip either at a fixed frame rate or as a fixed number of frames."""
 
     def __init__(
         self,
@@ -99,16 +102,19 @@ class MotionNetwork:
         self._frames_per_clip = frames_per_clip
 
     def rate(self, fps: Fraction) -> Fraction:
-        """See `ClipNetwork`."""
+        """The number of frames per second that the network reads; see `ClipNetwork`."""
         return self._frames_per_clip * fps if self._frames_per_s is None else max(self._frames_per_s, fps)
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:
-        """See `ClipNetwork`."""
+        """Convert frames to the input of the network; see `ClipNetwork`."""
         return self._pipeline(frames)["pixel_values"]
 
     @torch.inference_mode()
     def encode(self, clips: Sequence[Tensor]) -> Float32[np.ndarray, "N D"]:
-        """See `ClipNetwork`. The last frame of a clip at the end of a video is repeated if frames are missing."""
+        """Return one vector for each clip.
+
+        If the last clip of a video has too few frames, its last frame is repeated.
+        """
         vectors = []
         for clip in clips:
             num_missing = max(0, self._frames_per_clip - len(clip))
@@ -125,23 +131,23 @@ class ClipPictures:
         self._encoder = encoder
 
     def rate(self, fps: Fraction) -> Fraction:
-        """See `ClipNetwork`."""
+        """The number of frames per second that the network reads; see `ClipNetwork`."""
         return fps
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:
-        """See `ClipNetwork`."""
+        """Convert frames to the input of the network; see `ClipNetwork`."""
         return torch.from_numpy(np.array(frames))
 
     def encode(self, clips: Sequence[Tensor]) -> Float32[np.ndarray, "N D"]:
-        """See `ClipNetwork`."""
+        """Return one vector for each clip; see `ClipNetwork`."""
         return np.concatenate([self._encoder.encode_frames(clip[:1].numpy()) for clip in clips])
 
 
 def load_network(part: Part, weights: WeightFiles, device: torch.device, dtype: torch.dtype) -> ClipNetwork:
-    """The ResNet, I3D or SlowFast with these weights.
+    """Load the ResNet, I3D or SlowFast with these weights.
 
     Raises:
-        EncoderError: The weights cannot be read, or do not fit.
+        EncoderError: The weights cannot be read, or do not fit the network.
     """
     state = read_state(weights)
     if part.kind == "resnet152":
@@ -155,11 +161,14 @@ def load_network(part: Part, weights: WeightFiles, device: torch.device, dtype: 
 
 
 def unit(rows: Float32[np.ndarray, "N D"]) -> Float32[np.ndarray, "N D"]:
-    """Rows of length 1. A zero row stays zero."""
+    """Scale rows to length 1. A zero row stays zero."""
     return functional.normalize(torch.from_numpy(rows), dim=-1).numpy()
 
 
 def _pipeline(crop: int, mean: Sequence[float], deviation: Sequence[float]) -> FramePipeline:
-    """Resizes the shorter side to `SHORT_SIDE`, takes the central square, and scales pixels of 0 to 1."""
+    """Return a pipeline that resizes the shorter side to `SHORT_SIDE`, takes the central square, and normalises pixels.
+
+    `mean` and `deviation` are for pixel values between 0 and 1.
+    """
     mean_of, deviation_of = torch.tensor(mean), torch.tensor(deviation)
     return FramePipeline(SHORT_SIDE, "bilinear", (crop, crop), 1 / (255 * deviation_of), -mean_of / deviation_of)

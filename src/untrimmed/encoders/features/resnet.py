@@ -1,6 +1,7 @@
 """ResNet-152 (He et al. 2016, arXiv 1512.03385) up to pool5, with the names of torchvision's state dict.
 
-As in torchvision, the stride of a stage is in the 3 x 3 map of its first block. The widths follow from the weights.
+As in torchvision, a stage halves the resolution in the 3 x 3 convolution of its first block. The widths follow from the
+weights.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BLOCKS = (3, 8, 36, 3)  # number of blocks in each of the four stages
 
 
 class Bottleneck(nn.Module):
-    """A residual block: 1 x 1, 3 x 3 and 1 x 1 maps, with the shapes of these weights."""
+    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions, whose widths are those of the weights."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str, stride: int):
         super().__init__()
@@ -62,7 +63,7 @@ class ResNet(nn.Module):
         self.dim = int(state[f"layer4.{BLOCKS[3] - 1}.conv3.weight"].shape[0])
 
     def forward(self, frames: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, "T D"]:
-        """The mean over all places of the last stage (pool5)."""
+        """The features of each picture: the mean over all positions of the last stage (pool5)."""
         x = functional.relu(self.bn1(self.conv1(frames)))
         x = functional.max_pool2d(x, 3, stride=2, padding=1)
         for stage in range(1, 5):

@@ -1,7 +1,7 @@
 """SlowFast 8x8 R50 (Feichtenhofer et al. 2019, arXiv 1812.03982, Table 1) without its classifier.
 
-State-dict names are those of PyTorchVideo; those of the SlowFast repository are converted. The widths follow from the
-weights. The slow path reads every fourth of 32 frames.
+State-dict names are those of PyTorchVideo. Weights with the names of the SlowFast repository are converted. The widths
+follow from the weights. The slow path reads every fourth of 32 frames.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from untrimmed.encoders.features.weights import load_into, map_shape
 from untrimmed.errors import EncoderError
 
 NUM_FRAMES = 32
-SPEED = 4  # the fast path reads this many frames for each frame of the slow path
+SPEED = 4  # the fast path reads this many times as many frames as the slow path
 BLOCKS = (3, 4, 6, 3)
 _SLOW, _FAST = 0, 1
-# Names of the SlowFast repository, and those of PyTorchVideo.
+# patterns of names in the SlowFast repository, each with the name in PyTorchVideo
 _RENAMED = (
     (r"s1\.pathway(\d)_stem\.", r"blocks.0.multipathway_blocks.\1."),
     (r"s(\d)\.pathway(\d)_res(\d+)\.", r"blocks.{0}.multipathway_blocks.\2.res_blocks.\3."),
@@ -36,7 +36,7 @@ _RENAMED = (
 
 
 class Residual(nn.Module):
-    """A residual block: maps over time, over space and over neither, with the shapes of these weights."""
+    """A residual block: convolutions over time, over space and over neither, whose shapes are those of the weights."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str, stride: int):
         super().__init__()
@@ -60,7 +60,7 @@ class Residual(nn.Module):
 
 
 class Stem(nn.Module):
-    """The first map of a path, and its pool."""
+    """The first convolution of a path, and its pooling."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str):
         super().__init__()
@@ -87,7 +87,7 @@ class Stage(nn.Module):
 
 
 class Fusion(nn.Module):
-    """Adds the fast path's output, at the slow path's rate, to the slow path as further channels."""
+    """Appends the fast path's output, reduced to the slow path's frame rate, to the slow path as further channels."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str):
         super().__init__()
@@ -95,12 +95,12 @@ class Fusion(nn.Module):
         self.norm = _norm(state, f"{prefix}norm")
 
     def forward(self, slow: Tensor, fast: Tensor) -> Tensor:
-        """The slow path's wider input of the next stage."""
+        """The slow path's input of the next stage, widened by the fast path's channels."""
         return torch.cat([slow, functional.relu(self.norm(self.conv_fast_to_slow(fast)))], dim=1)
 
 
 class TwoPaths(nn.Module):
-    """A stage of both paths."""
+    """The same stage of the slow and the fast path."""
 
     def __init__(self, slow: nn.Module, fast: nn.Module, fusion: nn.Module | None):
         super().__init__()
@@ -108,7 +108,7 @@ class TwoPaths(nn.Module):
         self.multipathway_fusion = fusion
 
     def forward(self, slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor]:
-        """The inputs of the next stage."""
+        """The inputs of the next stage for the slow and the fast path."""
         slow = self.multipathway_blocks[_SLOW](slow)
         fast = self.multipathway_blocks[_FAST](fast)
         return (slow if self.multipathway_fusion is None else self.multipathway_fusion(slow, fast)), fast
@@ -138,7 +138,7 @@ class SlowFast(nn.Module):
         self.dim = sum(int(state[f"{key}.weight"].shape[0]) for key in last)
 
     def forward(self, clip: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, " D"]:
-        """The means of both paths over a clip of 32 frames, the slow path first."""
+        """The features of a clip of 32 frames: the mean of the slow path's output, then that of the fast path's."""
         fast = clip.transpose(0, 1)[None]
         slow = fast[:, :, torch.linspace(0, len(clip) - 1, len(clip) // SPEED).long()]
         for stage in self.blocks:
@@ -147,7 +147,7 @@ class SlowFast(nn.Module):
 
 
 def _with_common_names(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights with PyTorchVideo's names."""
+    """Return the weights under PyTorchVideo's names."""
     if any(key.startswith("blocks.") for key in state):
         return dict(state)
     renamed = {}

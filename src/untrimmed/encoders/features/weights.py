@@ -17,10 +17,10 @@ from untrimmed.encoders.hub.weights import DIGEST_LENGTH, PROCESSOR, TOKENIZER, 
 from untrimmed.errors import EncoderError, one_line
 
 State = dict[str, Tensor]
-# Names under which checkpoints store the state dict.
+# Keys under which checkpoints store the state dict.
 _WRAPPERS = ("state_dict", "model_state", "model")
 _ADVICE = "name a state dict (.pt, .pth, .pyth) that torch loads with weights_only=True, or a safetensors file"
-# The files that a model folder needs beside its weights.
+# The files that must be in a model folder in addition to its weights.
 _NEEDS = {CLIP: (PROCESSOR, TOKENIZER), ROBERTA: (TOKENIZER,)}
 _WHERE = {
     "i3d": "name a file with the RGB weights of Inception-v1 I3D in PyTorch, such as rgb_imagenet.pt of pytorch-i3d",
@@ -30,7 +30,7 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class WeightFiles:
-    """The weights of a network: the name that finds them again, their files, and the SHA-256 of these."""
+    """The weights of a network: a name that finds them again, their files, and the SHA-256 of the files."""
 
     name: str
     files: tuple[Path, ...]
@@ -38,15 +38,16 @@ class WeightFiles:
 
     @property
     def digest(self) -> str:
-        """The digest of the same weights in the identity of an ordinary encoder (`weights_digest`)."""
+        """The digest that an ordinary encoder with the same weights has in its identity (`weights_digest`)."""
         return self.sha256[:DIGEST_LENGTH]
 
 
 def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
-    """The weights of a network: a named file, or the safetensors files of a folder or hub id.
+    """Find the weights of a network: a named file, or the safetensors files of a folder or hub id.
 
     Raises:
-        EncoderError: There are none, the kind has no default, or they have another SHA-256 than requested.
+        EncoderError: There are no weights, the kind of network has no default, or the weights have another SHA-256 than
+            requested.
     """
     source = part.weights or KINDS[part.kind].weights
     if source is None:
@@ -68,7 +69,7 @@ def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
 
 
 def read_state(weights: WeightFiles) -> State:
-    """The tensors of weight files by name, without the wrappers of training programs.
+    """Return the tensors of weight files by name, without the keys that training programs wrap around them.
 
     Raises:
         EncoderError: A file cannot be read, or contains something other than tensors, numbers and text.
@@ -77,7 +78,8 @@ def read_state(weights: WeightFiles) -> State:
     for path in weights.files:
         try:
             state |= _tensors(_load(path))
-        except pickle.UnpicklingError as error:  # the text of this error advises to load the file anyway
+        # do not show the text of this error, because it advises to load the file anyway
+        except pickle.UnpicklingError as error:
             problem = "contains more than tensors, numbers and text, which could run code, or is damaged"
             raise EncoderError(f"{path}: {problem}; {_ADVICE}") from error
         except Exception as error:  # torch and safetensors raise many kinds of exceptions for other files
@@ -105,9 +107,9 @@ def _tensors(content: Any) -> State:
 
 
 def map_shape(state: Mapping[str, Tensor], key: str, rank: int) -> tuple[int, ...]:
-    """The shape of a map's weights: rows, columns, and the sizes of its kernel.
+    """Return the shape of a convolution's weights: outputs, inputs, and the sizes of its kernel.
 
-    Raises: KeyError or ValueError, each with a text that completes "the file lacks ...".
+    Raises: KeyError or ValueError with a text that completes the message "the file lacks ...".
     """
     if key not in state:
         raise KeyError(key)
@@ -118,10 +120,12 @@ def map_shape(state: Mapping[str, Tensor], key: str, rank: int) -> tuple[int, ..
 
 
 def load_into(network: nn.Module, state: Mapping[str, Tensor], *, name: str, unused: Iterable[str]) -> None:
-    """Load a network's weights. `unused` are regular expressions of names that may be left over (classifiers).
+    """Load the weights of a network.
+
+    `unused` are regular expressions of weights that the network does not need (classifiers).
 
     Raises:
-        EncoderError: A weight is missing, left over, of another shape, or not finite.
+        EncoderError: A weight is missing, unexpected, of another shape, or not finite.
     """
     advice = "name the weights of this kind of network"
     expected = network.state_dict()

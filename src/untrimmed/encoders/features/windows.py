@@ -1,4 +1,6 @@
-"""Assigns the frames of a video to vectors. All times are fractions, so that no frame falls between two vectors.
+"""Assigns the frames of a video to vectors.
+
+All rates are fractions, so that rounding never assigns a frame to the wrong vector.
 
 Vector k covers the time from k / fps until (k + 1) / fps. Networks read frames at different rates, so a video is
 decoded at the lowest rate that contains the frames of all of them.
@@ -21,7 +23,7 @@ _LARGEST_DENOMINATOR = 1000
 
 
 def as_fraction(fps: float) -> Fraction:
-    """The fraction with a denominator of at most 1,000 that is nearest to a rate.
+    """Return the fraction that is nearest to a rate, with a denominator of at most 1,000.
 
     For example, 0.6667 and the float 2 / 3 both become 2/3.
     """
@@ -29,13 +31,13 @@ def as_fraction(fps: float) -> Fraction:
 
 
 def common_rate(rates: Sequence[Fraction]) -> Fraction:
-    """The lowest rate that is a multiple of all rates.
+    """Return the lowest rate that is a multiple of all rates.
 
     >>> common_rate([Fraction(3), Fraction(25)]), common_rate([Fraction(2, 3), Fraction(64, 3)])
     (Fraction(75, 1), Fraction(64, 3))
 
     Raises:
-        ConfigError: It is above 1,000 frames per second.
+        ConfigError: This rate is above 1,000 frames per second.
     """
     rate = Fraction(math.lcm(*(r.numerator for r in rates)), math.gcd(*(r.denominator for r in rates)))
     if rate > MAX_RATE:
@@ -49,25 +51,25 @@ def common_rate(rates: Sequence[Fraction]) -> Fraction:
 
 @dataclass(frozen=True)
 class Windows:
-    """The grid of decoded frames (`rate` per second), and the vectors that they belong to (`fps` per second)."""
+    """Numbers the decoded frames (`rate` per second), and assigns them to vectors (`fps` per second)."""
 
     rate: Fraction
     fps: Fraction
 
     def positions(self, times_s: Float[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-        """The numbers of decoded frames on the grid, counted from 0, computed from their times."""
+        """Return the number of each decoded frame, counted from 0, from the frames' times."""
         return np.rint(times_s * float(self.rate)).astype(np.int64)
 
     def is_read(self, positions: Int[np.ndarray, " T"], rate: Fraction) -> Bool[np.ndarray, " T"]:
-        """Whether each decoded frame is also on the grid of a lower rate."""
+        """Return whether each decoded frame is also a frame at a lower rate."""
         step = self.rate / rate
         return positions % step.numerator == 0
 
     def vectors(self, positions: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-        """The number of the vector that each decoded frame belongs to."""
+        """Return for each decoded frame the number of its vector."""
         step = self.fps / self.rate
         return positions * step.numerator // step.denominator
 
     def times_s(self, vectors: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-        """The times at which vectors begin."""
+        """Return the times at which the time spans of vectors begin."""
         return vectors * self.fps.denominator / self.fps.numerator

@@ -1,8 +1,8 @@
 """Dual encoders of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and their like) as encoders of frames and text.
 
-Any `AutoModel` with image and text features of the same width works. Loading a model tests how its family differs, and
-does not rely on its name: how frames become input (`preprocessing.py`), and whether the text projection maps single
-tokens into the shared space.
+Any `AutoModel` with image and text features of the same width works. Two things differ between model families: how
+frames become input (`preprocessing.py`), and whether the text projection maps single tokens into the shared space.
+Loading a model determines both by tests, not by the name of the family.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _PROBE_TEXT = "a dog runs along the beach"
 class TransformersEncoder:
     """An encoder made of a `transformers` model, its tokenizer and its image processor.
 
-    `name` loads the encoder again: it is the hub id or the absolute path of the folder. `identity` is the family and a
-    digest of the weight files, so a model has the same identity wherever its files are. Precision is not part of it:
+    `name` is the hub id or the absolute path of the folder, so it loads the encoder again. `identity` is the family and
+    a digest of the weight files, so a model has the same identity wherever its files are. Precision is not part of it:
     vectors in bfloat16 and in float32 differ only by rounding (cosine > 0.99) and can share an index.
     """
 
@@ -65,7 +65,7 @@ class TransformersEncoder:
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
         self.number_format = number_format
         self._device, self._dtype = device, getattr(torch, number_format.name)
-        # after the probe, which compares numbers and therefore needs float32
+        # `_probe` compares numbers and therefore needs float32, so the model is converted after it
         self._model.to(device=device, dtype=self._dtype)
 
     @classmethod
@@ -81,15 +81,16 @@ class TransformersEncoder:
         local_files_only: bool = False,
         timeout_s: float = 5.0,
     ) -> TransformersEncoder:
-        """The encoder in a local folder or of a hub id. Files that are not in the hub's cache are downloaded.
+        """Load the encoder in a local folder or of a hub id. Files that are not in the hub's cache are downloaded.
 
         `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name` replaces the recorded name, for a
         folder that is only a copy. `digest` is the digest of the weights (`weights_digest`), if the caller has computed
         it. Code in a repository is never run.
 
         Raises:
-            ConfigError: an unknown device, or one that is not there.
-            EncoderError: no such model, no safetensors weights, weights that do not fit, or not a dual encoder.
+            ConfigError: The device is unknown or does not exist.
+            EncoderError: There is no such model, it has no safetensors weights, they do not fit, or it is no dual
+                encoder.
         """
         chosen_device = choose_device(device, mps=True)
         number_format = choose_format(precision, str(chosen_device))
@@ -112,12 +113,13 @@ class TransformersEncoder:
         )
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Unit vectors (float32) of RGB frames; an empty stack gives an empty [0, D].
+        """Return unit vectors (float32) of RGB frames. For no frames, return an empty array [0, D].
 
-        Frames can have any size. A shorter side of `short_side` keeps all the detail that the model uses.
+        Frames can have any size. Frames whose shorter side has `short_side` pixels contain all the detail that the
+        model uses.
 
         Raises:
-            FeatureError: the stack is not bytes of shape [T, height, width, 3].
+            FeatureError: The frames are not an array of bytes of shape [T, height, width, 3].
         """
         if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[3] != 3:
             raise FeatureError(
@@ -130,16 +132,16 @@ class TransformersEncoder:
         return vectors
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """A unit sentence vector and the word vectors of each text (float32).
+        """Return a unit sentence vector and the word vectors of each text (float32).
 
         Long texts are truncated at the model's limit.
 
-        A word is a token of the model's own tokenizer, without start, end and padding. Its vector is the last hidden
-        state, not normalised. If the model's text projection can be applied to single tokens (CLIP, SigLIP,
-        Chinese-CLIP; not BLIP), the vector is in the space of the frames.
+        A word here is a token of the model's own tokenizer; start, end and padding are left out. The vector of a word
+        is the last hidden state, not normalised. If the model's text projection can be applied to single tokens (CLIP,
+        SigLIP, Chinese-CLIP; not BLIP), this projection maps the vector into the space of the frames.
 
         Raises:
-            ConfigError: a text is empty.
+            ConfigError: A text is empty.
         """
         batches = text_batches(texts, self._batch_size)
         return [features for batch in batches for features in self._encode_text_batch(batch)]
@@ -168,10 +170,10 @@ class TransformersEncoder:
         return features
 
     def _text_features(self, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The pooled features [Q, D] and the last hidden states [Q, W, E] of tokenized texts."""
+        """Return the pooled features [Q, D] and the last hidden states [Q, W, E] of tokenized texts."""
         on_device = {name: self._to_device(value) for name, value in inputs.items()}
         output = self._model.get_text_features(**on_device)
-        if isinstance(output, Tensor):  # transformers 4 returns the pooled features alone
+        if isinstance(output, Tensor):  # transformers 4 returns only the pooled features
             return output, self._model.text_model(**on_device).last_hidden_state
         return _pooled(output), output.last_hidden_state
 
@@ -180,10 +182,10 @@ class TransformersEncoder:
 
     @torch.inference_mode()
     def _probe(self) -> tuple[int, int, nn.Module | None]:
-        """The widths of frames and words, and the module that maps single tokens into the shared space, if any.
+        """Return the widths of frame and word vectors, and the module that maps tokens into the shared space, if any.
 
-        A projection can be applied to single tokens if the following holds: applied to every hidden state of a text,
-        one of the results is the model's sentence vector. That result belongs to the token that the model pools.
+        To find this module, a projection is applied to every hidden state of a text. If one of the results is the
+        model's sentence vector, the model projects single tokens, and this result belongs to the token that it pools.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:
@@ -211,5 +213,8 @@ def _not_dual(name: str, model: nn.Module, result: str) -> str:
 
 
 def _pooled(output: Any) -> Tensor:
-    """The pooled features: the tensor itself from transformers 4, a field of an output record from 5 on."""
+    """Return the pooled features.
+
+    In transformers 4 they are the output itself, from version 5 on a field of the output record.
+    """
     return output if isinstance(output, Tensor) else output.pooler_output

@@ -1,10 +1,11 @@
-"""Prepares a whole stack of frames for a model, like a `transformers` image processor, which takes one at a time.
+"""Prepares many frames for a model at once. A `transformers` image processor does the same frame by frame.
 
 The processor's settings are read once (resize, centre crop, scale, mean and deviation). Resizing runs on the bytes with
-torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame 1
-value in 100 differs, by 1 grey level of 255, rarely by 2. In portrait frames more differ (1 in 4, by 1, on noise) where
-Pillow makes the vertical pass first; torch always makes it last. A probe image detects processors that do more than
-these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); such processors are called directly.
+torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame,
+1 value in 100 differs by 1 grey level of 255, rarely by 2. In portrait frames of noise, 1 value in 4 differs by 1,
+because Pillow may resize vertically first, while torch always resizes vertically last. A probe image detects processors
+that do more than these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); such processors are
+called directly.
 """
 
 import inspect
@@ -21,14 +22,15 @@ from torch.nn import functional
 
 # Pillow's filter numbers and torch's names for the same filters
 _MODES = {2: "bilinear", 3: "bicubic"}
-_PROBE_LEVELS = 2.5  # grey levels by which the probe may differ: rounding costs up to 2, a wrong step tens
+# largest accepted difference on the probe image in grey levels: rounding causes up to 2, a wrong step tens
+_PROBE_LEVELS = 2.5
 
 
 @dataclass(frozen=True)
 class FramePipeline:
     """Resizes, crops and normalises frames with the settings of an image processor.
 
-    `resize` is (height, width), the shorter side alone, or None. A pixel value p becomes p * `scale` + `shift`.
+    `resize` is (height, width), the length of the shorter side, or None. A pixel value p becomes p * `scale` + `shift`.
     """
 
     resize: tuple[int, int] | int | None
@@ -38,8 +40,9 @@ class FramePipeline:
     shift: Float[Tensor, " 3"]
 
     def __call__(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> dict[str, Tensor]:
-        """The model's `pixel_values` [T, 3, height, width] (float32, on the CPU)."""
-        pixels = torch.from_numpy(np.array(frames)).permute(0, 3, 1, 2)  # a copy: the caller's may be read-only
+        """Return the model's input `pixel_values` [T, 3, height, width] (float32, on the CPU)."""
+        # copied, because the caller's array may be read-only
+        pixels = torch.from_numpy(np.array(frames)).permute(0, 3, 1, 2)
         size = self._resized(pixels.shape[2], pixels.shape[3])
         if size != tuple(pixels.shape[2:]):
             pixels = functional.interpolate(pixels, size=size, mode=self.mode, antialias=True, align_corners=False)
@@ -50,7 +53,7 @@ class FramePipeline:
         return {"pixel_values": values.contiguous()}
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
-        """The size after resizing. The longer side is rounded down, as in the processors."""
+        """Return the size after resizing. The longer side is rounded down, as in the processors."""
         if self.resize is None:
             return height, width
         if isinstance(self.resize, tuple):
@@ -63,22 +66,23 @@ class FramePipeline:
 
 @dataclass(frozen=True)
 class ProcessorPipeline:
-    """Calls the image processor, if it does more than resize, crop and normalise."""
+    """Calls the image processor. It is used if the processor does more than resize, crop and normalise."""
 
     processor: Callable[..., Mapping[str, Any]]
     inputs: frozenset[str]
 
     def __call__(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> dict[str, Tensor]:
-        """The processor's output, without tensors that the model does not accept."""
+        """Return the processor's output, without tensors that the model does not accept."""
         batch = self.processor(images=list(frames), return_tensors="pt", input_data_format="channels_last")
         return {name: value for name, value in batch.items() if name in self.inputs}
 
 
 def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: int) -> tuple[Any, int]:
-    """A processor's pipeline and the shorter side, in pixels, that it needs.
+    """Return a pipeline for a processor, and the shorter side, in pixels, that frames need.
 
-    `image_inputs` is the model's function for images. `side` is the model's image size, used if the processor declares
-    none. The vectorised pipeline is used only if it agrees with the processor on a probe image.
+    `image_inputs` is the model's `get_image_features`; its parameter names decide which of the processor's outputs are
+    kept. `side` is the model's image size, which is used if the processor has no size. The vectorised pipeline is used
+    only if it agrees with the processor on a probe image.
     """
     reference = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
     short_side = _short_side(processor, side)
@@ -89,7 +93,7 @@ def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: i
 
 
 def _read_settings(processor: Any) -> FramePipeline | None:
-    """The vectorised pipeline for a processor's settings; None if it does not support them."""
+    """The vectorised pipeline for a processor's settings; None if the pipeline cannot reproduce the settings."""
     resize: tuple[int, int] | int | None = None
     mode = _MODES.get(getattr(processor, "resample", -1), "")
     if getattr(processor, "do_resize", False):
@@ -106,7 +110,7 @@ def _read_settings(processor: Any) -> FramePipeline | None:
         crop = (crop_size.get("height", 0), crop_size.get("width", 0))
         smallest = resize if isinstance(resize, tuple) else (resize or 0, resize or 0)
         if min(crop) < 1 or crop[0] > smallest[0] or crop[1] > smallest[1]:
-            return None  # the processor would pad the picture
+            return None  # the processor would pad the picture, which the pipeline does not support
     if resize is not None and not mode:
         return None
     factor = float(getattr(processor, "rescale_factor", 1.0)) if getattr(processor, "do_rescale", False) else 1.0
@@ -118,23 +122,26 @@ def _read_settings(processor: Any) -> FramePipeline | None:
 
 
 def _size(processor: Any, name: str) -> dict[str, int]:
-    """A processor's size setting with only the keys that are set (a dict, or from transformers 5 on a record)."""
+    """Return those keys of a processor's size setting that have a value.
+
+    The setting is a dict, or from transformers 5 on a record.
+    """
     size = getattr(processor, name, None) or {}
     return {key: int(value) for key, value in dict(size).items() if value is not None}
 
 
 def _short_side(processor: Any, side: int) -> int:
-    """The smallest shorter side of frames that keeps all the detail that the processor uses."""
+    """Return the smallest shorter side of frames that keeps all the detail that the processor uses."""
     if getattr(processor, "do_resize", False) and (size := _size(processor, "size")):
         return max(size.get("shortest_edge", 0), size.get("height", 0), size.get("width", 0)) or side
     patches, patch = getattr(processor, "max_num_patches", None), getattr(processor, "patch_size", None)
     if isinstance(patches, int) and isinstance(patch, int):
-        return math.isqrt(patches) * patch  # NaFlex keeps the shape of a frame within this many patches
+        return math.isqrt(patches) * patch  # NaFlex models divide a frame of any shape into at most this many patches
     return max(_size(processor, "crop_size").values(), default=side)
 
 
 def _agree(pipeline: FramePipeline, processor: ProcessorPipeline, short_side: int) -> bool:
-    """Whether two pipelines give the same `pixel_values` for a wide, detailed probe, to within rounding."""
+    """Whether pipeline and processor give equal `pixel_values` for a wide, detailed image, except for rounding."""
     probe = np.random.default_rng(0).integers(0, 256, (1, short_side + 30, 2 * short_side + 7, 3), dtype=np.uint8)
     ours, theirs = pipeline(probe), processor(probe)
     if set(theirs) != {"pixel_values"} or theirs["pixel_values"].shape != ours["pixel_values"].shape:

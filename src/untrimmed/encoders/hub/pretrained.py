@@ -11,10 +11,10 @@ from untrimmed.errors import EncoderError, one_line
 
 
 def load_pretrained(folder: Path, name: str, *classes: str, unused: tuple[str, ...] = ()) -> tuple[Any, ...]:
-    """The model in a folder, and an object of each of these classes of transformers, such as AutoTokenizer.
+    """Load the model in a folder, and an object of each of these classes of transformers, such as AutoTokenizer.
 
-    It needs no network and does not run code of the folder. `name` is the model's name in messages. Weights whose names
-    begin with one of `unused` may be missing.
+    Loading uses no network and does not run code from the folder. `name` is the model's name in messages. Weights whose
+    names begin with one of `unused` may be missing.
 
     Raises:
         EncoderError: A package or a weight is missing, or transformers cannot load the folder.

@@ -33,11 +33,11 @@ class TextRecipe:
     special_ids: frozenset[int]
 
     def prepare(self, text: str) -> str:
-        """The text for the tokenizer."""
+        """Return a text in the form that the tokenizer needs."""
         return text.lower() if self.lower_case else text
 
     def tokenize(self, tokenizer: Any, texts: Sequence[str]) -> dict[str, Tensor]:
-        """The text input of the model, without tensors that it does not accept."""
+        """Return the model's input for texts, without tensors that the model does not accept."""
         batch = tokenizer(
             [self.prepare(text) for text in texts],
             padding=self.padding,
@@ -49,7 +49,7 @@ class TextRecipe:
         return {name: value for name, value in batch.items() if name in self.inputs}
 
     def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
-        """The words of each text that the tokenizer does not know, and how many words fit into the model's limit.
+        """Return which words of each text the tokenizer does not know, and how many words fit into the model's limit.
 
         A byte-level tokenizer knows all words.
 
@@ -69,19 +69,19 @@ class TextRecipe:
         return readings
 
     def real_tokens(self, tokenizer: Any, ids: Tensor) -> tuple[list[int], tuple[str, ...]]:
-        """The positions and the texts of the tokens in a row, without start, end and padding."""
+        """Return the positions and the texts of the tokens in a row, without start, end and padding."""
         listed = ids.tolist()
         places = [place for place, token in enumerate(listed) if token not in self.special_ids]
         return places, tuple(tokenizer.convert_ids_to_tokens([listed[place] for place in places]))
 
 
 def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
-    """The recipe for the text part of a dual encoder, by its family.
+    """Return the recipe for the text part of a dual encoder, which depends on the model family.
 
     SigLIP and SigLIP 2 were trained on texts that are padded to a fixed length, without an attention mask. SigLIP 2 was
-    also trained on lower-case texts, but its Gemma tokenizer does not convert them, so we do. SigLIP's own tokenizer
-    converts texts to lower case itself. The type of a SigLIP 2 model with a fixed resolution is also `siglip`, so both
-    families get the same recipe.
+    also trained on lower-case texts, but its Gemma tokenizer does not convert texts to lower case, so the recipe does.
+    SigLIP's own tokenizer does this. The type of a SigLIP 2 model with a fixed resolution is also `siglip`, so
+    both families get the same recipe.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")
@@ -96,10 +96,10 @@ def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
 
 
 def text_batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
-    """The texts in batches of `size`, the last of which can be smaller.
+    """Yield the texts in batches of `size`. The last batch can be smaller.
 
     Raises:
-        ConfigError: a text is empty.
+        ConfigError: A text is empty.
     """
     for number, text in enumerate(texts, start=1):
         if not text.strip():
@@ -119,7 +119,7 @@ class WordEncoder:
         self._tokenizer = tokenizer
         self._device = device
         self._recipe = TextRecipe(
-            lower_case=False,  # the tokenizer converts to lower case if the model needs it
+            lower_case=False,  # lower case, if the model needs it, is part of the tokenizer
             padding=True,
             max_length=_text_limit(model.config, tokenizer),
             inputs=frozenset(inspect.signature(model.forward).parameters),
@@ -128,20 +128,20 @@ class WordEncoder:
 
     @classmethod
     def load(cls, folder: Path, *, name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> WordEncoder:
-        """The text model in a folder, called `name` in messages. Code in the folder is never run.
+        """Load the text model in a folder, called `name` in messages. Code in the folder is never run.
 
         Raises:
-            EncoderError: No safetensors weights, or not a text model.
+            EncoderError: The folder has no safetensors weights, or no text model.
         """
         weight_files(folder)
         model, tokenizer = _load_text_model(folder, name)
         return cls(model, tokenizer, device=device, dtype=dtype)
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """The word vectors of each text (float32). Long texts are truncated at the model's limit.
+        """Return the word vectors of each text (float32). Long texts are truncated at the model's limit.
 
         Raises:
-            ConfigError: a text is empty.
+            ConfigError: A text is empty.
         """
         return [features for batch in text_batches(texts, _BATCH) for features in self._encode_batch(batch)]
 
@@ -159,7 +159,7 @@ class WordEncoder:
 
 
 def _load_text_model(folder: Path, name: str) -> tuple[Any, Any]:
-    # The pooler, which language models lack, is not used.
+    # Word vectors need no pooler, and language models lack one.
     model, tokenizer = load_pretrained(folder, name, "AutoTokenizer", unused=("pooler.",))
     if not hasattr(model.config, "hidden_size") or not hasattr(model.config, "max_position_embeddings"):
         raise EncoderError(f"{name}: is a {type(model).__name__}, expected a text model such as RoBERTa")
@@ -167,15 +167,19 @@ def _load_text_model(folder: Path, name: str) -> tuple[Any, Any]:
 
 
 def _special_ids(tokenizer: Any) -> frozenset[int]:
-    """The ids of start, end and padding."""
+    """Return the token ids that mark start, end and padding."""
     specials = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
     specials |= {tokenizer.cls_token_id, tokenizer.sep_token_id}
     return frozenset(token for token in specials if token is not None)
 
 
 def _text_limit(text_config: Any, tokenizer: Any) -> int:
-    """The maximum number of tokens: the tokenizer's limit, or the model's number of positions if that is lower."""
+    """Return the maximum number of tokens of a text.
+
+    It is the tokenizer's limit, or the model's number of positions if that is lower.
+    """
     positions = int(text_config.max_position_embeddings)
     if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
-        positions -= int(text_config.pad_token_id) + 1  # RoBERTa's positions start after the position of the padding
+        # RoBERTa numbers its positions from the padding's position + 1, so fewer remain for tokens
+        positions -= int(text_config.pad_token_id) + 1
     return min(int(tokenizer.model_max_length), positions)

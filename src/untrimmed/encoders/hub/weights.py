@@ -1,8 +1,8 @@
 """Locates an encoder's files, checks that they are safe to read, and computes a digest of the weights.
 
 A source is a local folder or the id of a repository on the Hugging Face hub. The hub's cache is checked first, without
-the network. The hub itself must answer within seconds, however the network fails. The client's own timeout is not
-enough, because it does not cover a name server that never replies. Weights are read only from safetensors files,
+the network. If the hub does not answer within seconds, locating the files fails. The HTTP client's own timeout is not
+enough, because it does not apply to a name server that never replies. Weights are read only from safetensors files,
 because a pickle can run code.
 """
 
@@ -66,10 +66,10 @@ def locate(
     timeout_s: float = 5.0,
     needs: tuple[str, ...] = (PROCESSOR, TOKENIZER),
 ) -> Path:
-    """The folder that holds an encoder's files, downloaded into the hub's cache if necessary.
+    """Return the folder with an encoder's files, downloaded into the hub's cache if necessary.
 
     `timeout_s` limits the wait for the hub's first answer, but not a download that has started. A cached repository is
-    used without asking the hub if it has weights and what the encoder `needs` beside them.
+    used without asking the hub if it has weights and the other files that the encoder `needs`.
 
     Raises:
         EncoderError: The folder does not exist, the name is malformed, the repository is neither cached nor available,
@@ -93,12 +93,12 @@ def locate(
 
 
 def missing_packages() -> list[str]:
-    """The packages required by every hub model that are not installed."""
+    """Return those packages that all hub models need and that are not installed."""
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model folder, in the order of their names.
+    """Return the safetensors files of a model folder, in the order of their names.
 
     Raises:
         EncoderError: The weights are missing, incomplete, or in a format that can run code.
@@ -120,10 +120,11 @@ def weights_digest(folder: Path) -> str:
 
 
 def weights_sha256(paths: Sequence[Path]) -> str:
-    """The SHA-256 of a weight file. For several files, it is the SHA-256 of their SHA-256s.
+    """Return the SHA-256 of a weight file. For several files, it is the SHA-256 of their SHA-256s.
 
-    Files in the hub's cache link to blobs named by SHA-256; they are not read. Other files are read at every load:
-    3.7 s per gigabyte on a processor without SHA instructions, where the 1.5 GB of SigLIP 2 base took 5.6 s.
+    Files in the hub's cache are links to files that are named by their SHA-256, so they need not be read. Other files
+    are read at every load. This takes 3.7 s per gigabyte on a processor without SHA instructions (5.6 s for the 1.5 GB
+    of SigLIP 2 base).
     """
     digests = [_file_or_blob_sha256(path) for path in paths]
     if len(digests) == 1:
@@ -132,7 +133,7 @@ def weights_sha256(paths: Sequence[Path]) -> str:
 
 
 def _shards(index: Path) -> list[Path]:
-    """The files that a shard index names. Each must be a safetensors file beside the index."""
+    """Return the files that a shard index lists. Each must be a safetensors file in the folder of the index."""
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -148,7 +149,10 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _file_or_blob_sha256(path: Path) -> str:
-    """The SHA-256 of a file, taken from the blob name if the file links into the hub's cache."""
+    """Return the SHA-256 of a file.
+
+    If the file links into the hub's cache, the name of the linked file is the SHA-256.
+    """
     blob = path.resolve()
     if path.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):
         return blob.name
@@ -156,7 +160,10 @@ def _file_or_blob_sha256(path: Path) -> str:
 
 
 def _cached_snapshot(hub_id: str, needs: tuple[str, ...]) -> Path | None:
-    """The snapshot of a repository in the hub's cache if weights and every part that the encoder needs are there."""
+    """Return a repository's snapshot in the hub's cache.
+
+    Return None if it lacks weights or a file that the encoder needs.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(hub_id, "config.json")
@@ -166,7 +173,7 @@ def _cached_snapshot(hub_id: str, needs: tuple[str, ...]) -> Path | None:
     try:
         weight_files(folder)
     except EncoderError:
-        return None  # incomplete: the missing files are fetched from the hub
+        return None  # the snapshot is incomplete, so the missing files must be downloaded
     is_whole = all(any((folder / name).is_file() for name in _FILES_OF[part]) for part in needs)
     return folder if is_whole else None
 
@@ -186,7 +193,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
         raise EncoderError(
             f"{hub_id}: not in the hub's cache, and HF_HUB_OFFLINE forbids downloads; {get_it}"
         ) from error
-    except Exception as error:  # the HTTP client's errors share no base class over the supported versions
+    except Exception as error:  # the errors of the supported versions' HTTP clients have no common base class
         problem = f"not in the hub's cache, and {api.endpoint} cannot be reached ({one_line(error)})"
         raise EncoderError(f"{hub_id}: {problem}; {get_it}") from error
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
@@ -198,16 +205,17 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     try:
         with _quiet_hub():
             folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
-    # these errors have no common base class; the next attempt continues with the cached part
+    # these errors have no common base class; a later attempt continues with the files that are already in the cache
     except Exception as error:
         raise EncoderError(f"{hub_id}: the download failed ({one_line(error)}); run again to continue") from error
     return folder
 
 
 def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
-    """Return or raise the outcome of a call, or raise TimeoutError after `timeout_s`.
+    """Call a function in a thread and return its result, or raise TimeoutError after `timeout_s`.
 
-    The thread is a daemon, so a call that hangs in a name lookup does not delay the exit of the program.
+    An exception in the function is raised in the caller. The thread is a daemon, so a call that hangs in a name lookup
+    does not delay the exit of the program.
     """
     outcome: list[T] = []
     failure: list[BaseException] = []
@@ -215,7 +223,7 @@ def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome.append(call())
-        except BaseException as error:  # raised in the caller's thread
+        except BaseException as error:  # raised again in the caller's thread
             failure.append(error)
 
     thread = threading.Thread(target=run, name="untrimmed-hub", daemon=True)
