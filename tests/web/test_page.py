@@ -221,12 +221,15 @@ def test_three_pictures_load_at_a_time_so_that_a_video_can_start(visit):
     assert len(held) == 3, "a browser has six connections"
 
 
+KNOWS_PICTURES = "document.querySelector('button.tile img').src.includes('version=')"
+
+
 def test_hovering_scrubs_through_the_span(visit):
     page = visit("?q=red")
     tile = page.locator(TILE).first
     box = tile.locator(".picture").bounding_box()
     page.mouse.move(box["x"], box["y"] + box["height"] / 2)
-    page.wait_for_load_state("networkidle")
+    until(page, KNOWS_PICTURES)
     seen = set()
     for part in (0.05, 0.45, 0.95):
         page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
@@ -258,7 +261,7 @@ def test_a_step_of_scrubbing_is_quick_and_decodes_no_video(visit, library, monke
     page = visit("?q=red")
     tile = page.locator(TILE).first
     tile.hover()
-    page.wait_for_load_state("networkidle")
+    until(page, KNOWS_PICTURES)
     spent_ms = page.evaluate(_SCRUB)
     print(f"a step of scrubbing, the first time: {sorted(round(ms) for ms in spent_ms)} ms")
     assert len(spent_ms) > 2
