@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import untrimmed
+from untrimmed.server.run import listening_at
 
 
 @pytest.fixture
@@ -80,3 +81,10 @@ def test_a_running_cut_does_not_delay_the_shutdown(world, process, tmp_path, max
     asking.join(30)
     assert list(tmp_path.glob("untrimmed-*")) == []
     print(f"the child ended after {took_s:.2f} s, the service after {time.monotonic() - began:.2f} s")
+
+
+def test_connections_send_small_answers_at_once():
+    with listening_at("127.0.0.1", 0) as (listening, _), socket.create_connection(listening.getsockname()):
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
