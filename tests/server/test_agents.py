@@ -245,15 +245,18 @@ def test_new_videos_are_found_and_changed_files_are_not_shown(toy, tmp_path):
         write_clock(videos / "clock.webm", codec="libvpx-vp9", rate=25)
         await anyio.to_thread.run_sync(library.index, videos)
         answer = await client.call_tool("search", {"text": "red"})
-        (videos / "clock.webm").write_bytes(b"another")
         look = {"video_id": answer.structured_content["hits"][0]["video_id"], "time_s": 0.0}
-        return empty, answer, await client.call_tool("show", look)
+        (videos / "clock.webm").write_bytes(b"another")
+        changed = await client.call_tool("show", look)
+        (videos / "clock.webm").unlink()
+        return empty, answer, changed, await client.call_tool("show", look)
 
-    empty, answer, changed = talk(create_server(service), conversation)
+    empty, answer, changed, missing = talk(create_server(service), conversation)
     service.close()
     assert "untrimmed index" in refusal(empty)
     assert [hit["rank"] for hit in answer.structured_content["hits"]] == [1]
     refusal(changed)
+    assert missing.content[0].mime_type == "image/webp"  # a stored picture
 
 
 def test_over_stdio_a_client_starts_the_command_and_talks_with_it(world, tmp_path):

@@ -108,7 +108,14 @@ class Tools:
     async def show(self, video_id: VideoId, time_s: Seconds, short_side: Literal[180, 360, 720] = 360) -> Image:
         """Show the frame of a video at a time, as an image. `short_side` is its shorter side in pixels."""
         record = await self.service.read(self.service.record, video_id)
-        return Image(data=await self.service.frame(record, time_s, short_side), format="jpeg")
+        try:
+            return Image(data=await self.service.frame(record, time_s, short_side), format="jpeg")
+        except PublicError as error:
+            is_missing = error.status == 404  # for example while a drive is not connected
+            picture = await self.service.read(self.service.thumbnails.at, record, time_s) if is_missing else None
+            if picture is None:
+                raise
+            return Image(data=picture, format="webp")
 
     async def curve(
         self,
