@@ -23,7 +23,7 @@ QueryOrder = Literal["length", "released"]
 def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> list[Int[np.ndarray, " _"]]:
     """Return the rows (videos or captions) of each batch of an epoch. The last batch may be smaller, as released.
 
-    The order depends on seed and epoch only, so that an interrupted epoch can be continued after any batch.
+    The order of the rows depends only on seed and epoch, so that an interrupted epoch can be continued after any batch.
     """
     order = np.random.default_rng([seed, epoch]).permutation(num_items)
     return [order[start : start + batch_size] for start in range(0, num_items, batch_size)]
@@ -32,12 +32,14 @@ def epoch_batches(num_items: int, batch_size: int, *, seed: int, epoch: int) -> 
 def training_batch(
     dataset: RetrievalDataset, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
 ) -> TrainingBatch:
-    """Return a batch of videos with all their captions, in the released order."""
+    """Return a batch of videos with all their captions, in the order of the released programs."""
     return _batch_of(dataset, dataset.training_rows(videos, sort_by=sort_by))
 
 
 def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> TrainingBatch:
-    """Return a batch of captions with one copy of its video per caption: captions of one video are then negatives.
+    """Return a batch of captions with their videos.
+
+    A video is repeated for each of its captions, so its other captions count as negatives.
 
     Captions are sorted by the number of frames of their video, longest first, as in the release of JSG's event variant.
     """
@@ -65,7 +67,7 @@ def _rows_unless_unknown(values: Float[np.ndarray, "N ..."], rows: Int[np.ndarra
 
 
 def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> QueryBatch:
-    """Return a batch of captions in the order of `captions`."""
+    """Return a batch of captions, in the order of the rows `captions`."""
     words, mask = dataset.features.words(captions)
     teacher = dataset.features.teacher
     return QueryBatch(
@@ -76,7 +78,7 @@ def query_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> Q
 
 
 def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> VideoBatch:
-    """Return a batch of videos in the order of `videos`."""
+    """Return a batch of videos, in the order of the rows `videos`."""
     clips, frames, mask = dataset.features.videos(videos)
     teacher = None if dataset.features.teacher is None else dataset.features.teacher.frames.padded(videos)
     return VideoBatch(
@@ -144,9 +146,11 @@ def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np
 
 
 def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
-    """Return the captions of each batch: sorted by length over the split to reduce padding, or in the released order.
+    """Return the rows of the captions of each batch.
 
-    In the released order, batches follow the file, and the captions of a batch are sorted by length, longest first.
+    They are sorted by length over the whole split to reduce padding, or are in the released order.
+
+    In the released order, each batch has the next captions of the file, sorted by length, longest first.
     """
     lengths = dataset.features.words_packed.lengths
     if order == "length":

@@ -21,7 +21,7 @@ from untrimmed.precision import Format, Precision, choose_format
 def evaluating(model: RetrievalModel) -> Iterator[None]:
     """Put the model into evaluation mode and disable gradients.
 
-    The previous mode is restored at the end, even after an error.
+    The previous mode is restored at the end of the block, even after an error.
     """
     was_training = model.training
     model.eval()
@@ -46,7 +46,7 @@ def require_float32(model: RetrievalModel) -> None:
 class Encoding:
     """The device and number format in which encoders run. Encodings are always float32.
 
-    If `compiled`, encoders run through `torch.compile` in training. They are compiled once for all batch sizes.
+    If `compiled`, encoders run through `torch.compile` in training. Each encoder is compiled once for all batch sizes.
     """
 
     device: torch.device
@@ -56,7 +56,7 @@ class Encoding:
 
     @classmethod
     def on(cls, device: str | torch.device, precision: Precision) -> Encoding:
-        """Return the encoding on a device, with the number format that `precision` selects there."""
+        """Return the encoding on a device, with the number format that `precision` selects for this device."""
         chosen = choose_device(device)
         return cls(chosen, choose_format(precision, str(chosen)).name)
 
@@ -82,10 +82,11 @@ def _compile(encoder: Callable[..., Any], device: torch.device) -> Callable[...,
 
     def run(rows: Any) -> Any:
         try:
-            with warnings.catch_warnings():  # the compiler does not see this cache, but it contains only constants
+            # the warning is about a cache that the compiler ignores; it contains only constants
+            with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
                 return compiled(rows)
-        except ShortenTraceback as error:  # raised by a backend; a missing Triton has no inner exception
+        except ShortenTraceback as error:  # a backend raises it; if Triton is missing, the error has no inner exception
             why = getattr(error, "inner_exception", error)
             raise ConfigError(
                 f"torch.compile cannot work on {device} ({type(why).__name__}: {str(why).partition(chr(10))[0]}); "

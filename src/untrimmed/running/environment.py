@@ -26,7 +26,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
     `commit` is None if the package is neither in a git checkout nor installed from one. It ends with "-dirty" if files
     of the package have changed since the commit. Results can differ in their last digits between devices and between
-    numbers of threads, because sums are in another order.
+    numbers of threads, because the order of additions changes.
     """
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),

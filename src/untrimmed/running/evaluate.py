@@ -1,4 +1,4 @@
-"""Evaluate a model on a split. It can be from a run, imported, in memory, or without training."""
+"""Evaluate a model on a split: the model of a run, an imported one, one in memory, or one without training."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,13 +35,14 @@ def evaluate(
     keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the results of a run's best model, a saved model or one in memory on a split.
+    """Return the results on a split of a run's best model, of a saved model or of a model in memory.
 
     "tf_prvr" needs no training, but frames and sentences must be in one space (`load_shared_space`). The split is
     `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`). `device` and `precision`
     apply to models that are loaded here. The report includes the metrics of moments if the data set has moments;
-    otherwise its note explains why not. `moments=False` skips them, which saves most of the time. `truths` and
-    `keep_scores` are described in `OpenedModel.report`, `changed` in `load`. The title includes the changed settings.
+    otherwise the report's note explains why not. `moments=False` skips these metrics, which saves most of the time.
+    `truths` and `keep_scores` are described in `OpenedModel.report`, `changed` in `load`. The title includes the
+    changed settings.
 
     Raises: ConfigError for no data set or two; otherwise the errors of `open_model`.
     """

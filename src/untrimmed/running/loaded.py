@@ -1,4 +1,4 @@
-"""Load the model of a run or an imported one, to encode, to score, or to open it with a data set."""
+"""Load the model of a run or an imported model, to encode and score, or to use it with a data set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ EVALUATION_SETTING = "train.annotators"  # the only training setting that affect
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
-    """A model on its device, ready to encode and to score. `data` is the data set of its run, if it has one."""
+    """A model on its device, ready to encode and to score.
+
+    `data` is the data set of the model's run, if the model is from a run.
+    """
 
     model: RetrievalModel
     encode: Encode
@@ -48,7 +51,7 @@ class LoadedModel:
     def encode_queries(self, words: Sequence[Any]) -> EncodedQueries:
         """Encode sentences from their word vectors [words, query_dim]: arrays, tensors or lists of rows.
 
-        Raises: FeatureError for a table of another width, or with numbers that are not finite.
+        Raises: FeatureError for word vectors of another width, or with numbers that are not finite.
         """
         batch = query_batch_of(words, self.model.config)
         with evaluating(self.model):
@@ -76,7 +79,9 @@ class LoadedModel:
         root: Path | str | None = None,
         video_features: str | None = None,
     ) -> RetrievalDataset:
-        """Load a split, prepared for the model, of the run's data set (which may have moved to `root`) or of another.
+        """Load a split, prepared for the model, of the run's data set or of the data set `data`.
+
+        The folder `root` replaces the recorded folder, if the run's data set was moved.
 
         Raises: ConfigError for an unknown data set, FeatureError for missing, damaged or incompatible features.
         """
@@ -95,13 +100,13 @@ class LoadedModel:
 
     @checked(dataset=DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
-        """Return the model opened with a split; raises FeatureError if the split's features do not fit."""
+        """Return the model together with a split; raises FeatureError if the split's features do not fit the model."""
         require_fit(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 
     @checked()
     def changed(self, settings: Mapping[str, Any]) -> LoadedModel:
-        """Return a copy with other settings, by dotted keys: settings of the model, or `train.annotators`.
+        """Return a copy of the model with other settings, by dotted keys: settings of the model, or `train.annotators`.
 
         Raises: ConfigError if a setting cannot change after training.
         """
@@ -135,7 +140,7 @@ def load(
     precision: Precision = "float32",
     changed: Mapping[str, Any] | None = None,
 ) -> LoadedModel:
-    """Return the best model of a run, or an imported one, in evaluation mode.
+    """Return the best model of a run, or an imported model, in evaluation mode.
 
     `changed` replaces settings by dotted keys, such as `{"model.glance_weight": 1.0}`; see `LoadedModel.changed`.
 
@@ -164,7 +169,7 @@ def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedMode
     require_float32(model)
     method = ModelName.of(model.name).method
     preset = load_preset(method, OWN_DATA_PRESET)
-    # without a teacher, which only training needs
+    # a teacher is only needed for training
     features = FeatureSettings(fixed_frames=preset.features.fixed_frames)
     return LoadedModel(model=model, encode=encode, train=preset.train, features=features, place=place)
 
@@ -180,10 +185,11 @@ def open_model(
     precision: Precision = "float32",
     changed: Mapping[str, Any] | None = None,
 ) -> OpenedModel:
-    """Return the best model of a run, or an imported one, with a split of a data set.
+    """Return the best model of a run, or an imported model, together with a split of a data set.
 
     By default a run uses its own data set, which may have moved to `root`; an imported model needs `data` and `root`.
-    Videos are encoded in the released batches, because GMMFormer's second window depends on the batch.
+    Videos are encoded in the released batches, because one of GMMFormer's windows depends on the longest video of the
+    batch.
 
     Raises: CheckpointError for a missing or damaged model, ConfigError for an unknown data set or a setting that cannot
         change after training, FeatureError for missing, damaged or incompatible features.
@@ -197,7 +203,7 @@ def open_model(
 
 
 def with_settings(model: RetrievalModel, changed: Mapping[str, Any]) -> RetrievalModel:
-    """Return the model with other `model.` settings and its learned weights; ConfigError if they cannot change."""
+    """Return the model with other settings and the same learned weights; raises ConfigError if they cannot change."""
     for key in changed:
         if not key.startswith("model."):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""Keep freed memory in the process while it trains or encodes a corpus, and explain a lack of memory."""
+"""Keep freed memory in the process while it trains or encodes a corpus, and explain errors when memory runs out."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ import torch
 from untrimmed.devices import is_out_of_memory
 from untrimmed.errors import ConfigError
 
-# Parameters of glibc's mallopt(3).
+# Numbers of parameters of glibc's function mallopt(3).
 _TRIM_THRESHOLD = -1
 _MMAP_MAX = -4
 
@@ -20,8 +20,8 @@ _MMAP_MAX = -4
 def keep_freed_memory() -> None:
     """Make glibc keep memory that PyTorch frees, for the rest of the process. Has no effect without glibc.
 
-    Otherwise every temporary array gets fresh pages, which the kernel clears: a fifth of a training step
-    (docs/benchmarks.md). The process then keeps its largest size.
+    Otherwise every temporary array gets fresh pages, and clearing them takes the kernel a fifth of a training step
+    (docs/benchmarks.md). With this setting, the process does not become smaller again.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -33,7 +33,7 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def explaining_memory(device: torch.device, advice: str) -> Iterator[None]:
-    """Turn a lack of memory during the block into a ConfigError with the needed and the available memory."""
+    """Turn an out-of-memory error during the block into a ConfigError with the memory used, requested and available."""
     try:
         yield
     except Exception as error:
@@ -59,7 +59,7 @@ def _used_and_total(device: torch.device) -> tuple[int, int]:
 
 
 def _requested_bytes(message: str) -> int:
-    """Return the bytes that could not be allocated, from PyTorch's or NumPy's message; 0 if it does not name them.
+    """Return the bytes that could not be allocated, from PyTorch's or NumPy's message; 0 if the message has no number.
 
     >>> _requested_bytes("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ..."), _requested_bytes("no")
     (20971520, 0)

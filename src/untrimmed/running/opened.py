@@ -1,4 +1,4 @@
-"""A model opened with a split of a data set: encodings, scores, moments and the report."""
+"""A model together with a split of a data set: encodings, scores, moments and the report."""
 
 import math
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ from untrimmed.running.results import (
 )
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
-SIMILARITIES_AT_A_TIME = 2**24  # limits the size of arrays [queries, videos, clips or frames] while scoring
-QUERIES_AT_A_TIME = 1024  # limits the number of rankings of moments that are merged at once
+SIMILARITIES_AT_A_TIME = 2**24  # upper limit for the size of arrays [queries, videos, clips or frames] while scoring
+QUERIES_AT_A_TIME = 1024  # rankings of moments are merged for this many queries at once
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class SplitScores:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedModel:
-    """A model and a split of a data set; `train` contains the batch sizes for videos and queries.
+    """A model and a split of a data set. `train` contains the batch sizes for videos and queries.
 
-    Videos are encoded in file order, because the window of GMMFormer's second branch depends on the longest of a batch.
-    `order` is the order of the captions (see `query_batches`); a query's vector does not depend on its batch.
+    Videos are encoded in file order, because a window of GMMFormer depends on the longest video of the batch. `order`
+    is the order of the captions (see `query_batches`); a query's vector does not depend on its batch.
     """
 
     model: RetrievalModel
@@ -76,7 +76,7 @@ class OpenedModel:
             return self.encode(self.model.encode_videos, video_batch(self.dataset, videos))
 
     def all_videos(self) -> Iterator[tuple[Int[np.ndarray, " _"], EncodedVideos]]:
-        """Yield rows and encodings of all videos batch by batch, so that not all are in memory at once."""
+        """Yield the rows and encodings of all videos batch by batch, because they may not fit into memory together."""
         rows = in_batches(np.arange(len(self.dataset.video_ids)), self.train.eval_video_batch)
         for batch_rows, batch in zip(rows, prefetched(partial(video_batch, self.dataset), rows), strict=True):
             with torch.no_grad():
@@ -84,7 +84,7 @@ class OpenedModel:
             yield batch_rows, encoded
 
     def score(self, queries: EncodedQueries | None = None) -> SplitScores:
-        """Return the scores of `queries` (default: all), computed one batch of videos at a time."""
+        """Return the scores of `queries` (default: all captions), computed one batch of videos at a time."""
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
             queries = self.all_queries if queries is None else queries
@@ -99,7 +99,8 @@ class OpenedModel:
     def watched(self) -> dict[str, float]:
         """Return means over the split of the numbers that the model records after each epoch, by name.
 
-        `NAME_p90` is the 90th percentile over queries, from which a search determines what is unusual.
+        `NAME_p90` is the 90th percentile over queries. A search compares a query's number with it to detect unusual
+        queries.
         """
         first = np.arange(1)
         with evaluating(self.model):
@@ -112,9 +113,9 @@ class OpenedModel:
         return means | {f"{name}_p90": float(values_of[name].double().quantile(0.9)) for name in of_queries}
 
     def locate(self, settings: LocateSettings | None = None) -> RankedMoments:
-        """Return the moments of all videos of the split that match each caption best; captions in file order.
+        """Return for each caption, in file order, the best matching moments of all videos of the split.
 
-        Each batch of videos is encoded, searched for all captions and released.
+        Videos are processed in batches, so that only one batch of encoded videos is in memory at a time.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -135,10 +136,10 @@ class OpenedModel:
         )
 
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
-        """Return the best window of each query in each of its videos, in seconds; NaN if the video has no duration.
+        """Return the best window of each query in each of the query's `videos`, in seconds; NaN without a duration.
 
-        It is the first window of that video in the ranking of `locate`. Windows with almost equal similarity may change
-        places, because their similarities are computed in other batches.
+        In the ranking of `locate`, this window is the first of its video. Windows with almost equal similarity may have
+        another order there, because similarities are computed in other batches.
 
         Raises: NoTimelineError for a method without frames and clips.
         """
@@ -148,7 +149,7 @@ class OpenedModel:
             if not len(batch_videos):
                 continue
             with evaluating(self.model):
-                encoded = self.videos(batch)  # the whole batch, because GMMFormer's windows depend on it
+                encoded = self.videos(batch)  # encode the whole batch, because GMMFormer's windows depend on it
             for video in batch_videos.tolist():
                 rows, places = np.nonzero(videos == video)
                 with evaluating(self.model):
@@ -162,25 +163,29 @@ class OpenedModel:
     def event_recall(self) -> dict[str, float]:
         """Return event-level recall (`event_recall_of`).
 
-        Raises FeatureError without moments, and the errors of `locate`.
+        Raises: FeatureError for a split without moments, and the errors of `locate`.
         """
         if reason := why_no_events(self.dataset):
             raise FeatureError(reason)
         return event_recall_of(self.dataset, self.locate(), annotators=self.train.annotators)
 
     def moments(self) -> SplitMoments:
-        """Return the best moments of all captions in the corpus and in their videos; raises the errors of `locate`."""
+        """Return the best moments of all captions, in the whole corpus and in the right video.
+
+        Raises: The errors of `locate`.
+        """
         located = self.locate()
         span_s = self.best_spans(self.all_queries, self.dataset.video_index[:, None])[:, 0]
         return SplitMoments(located, span_s, annotators=self.train.annotators)
 
     def report(self, *, moments: bool = True, truths: Path | None = None, keep_scores: bool = False) -> Report:
-        """Return the results.
+        """Return the metrics of the model on the split.
 
-        With `moments`, they include the metrics of moments, if the data has moments and the model can find them.
+        With `moments`, the report includes the metrics of moments, if the data set has moments and the model can find
+        them.
 
         `truths` is a file of dense labels (`data/truths.py`), by default that of the data set's folder if it has one.
-        It adds recall with several right videos per query. `keep_scores` adds the score matrices.
+        Dense labels add recall with several right videos per query. `keep_scores` adds the score matrices.
         """
         dataset = self.dataset
         labels = labels_of(dataset, truths)

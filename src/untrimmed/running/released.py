@@ -23,8 +23,8 @@ from untrimmed.running.training_free import require_learner
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 FROM_TENSORS = "tensors"
 """The `key` of a setting that follows from the shapes of tensors."""
-# sizes of the model -> by how much each is changed to find the axes that depend on it; the larger prime of max_frames
-# keeps it above num_clips
+# size of the model -> how much the size is changed, to find out which axes of tensors depend on it. max_frames changes
+# by more than num_clips, so that it remains larger.
 _PRIMES = {
     "query_dim": 101,
     "video_dim": 211,
@@ -36,8 +36,8 @@ _PRIMES = {
     "registers.num_registers": 809,
     "registers.num_steps": 907,
 }
-_OF_HEADS = ("dim", "lorentz_dim")  # sizes that must stay a multiple of the number of heads
-# allowed difference between SumR and the sum of the recalls, in percent: `model_val` may contain rounded numbers
+_OF_HEADS = ("dim", "lorentz_dim")  # sizes that must be multiples of the number of heads
+# allowed difference between SumR and the sum of the recalls, in percent: both may be rounded in a checkpoint
 _ROUNDING = 0.06
 
 
@@ -45,8 +45,8 @@ _ROUNDING = 0.06
 class SettingDifference:
     """A setting whose value in the checkpoint differs from the preset's.
 
-    `key` is the program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model, or None
-    for a setting of training, which a model does not have.
+    `key` is the released program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model.
+    It is None for a setting of training, which a model does not have.
     """
 
     setting: str
@@ -60,10 +60,10 @@ class SettingDifference:
 class ImportedModel:
     """A model with the weights of an authors' checkpoint, and the other information in the checkpoint.
 
-    `dataset` is the data set whose preset the model uses. `differences` has the settings that differ from that preset.
-    `unknown` has the checkpoint's settings that have no translation, as text. `has_settings` is False if the checkpoint
-    contains no settings. `validation` has the results that the program stored, in percent by metric, and `epoch` their
-    epoch, counted from 0.
+    `dataset` is the data set whose preset the model uses. `differences` contains the settings that differ from this
+    preset. `unknown` contains, as text, settings of the checkpoint for which our models have no equivalent.
+    `has_settings` is False if the checkpoint contains no settings. `validation` contains the results that the released
+    program stored, in percent by metric. `epoch` is the epoch of these results, counted from 0.
     """
 
     model: RetrievalModel
@@ -78,18 +78,18 @@ class ImportedModel:
 def import_released_file(
     method: str, file: Path | str, *, data: str | None = None, overrides: Mapping[str, Any] | None = None
 ) -> ImportedModel:
-    """Return the model in an authors' checkpoint, and all its differences from the preset of its data set.
+    """Return the model in an authors' checkpoint, and how its settings differ from the preset of its data set.
 
     Settings come from the preset, then from the checkpoint's `config`, then from the shapes of its tensors, then from
     `overrides` (dotted keys as in training). Without `data`, the data set is the `collection` in the checkpoint, or
-    otherwise the only preset with the widths of its tensors.
+    otherwise that of the only preset with the widths of the checkpoint's tensors.
 
     Raises: CheckpointError for a damaged or incompatible file, ConfigError if several presets fit without `data` or the
         method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)
-    model_class(name)  # report a wrong method before a damaged file
+    model_class(name)  # find a wrong name of the method before a damaged file
     path = Path(file)
     checkpoint = read_checkpoint(path)
     tensors = without_prefix(checkpoint.tensors)
@@ -126,9 +126,9 @@ def import_released_file(
 
 
 def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
-    """Return the data set that the checkpoint names, or the one whose preset has the widths of the tensors.
+    """Return the data set that the checkpoint names, or the only one whose preset has the widths of the tensors.
 
-    A method with attachments that has no presets uses the presets of the method alone.
+    If there are no presets of the method with its attachments, the presets of the method alone are used.
     """
     presets = list_presets()
     datasets = [data for name, data in presets if name == str(method)]
@@ -155,7 +155,7 @@ def _dataset_of(method: ModelName, file: Path, checkpoint: Checkpoint) -> str:
 
 
 def _values(preset: Preset) -> dict[str, Any]:
-    """Return all settings of a preset by dotted key, with defaults."""
+    """Return all settings of a preset by dotted key, including defaults."""
     return flat(plain_sections(preset.sizes()) | {"weights": preset.weights, "train": to_plain(preset.train)})
 
 
@@ -191,11 +191,11 @@ def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Return the sizes that the shapes of the checkpoint's tensors imply, by dotted key.
 
-    To find out which size determines an axis, every size is increased by a multiple of a different prime number, in a
-    model without memory. The axis depends on the size whose prime divides the increase of the axis. If tensors
-    disagree, the smallest value is returned, because a table of positions may have more rows than frames. If tensors
-    contradict each other in another way, the checkpoint is refused later, because it does not fit a model of these
-    sizes.
+    To find out which sizes the axes of tensors depend on, a model without memory is created, in which each size is
+    increased by a multiple of its own prime number. An axis depends on the size whose prime divides the axis's
+    increase. If tensors imply different values of a size, the smallest value is returned, because a table of positions
+    may have more rows than there are frames. A checkpoint with other contradictions is refused later, because it does
+    not fit a model of these sizes.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)
@@ -223,7 +223,10 @@ def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int
 
 
 def _validation(numbers: tuple[float, ...]) -> dict[str, float]:
-    """Return the first stored results, which are recalls and their sum, by metric. Empty if they are something else."""
+    """Return the first stored results by metric.
+
+    They should be recalls and their sum; otherwise the result is empty.
+    """
     recalls = numbers[: len(METRICS)]
     if len(recalls) < len(METRICS) or not abs(sum(recalls[:-1]) - recalls[-1]) <= _ROUNDING * len(METRICS):
         return {}

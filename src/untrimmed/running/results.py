@@ -17,14 +17,14 @@ from untrimmed.moments.ranked_moments import RankedMoments
 
 
 def why_no_events(dataset: RetrievalDataset) -> str:
-    """Return one line that explains why a split has no event-level recall; empty if it has."""
+    """Return one line that explains why a split has no event-level recall, or an empty text if it has one."""
     if not any(dataset.moments):
         return f"{dataset.name}, split {dataset.split}: no caption has a moment, so there is no event-level recall"
     return why_no_seconds(dataset)
 
 
 def why_no_seconds(dataset: RetrievalDataset) -> str:
-    """Return one line that explains why moments of a split cannot be in seconds; empty if they can."""
+    """Return one line that explains why moments of a split cannot be in seconds, or an empty text if they can."""
     unknown = np.flatnonzero(~(dataset.durations_s > 0))
     if not len(unknown):
         return ""
@@ -36,10 +36,11 @@ def why_no_seconds(dataset: RetrievalDataset) -> str:
 
 @dataclass(frozen=True)
 class SplitMoments:
-    """The moments of all captions of a split: those of the whole corpus, and the best one in the right video.
+    """The predicted moments of all captions of a split: the best of the whole corpus, and the best in the right video.
 
-    `span_s` is in seconds. If several annotators marked one moment (DiDeMo), a prediction must match `annotators` of
-    them: two as released, one in the paper. If a caption has several moments (QVHighlights), it must match one.
+    `located` are the best moments of the corpus, `span_s` the best span in the right video, in seconds. If several
+    annotators marked one moment (DiDeMo), a prediction must match at least `annotators` of their spans: two as
+    released, one in the paper. If a caption has several moments (QVHighlights), the prediction must match one.
     """
 
     located: RankedMoments
@@ -47,17 +48,22 @@ class SplitMoments:
     annotators: int = 2
 
     def event_recall(self, dataset: RetrievalDataset) -> dict[str, float]:
-        """Return event-level recall in percent by `R@K IoU=m`. Captions without a moment are left out."""
+        """Return event-level recall in percent, under names such as `R@1 IoU=0.5`.
+
+        Captions without a moment are left out.
+        """
         return event_recall_of(dataset, self.located, annotators=self.annotators)
 
     def in_right_video(self, dataset: RetrievalDataset) -> dict[str, float]:
-        """Return R1@IoU and mIoU of the best moment in the right video, in percent (`moment_metrics`)."""
+        """Return R1@IoU and mIoU, in percent, of the best moments in the right videos; see `moment_metrics`."""
         annotators = self.annotators if dataset.several_annotators else 1
         return moment_metrics(self.span_s, spans_of(dataset), annotators=annotators)
 
 
 def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annotators: int = 2) -> dict[str, float]:
-    """Return event-level recall of the ranked moments of all captions of a split, in percent by `R@K IoU=m`.
+    """Return event-level recall of the ranked moments of all captions of a split, in percent.
+
+    The keys are names such as `R@1 IoU=0.5`.
 
     Only captions with a moment count; see `SplitMoments` for `annotators`.
     """
@@ -73,14 +79,14 @@ def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annota
 
 
 def spans_of(dataset: RetrievalDataset) -> list[Spans]:
-    """Return the annotated spans of each caption in seconds, as rows; an empty table for a caption without spans."""
+    """Return the annotated spans of each caption as a table of rows in seconds, empty for a caption without spans."""
     return [np.array(spans, dtype=np.float64).reshape(-1, 2) for spans in dataset.moments]
 
 
 def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
     """Return the dense labels in a file.
 
-    The default is the file in the data set's folder; without it, the result is None.
+    By default, return those in the file of the data set's folder, or None if there is no such file.
     """
     path = truths or dataset.dense_labels
     return None if path is None else read_truths(path, dataset.annotations)
@@ -99,7 +105,7 @@ def split_report(
 ) -> Report:
     """Return the report of a split.
 
-    `note` is the reason if there are no `moments`. `keep_scores` adds the score matrices to the report.
+    If `moments` is None, `note` is the reason. `keep_scores` adds the score matrices to the report.
     """
     right_videos = None if labels is None else labels.video_index
     report = make_report(

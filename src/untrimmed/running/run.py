@@ -5,7 +5,7 @@ Files in the folder:
     config.yaml         the format version and every setting, including defaults; equal settings give equal runs
     metrics.jsonl       one line per finished epoch: mean losses, results on the validation split
     model.safetensors   the best model by `train.select_by` on the validation split
-    config.json         its method and sizes; `load_model` reads these two files
+    config.json         the method and sizes of the best model; `load_model` reads these two files
     last.safetensors    the state from which an interrupted run continues
     environment.jsonl   versions, commit, device and threads, one line per start or continuation
 """
@@ -33,7 +33,8 @@ METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
 """The format of a run's files. Increase it when runs of the previous format can no longer be read."""
-_OF_SEEDS = ("train.seed", "data.root", "initial_weights")  # settings that may differ between the seeds of one model
+# settings in which runs of one model with different seeds may differ
+_OF_SEEDS = ("train.seed", "data.root", "initial_weights")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,7 @@ class DataSettings:
 
     @property
     def how_to_check(self) -> str:
-        """Advice for messages about problems that the features may cause."""
+        """Advice, for messages about problems whose cause may be the features."""
         if self.root is None:
             return f"check the arrays of {self.name}"
         return f"check the features with: untrimmed data check {self.name} --root {self.root}"
@@ -62,7 +63,7 @@ class DataSettings:
 class RunConfig(Preset):
     """A preset with all overrides, the data set, and how training steps are computed.
 
-    `initial_weights` is the digest of the weights if training started from a given model, otherwise None.
+    `initial_weights` is the digest of a model's weights if training started from that model, otherwise None.
     """
 
     data: DataSettings
@@ -84,12 +85,15 @@ class Run:
 
     @property
     def best(self) -> dict[str, Any]:
-        """The entry of the epoch of the best model: the first with the best `train.select_by`."""
+        """The entry of the best epoch, which is the first with the best value of `train.select_by`."""
         return max(self.history, key=lambda entry: self.config.train.selection(entry["val"]))
 
     @property
     def is_finished(self) -> bool:
-        """Whether all epochs are finished, or more than `train.patience` in a row had no new best result."""
+        """Whether all epochs are finished, or training stopped early.
+
+        It stops early if more than `train.patience` epochs in a row had no new best result.
+        """
         train = self.config.train
         if len(self.history) >= max(1, train.epochs):
             return True
@@ -106,7 +110,7 @@ def is_run(folder: Path) -> bool:
 
 
 def is_model(folder: Path) -> bool:
-    """Whether the folder contains a saved model, of a run or imported."""
+    """Whether the folder contains a saved model: that of a run, or an imported one."""
     return (folder / SETTINGS).is_file()
 
 
@@ -138,19 +142,19 @@ def write_config(folder: Path, config: RunConfig) -> None:
 
 
 def write_metrics(folder: Path, history: list[dict[str, Any]]) -> None:
-    """Write one line for each finished epoch, unless the file already has these lines."""
+    """Write one line for each finished epoch, unless the file already has exactly these lines."""
     lines = "".join(json.dumps(entry) + "\n" for entry in history).encode()
     if not (folder / METRICS).is_file() or (folder / METRICS).read_bytes() != lines:
         write_whole(folder / METRICS, lines, is_only_writer=True)
 
 
 def require_same(folder: Path, config: RunConfig) -> None:
-    """Raise a ConfigError naming the first difference if the run in the folder has other settings."""
+    """If the run in the folder has other settings, raise a ConfigError that names the first difference."""
     stored, new = (flat(to_plain(settings)) for settings in (read_config(folder), config))
     advice = "use the same settings to continue that run"
     if not _has_saved(folder):
         advice = "delete it if no training is running: nothing is saved in it"
-    # keys of `new` first, so that a different method is reported before the settings that depend on it
+    # compare keys of `new` first, so that a different method is reported before the settings that depend on the method
     for key in new | stored:
         if new.get(key) != stored.get(key):
             raise ConfigError(
@@ -160,14 +164,16 @@ def require_same(folder: Path, config: RunConfig) -> None:
 
 
 def settings_without_seed(config: RunConfig) -> dict[str, Any]:
-    """Return the settings by dotted keys, without those that may differ between the seeds of one model."""
+    """Return the settings by dotted keys, without those in which the seeds of one model may differ."""
     return {key: value for key, value in flat(to_plain(config)).items() if key not in _OF_SEEDS}
 
 
 def seed_groups(configs: Mapping[str, RunConfig]) -> list[list[str]]:
-    """Return the names of runs in groups that differ only in their seed, in the order of their first runs.
+    """Return the names of runs in groups.
 
-    Raises: ConfigError for two runs of the same settings and seed.
+    The runs of a group differ only in their seed. Groups are in the order of their first runs.
+
+    Raises: ConfigError for two runs with the same settings and the same seed.
     """
     groups: list[tuple[dict[str, Any], dict[int, str]]] = []
     for name, config in configs.items():
@@ -198,8 +204,8 @@ def require_best_model(folder: Path) -> None:
 def require_beginning(folder: Path) -> None:
     """Raise a CheckpointError if a folder without a saved state has results of more than one epoch.
 
-    Training from the start would replace its best model by the model of the first epoch. An interruption in the first
-    epoch is harmless.
+    Training from the start would replace the best model in the folder by the model of the first epoch. After only one
+    epoch, nothing is lost.
     """
     epochs = len(open_run(folder).history) if is_run(folder) else 0
     if epochs > 1:
@@ -210,12 +216,12 @@ def require_beginning(folder: Path) -> None:
 
 
 def forget_beginning(folder: Path) -> None:
-    """Remove the settings of a run that has saved no state, so that a run with other settings can use the folder."""
+    """Remove the settings of a run that has saved no results, so that a run with other settings can use the folder."""
     if _has_saved(folder):
         return
     (folder / CONFIG).unlink(missing_ok=True)
     (folder / ENVIRONMENT).unlink(missing_ok=True)
-    with suppress(OSError):  # the folder is not empty
+    with suppress(OSError):  # the folder contains other files
         folder.rmdir()
 
 

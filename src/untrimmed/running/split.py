@@ -1,4 +1,4 @@
-"""Load a split of a data set for a model, and check that its features fit."""
+"""Load a split of a data set for a model, and check that the features fit the model."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def load_split(
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
     """Load a split with features prepared for the model."""
-    assert data.root is not None  # data sets in memory are never loaded
+    assert data.root is not None  # only data sets in folders are loaded
     return load_dataset(
         data.name,
         data.root,
@@ -35,7 +35,9 @@ def load_split(
 
 
 def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, place: str) -> None:
-    """Raise FeatureError for features of other widths, or ConfigError for arrays of other sizes, than the model's.
+    """Raise an error if the features of a split do not fit a model.
+
+    It is a FeatureError for features of other widths, and a ConfigError for arrays that were resampled to other sizes.
 
     `place` names the model in messages.
     """

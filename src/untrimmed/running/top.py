@@ -21,7 +21,10 @@ from untrimmed.running.opened import OpenedModel
 
 @dataclass(frozen=True)
 class RetrievedVideo:
-    """A top-ranked video of a caption; `moment_s` is its best moment, None without a timeline or a duration."""
+    """A top-ranked video of a caption.
+
+    `moment_s` is the best moment in seconds, or None if the model has no timeline or the video no duration.
+    """
 
     row: int  # row of the video in the data set
     video: str
@@ -38,13 +41,15 @@ class CaptionRanking:
     caption_id: str
     text: str
     video: str
-    moments_s: tuple[Span, ...]  # annotated moments
+    moments_s: tuple[Span, ...]  # the annotated moments in seconds
     rank: int
     videos: tuple[RetrievedVideo, ...]
 
 
 def named_captions(dataset: RetrievalDataset, names: Sequence[str]) -> Int[np.ndarray, " N"]:
-    """Return the rows of captions by ids or texts. A text matches all captions with it, ignoring case and extra blanks.
+    """Return the rows of the captions with the given ids or texts.
+
+    A text names all captions equal to it, ignoring case and extra blanks.
 
     Raises: UnknownNameError for a name that is neither an id nor a text.
     """
@@ -70,9 +75,9 @@ def _plain(text: str) -> str:
 def read_names(queries: Path) -> list[str]:
     """Return ids or texts from a file (one per line) or a comma-separated list.
 
-    Raises: ConfigError if there are none, FeatureError for a file that is not text.
+    Raises: ConfigError if there are no ids or texts, FeatureError for a file that is not text.
     """
-    # os.path, because Path.is_file raises an error for a list that is too long for a file name
+    # `os.path.isfile` is used because `Path.is_file` raises an error for a list that is too long for a file name
     lines = [line for _, line in open_lines(queries)] if os.path.isfile(queries) else str(queries).split(",")
     names = [line.strip() for line in lines if line.strip()]
     if not names:
@@ -116,7 +121,10 @@ def _encoded(opened: OpenedModel, captions: Int[np.ndarray, " N"]) -> EncodedQue
 def best_moments(
     opened: OpenedModel, queries: EncodedQueries, videos: Int[np.ndarray, "N K"]
 ) -> list[list[Span | None]]:
-    """Return the best window, in seconds, of each query and video; None without a duration or a timeline."""
+    """Return the best window, in seconds, of each query and video.
+
+    Return None if videos have no duration or the model has no timeline.
+    """
     try:
         span_s = opened.best_spans(queries, videos)
     except NoTimelineError:

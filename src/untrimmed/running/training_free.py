@@ -21,7 +21,7 @@ from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_score
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.results import SplitMoments, labels_of, split_report, why_no_events
 
-# number of videos whose moments are ranked at a time, before they are merged with the best so far
+# moments of this many videos are ranked together, and then merged with the best moments so far
 _VIDEOS_AT_A_TIME = 50
 
 
@@ -29,20 +29,20 @@ _VIDEOS_AT_A_TIME = 50
 class TFPRVROnData(TFPRVRSettings):
     """Settings of TF-PRVR, and how word vectors become a sentence vector.
 
-    `sentence` selects the mean of the words or the last word; in CLIP, the last word is the sentence vector. For a
-    caption with one row both are the same.
+    `sentence` selects the mean of the word vectors or the last one. In CLIP, the last word vector is the sentence
+    vector.
     """
 
     sentence: Literal["mean", "last"] = "mean"
 
 
 def is_training_free(model: object) -> bool:
-    """Whether this is the name of a model that needs no training. False if a folder has that name."""
+    """Whether this is the name of a model that needs no training, and not an existing folder."""
     return isinstance(model, str | Path) and os.fspath(model) == tf_prvr.NAME and not Path(model).exists()
 
 
 def require_learner(method: str) -> None:
-    """Raise a ConfigError if the method, with or without attachments, needs no training."""
+    """Raise a ConfigError for a method that needs no training, with or without attachments."""
     name = method.partition("+")[0].strip()
     if name == tf_prvr.NAME:
         problem = f"{name} needs no training, expected a method with learned weights"
@@ -62,12 +62,15 @@ def evaluate_training_free(
     keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the results of TF-PRVR on a split, with the metrics of a trained model; see `evaluate` for arguments.
+    """Return the results of TF-PRVR on a split, with the same metrics as for a trained model.
 
-    A data set in memory needs frames and words in one space; a sentence vector counts as one word. Moments are the
-    spans of `VideoMoments.candidates`, ranked by video, then by clearness.
+    The arguments are those of `evaluate`.
 
-    Raises: ConfigError for no data set or a wrong setting, FeatureError for zero vectors, and the errors of
+    In a data set in memory, frames and words must be vectors of one space. A sentence vector is given as a single word.
+    Moments are the spans of `VideoMoments.candidates`, ranked by their video's score, then by how clearly they rise
+    above the rest.
+
+    Raises: ConfigError for a missing data set or a wrong setting, FeatureError for vectors of zeros, and the errors of
         `load_shared_space`.
     """
     settings, annotators = _settings(name, changed or {})
@@ -109,7 +112,8 @@ def _scores(
 ) -> tuple[Float64[np.ndarray, "Q V"], SplitMoments | None]:
     """Return the scores of every caption with every video, and each caption's best moments.
 
-    Only one video's frames are in memory at a time. With `locate`, the moments of all videos are in memory in float32.
+    Only one video's frames are in memory at a time. With `locate`, the moments of all videos are also in memory, in
+    float32.
     """
     queries = _sentences(dataset, settings)
     fused = np.empty((len(queries), len(dataset.video_ids)))
@@ -135,14 +139,15 @@ def _located(
     durations_s: Float[np.ndarray, " V"],
     video_index: Int[np.ndarray, " Q"],
 ) -> tuple[RankedMoments, Float[np.ndarray, "Q 2"]]:
-    """Return moments ranked by their video's score, then by clearness.
+    """Return the moments of the whole corpus and of the right video that fit each caption best.
 
+    The moments of the corpus are ranked by their video's score, then by clearness: how far they rise above the rest.
     The clearest moment of a video has the video's score.
 
-    Also return the clearest span of each caption in its own video (`video_index`), in seconds.
+    In the right video (`video_index`), the clearest span in seconds is returned.
     """
     limits = LocateSettings()
-    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # sums over all frames
+    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # the sum over the frames of each video
     mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)
     usual = moment_scores(queries, mean[None])[:, 0]
     best = RankedMoments.empty(len(queries))
@@ -157,14 +162,14 @@ def _located(
             span_s[captions] = spans.span_s[captions, 0]
         shifted = [spans.shifted(row) for row, spans in enumerate(by_video, start)]
         best = RankedMoments.best([best, *shifted], limits.before_suppression)
-    # the moments of a video in a library do not overlap either
+    # like the moments of a video in a library, moments of a video do not overlap
     return suppress_ranked(best, max_overlap=0.0, limit=limits.limit), span_s
 
 
 def _sentences(dataset: RetrievalDataset, settings: TFPRVROnData) -> Float64[np.ndarray, "Q D"]:
     """Return one unnormalised vector per caption.
 
-    Raises FeatureError if the width is not that of the frames or a vector is 0.
+    Raises: FeatureError if sentences and frames have different widths, or a vector consists of zeros.
     """
     if dataset.query_dim != dataset.video_dim:
         raise FeatureError(
@@ -191,7 +196,10 @@ def _spans(
     duration_s: float,
     limits: LocateSettings,
 ) -> RankedMoments:
-    """Return the clearest spans of one video for every query; `usual` is the mean relevance of all videos."""
+    """Return the clearest spans of one video for every query.
+
+    `usual` is each query's mean relevance over all videos.
+    """
     settings = SpanSettings()
     num_frames = int(moments.edges[-1])
     spans = moments.candidates

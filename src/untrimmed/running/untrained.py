@@ -1,9 +1,10 @@
-"""Baselines of a data set without training a method, to compare with every trained one.
+"""Baselines of a data set that need no method, to compare with every trained method.
 
 `chance` is the expectation of a random order. `zero_shot` compares the stored words and frames, which shows whether
-they share a space. `Ridge` is one linear map from the mean word to the mean frame, and shows how much their averages
-reveal. `oracle` reads the hidden state of simulated features (`World.intent`, `World.events`): the upper limit for any
-method, since frames do not show everything. All values are those of `retrieval_metrics`, in percent.
+they share a space. `Ridge` is one linear map from the mean word to the mean frame, and shows how much these averages
+reveal. `oracle` reads the hidden vectors from which features were simulated (`World.intent`, `World.events`). Frames do
+not show everything, so this is the upper limit for any method. All results are metrics of `retrieval_metrics`, in
+percent.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
 def untrained_rows_of(
     name: str, root: Path | str, on: str = "test"
 ) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
-    """Return the baselines on a split of ROOT/NAME, with the oracle if it is simulated, and the split."""
+    """Return the results of the baselines on a split of ROOT/NAME, and the split.
+
+    Simulated data sets also have the oracle.
+    """
     root = Path(root)
     train, val, test = (load_dataset(name, root, split) for split in ("train", "val", on))
     return untrained_rows(train, val, test, open_world(name, root) if is_simulated(name, root) else None), test
@@ -36,7 +40,10 @@ def untrained_rows_of(
 def untrained_rows(
     train: RetrievalDataset, val: RetrievalDataset, test: RetrievalDataset, world: World | None = None
 ) -> dict[str, dict[str, float]]:
-    """Return the results on `test` by baseline; the oracle needs the world of simulated features."""
+    """Return the results on the split `test` by baseline.
+
+    The oracle is included if the world of simulated features is given.
+    """
     ridge = Ridge.fit(train, val)
     rows = {
         "chance": chance(len(test.video_ids)),
@@ -59,7 +66,10 @@ def chance(num_videos: int) -> dict[str, float]:
 
 
 def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
-    """Rank by the cosine of mean word and mean frame. If one is wider, its last coordinates are cut off."""
+    """Rank videos by the cosine of the mean word and mean frame.
+
+    The last coordinates of the wider vector are cut off.
+    """
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
     return retrieval_metrics(_unit(words) @ _unit(frames).T, dataset.video_index)
@@ -67,7 +77,10 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Ridge:
-    """A linear map from mean words to mean frames. The means of the training split are subtracted from both."""
+    """A linear map from mean words to mean frames.
+
+    The average mean word and the average mean frame of the training split are subtracted first.
+    """
 
     weights: Float[np.ndarray, "E D"]
     mean_word: Float[np.ndarray, " E"]
@@ -76,7 +89,7 @@ class Ridge:
 
     @classmethod
     def fit(cls, train: RetrievalDataset, val: RetrievalDataset) -> Ridge:
-        """Fit the map by least squares on `train`, with the penalty that gives the best SumR on `val`."""
+        """Fit the map by least squares on `train`, and choose the penalty by the best SumR on `val`."""
         words = _means(train.features.words_packed)
         videos = _means(train.features.frames)
         frames = videos[train.video_index]
@@ -96,7 +109,7 @@ class Ridge:
         return max(map(of, PENALTIES), key=lambda ridge: ridge.figures(val)["SumR"])
 
     def figures(self, dataset: RetrievalDataset, *, best_run: bool = False) -> dict[str, float]:
-        """Compare each caption's mapped mean word with each video's mean frame, or with its best run of frames."""
+        """Score each caption's mapped mean word against each video's mean frame or best run of frames."""
         queries = _unit((_means(dataset.features.words_packed) - self.mean_word) @ self.weights)
         if best_run:
             frames = dataset.features.frames
@@ -108,10 +121,10 @@ class Ridge:
 
 
 def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
-    """Compare each caption's hidden meaning with the consecutive events of each video that fit best.
+    """Score each caption's hidden meaning against the run of consecutive events in each video that fits it best.
 
-    An event is the meaning of a frame, before the noise and the scene are added. If single frames of a moment show its
-    caption (`runs=scattered`), the best events are compared, even if they are not consecutive.
+    An event is the hidden meaning of a frame, before noise and scene are added. If only single frames of a moment show
+    the caption (`runs=scattered`), the best events need not be consecutive.
     """
     score = best_frames_score if world.settings.runs == "scattered" else best_run_score
     queries = np.stack([world.intent(text) for text in dataset.texts])
@@ -123,7 +136,9 @@ def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
 
 
 def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " Q"]:
-    """Return the largest cosine of each unit query with the mean of 1, 2, 4, ... consecutive frames; 0 for zeros.
+    """Return the largest cosine of each unit query with the mean of 1, 2, 4, ... consecutive frames.
+
+    The cosine with a mean of zeros is 0.
 
     >>> best_run_score(np.eye(2), np.array([[1.0, 0.0], [0.6, 0.8], [0.6, 0.8]]))
     array([1. , 0.8])
@@ -138,17 +153,19 @@ def best_run_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, 
 
 
 def best_frames_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarray, "T D"]) -> Float[np.ndarray, " Q"]:
-    """Return the largest cosine of each unit query with the mean of its best 1, 2, 4, ... frames; 0 for zeros.
+    """Return the largest cosine of each unit query with the mean of its best 1, 2, 4, ... frames.
+
+    The cosine with a mean of zeros is 0.
 
     >>> best_frames_score(np.eye(2), np.array([[0.6, 0.8], [0.0, 0.0], [0.6, -0.8]])).round(2)
     array([1. , 0.8])
     """
-    order = np.argsort(-(frames @ queries.T), axis=0)  # best frames first, for each query
+    order = np.argsort(-(frames @ queries.T), axis=0)  # for each query, the best frames first
     sums = np.zeros_like(queries)
     best = np.full(len(queries), -1.0)
     for rank, rows in enumerate(order):
         sums = sums + frames[rows]
-        if rank & (rank + 1) == 0:  # 1, 2, 4, ... frames
+        if rank & (rank + 1) == 0:  # if the number of frames is 1, 2, 4, ...
             norm = np.maximum(np.linalg.norm(sums, axis=1), 1e-6)
             best = np.maximum(best, (sums * queries).sum(axis=1) / norm)
     return best
