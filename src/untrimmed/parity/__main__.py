@@ -1,6 +1,6 @@
 """`python -m untrimmed.parity CASE_FOLDER [--method M]` prints a line per array and returns an exit status.
 
-It is 1 if an array differs by more than its tolerance, and 2 after an error.
+The status is 1 if an array differs by more than its tolerance, and 2 after an error.
 """
 
 import argparse

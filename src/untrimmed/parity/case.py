@@ -17,7 +17,8 @@ from untrimmed.errors import FeatureError
 
 Arrays = dict[str, np.ndarray]
 
-# The axes of the recorded inputs of a network: videos V, queries Q, frames T, words W. `_` is an axis of any size.
+# axes of the inputs that were recorded for a network: videos V, queries Q, frames T, words W; `_` is an axis of any
+# size
 AXES = {
     "frame_video_features": "V T _",
     "videos_mask": "V T",
@@ -34,7 +35,7 @@ AXES = {
 class Case:
     """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others).
 
-    `precision` is the precision in which the network is computed: single, or double to measure the effect of rounding.
+    `precision` is the precision in which our network is computed: single, or double to measure the effect of rounding.
     """
 
     folder: Path
@@ -44,23 +45,26 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of case, for example `forward-masked` or `loss`: from its settings, otherwise the folder's name."""
+        """The kind of case, such as `forward-masked` or `loss`: from its settings, otherwise the folder's name."""
         return str(self.config.get("case", self.folder.name))
 
     @property
     def has_network(self) -> bool:
-        """Whether the case contains the weights of a network and so runs a model."""
+        """Whether the case contains the weights of a network, which is then run for the comparison."""
         return (self.folder / "weights.npz").is_file()
 
     @cached_property
     def batch(self) -> Arrays:
-        """The recorded inputs. Empty for a case that reads a data set from files instead."""
+        """The recorded inputs.
+
+        They are empty for a case that reads a data set from files.
+        """
         path = self.folder / "batch.npz"
         return read_arrays(path) if path.is_file() else {}
 
     @cached_property
     def weights(self) -> Arrays:
-        """The network's parameters, under the names of the released program."""
+        """The weights of the network by their names in the released program."""
         return read_arrays(self.folder / "weights.npz")
 
     @cached_property
@@ -69,7 +73,7 @@ class Case:
         return read_arrays(self.folder / "expected.npz")
 
     def setting(self, name: str) -> Any:
-        """Return a value of `config.json`. Raises FeatureError if it is missing."""
+        """Return a value of `config.json`. Raises FeatureError if the value is missing."""
         if name not in self.config:
             raise FeatureError(f"{self.folder / 'config.json'}: no {name!r}; this kind of case needs it")
         return self.config[name]
@@ -88,10 +92,12 @@ class Case:
             )
 
     def training_batch(self) -> TrainingBatch:
-        """Return the recorded inputs of a network. If the case has no labels, query i belongs to video i.
+        """Return the recorded inputs of a network as a training batch.
 
-        A case of DL-DKD has vectors of a teacher instead of clips. The teacher's frames are at the same times as the
-        frames of the model.
+        If the case records no labels, query i belongs to video i.
+
+        For DL-DKD, the batch has vectors of the teacher, but no clips. The teacher's frames are at the same times as
+        the frames of the model.
         """
         has_teacher = "teacher_video_features" in self.batch
         extra_names = ("teacher_text_feat",) if has_teacher else ("clip_video_features",)
@@ -140,7 +146,7 @@ class Case:
         return FeatureError(f"{self.folder / 'batch.npz'}: {problem}")
 
     def require(self, names: Iterable[str]) -> None:
-        """Check that `batch.npz` has these arrays. Raises FeatureError with the missing ones."""
+        """Check that `batch.npz` contains these arrays; raises FeatureError with the names of missing arrays."""
         missing = [name for name in names if name not in self.batch]
         if missing:
             raise FeatureError(f"{self.folder / 'batch.npz'}: no {', '.join(missing)}; a {self.kind} case needs them")
@@ -149,7 +155,8 @@ class Case:
 def load_case(folder: Path, method: str | None = None) -> Case:
     """Return the case in a folder.
 
-    The method is `method`, otherwise the one in its settings or the parent folder's name.
+    The method is the argument `method`. By default it is the one in the case's settings, otherwise the parent folder's
+    name.
 
     Raises: FeatureError if the folder is not a case.
     """
@@ -166,7 +173,10 @@ def load_case(folder: Path, method: str | None = None) -> Case:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Return all arrays of an npz file, without unpickling objects. Raises FeatureError if it is missing or damaged."""
+    """Return all arrays of an npz file, without unpickling objects.
+
+    Raises: FeatureError for a missing or damaged file.
+    """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}

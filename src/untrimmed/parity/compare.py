@@ -1,4 +1,4 @@
-"""Compare our arrays with the recorded ones, each within the tolerance for its name."""
+"""Compare our arrays with the recorded ones. Each name of an array has its own tolerance."""
 
 import re
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ class ArrayComparison:
     """The result of comparing one array with the recorded one: the largest difference and the tolerance.
 
     `failure` is the reason why there is no difference, for example a different shape. `rounding` is the effect of
-    single precision on our array if it raised the tolerance, otherwise 0.
+    single precision on our array if this effect raised the tolerance, otherwise 0.
     """
 
     name: str
@@ -37,10 +37,11 @@ class ArrayComparison:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The largest difference allowed for an array: `absolute` + `relative` * the largest recorded magnitude.
+    """The largest difference allowed for an array: `absolute` + `relative` * the largest recorded absolute value.
 
-    It is never below `roundings` rounding errors of that magnitude in the recorded format. The default is 1, because
-    some multipliers were recorded in float64 in one case and in float32 in another.
+    The tolerance is at least `roundings` rounding errors of that largest value in the recorded number format. The
+    default of `roundings` is 1, because some multipliers were recorded in float64 in one case and in float32 in
+    another.
     """
 
     absolute: float
@@ -58,16 +59,16 @@ Rules = Sequence[tuple[str, Tolerance]]
 
 RAW_SCORES = r"expected/.*_scores_raw"
 
-# A tolerance may grow to this multiple of the effect of single precision on our array, which is measured against double
-# precision. The released program has a rounding error of similar size, because it adds in another order, and the larger
-# of the two errors counts.
+# The effect of single precision on our array is its difference from the same array in double precision. A tolerance may
+# grow to this multiple of the effect, because the released program adds numbers in another order and has a rounding
+# error of similar size.
 ROUNDINGS = 3.0
 
-# The first pattern that matches `file/array` decides. Scores and losses have the tolerances that the project promises.
-# Raw scores are sums of products over the width of the vectors. In the golden data they reach 20, where 2e-5 equals
-# eight rounding errors; larger scores may also differ by eight rounding errors. The tolerance of encodings is relative
-# to their size. Windows were recorded in float32. For the narrowest ones (width 0.1) that rounding alone is 5e-6; our
-# windows are computed in float64.
+# The first pattern that matches `file/array` selects the tolerance. Scores and losses have the tolerances that the
+# project promises. Raw scores are dot products over the width of the vectors. In the golden data they reach 20, where
+# 2e-5 equals eight rounding errors; larger scores may also differ by eight rounding errors. The tolerance of encodings
+# is relative to their size. Windows were recorded in float32, but our windows are computed in float64. For the
+# narrowest windows (width 0.1) the rounding of the recorded values alone is 5e-6.
 RULES: Rules = (
     (r"expected/((clip|frame|fused|train_frame)_scores|word_confidence)", Tolerance(1e-6)),
     (RAW_SCORES, Tolerance(2e-5, roundings=8)),
@@ -86,7 +87,10 @@ RULES: Rules = (
 
 
 def tolerance_of(name: str, rules: Rules) -> Tolerance:
-    """Return the first tolerance whose pattern matches the whole name, otherwise the first that matches the start."""
+    """Return the first tolerance whose pattern matches the whole name.
+
+    If there is none, return the first one whose pattern matches the beginning of the name.
+    """
     exact = [limit for pattern, limit in rules if re.fullmatch(pattern, name)]
     return exact[0] if exact else next(limit for pattern, limit in rules if re.match(pattern, name))
 
@@ -102,8 +106,9 @@ def compare(
 ) -> ArrayComparison:
     """Compare our array with the recorded one.
 
-    Integers and texts must be equal; their difference is the number of unequal entries. The tolerance of other arrays
-    grows with `rounding`, the measured effect of single precision on our array, up to `widest` times its normal value.
+    Integers and texts must be equal; for them, the difference is the number of unequal entries. The tolerance of other
+    arrays grows with `rounding`, the measured effect of single precision on our array, up to `widest` times the normal
+    tolerance.
     """
     if ours is None:
         return ArrayComparison(name, np.nan, 0.0, "not produced here")
@@ -115,7 +120,8 @@ def compare(
         return ArrayComparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
     stated = tolerance.of(theirs)
     limit = max(stated, min(ROUNDINGS * rounding, widest * stated))
-    is_equal = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)  # subtracting equal infinities would give NaN
+    # treat equal infinities as equal, because their difference would be NaN
+    is_equal = (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)
     difference = np.abs(ours[~is_equal].astype(np.float64) - theirs[~is_equal].astype(np.float64))
     largest = float(difference.max(initial=0.0))
     return ArrayComparison(name, largest, limit, rounding=rounding if limit > stated else 0.0)
@@ -130,7 +136,10 @@ def compare_all(
     rounding: dict[str, float] | None = None,
     widest: float = 1.0,
 ) -> list[ArrayComparison]:
-    """Compare every recorded array of one file. `rounding` has the effect of single precision by `file/array`."""
+    """Compare every recorded array of one file.
+
+    `rounding` contains the effect of single precision on each array, by `file/array`.
+    """
     measured = rounding or {}
     return [
         compare(

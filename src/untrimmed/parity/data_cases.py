@@ -24,7 +24,8 @@ from untrimmed.running.batches import in_batches, query_batch, query_batches, tr
 def preprocessing(case: Case) -> Arrays:
     """Return clips and frames resampled from raw sequences, and vectors scaled to unit length.
 
-    If the case has several numbers of clips or frames, each array name ends with its number.
+    If the case has several numbers of clips or of frames, the name of an array ends with the number that the array is
+    for.
     """
     case.require(("seq_lengths", "seq_frames", "l2_input"))
     lengths = case.batch["seq_lengths"]
@@ -49,7 +50,7 @@ def preprocessing(case: Case) -> Arrays:
 
 
 def store_root(case: Case) -> Path:
-    """Return the folder with the toy data set of a case that stores it as files.
+    """Return the folder of the toy data set that a case stores as files.
 
     Raises: FeatureError if the folder does not exist.
     """
@@ -62,7 +63,7 @@ def store_root(case: Case) -> Path:
 def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> RetrievalDataset:
     """Return a split of the toy data set of a case.
 
-    If the case contains arrays instead of files, the data set has one split, and `split` is ignored.
+    If the case contains arrays instead of files, its data set has only one split, and `split` is ignored.
     """
     sizes = {
         "num_clips": case.config.get("map_size", 32),
@@ -72,7 +73,8 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
     if "store" in case.config:
         name = case.setting("collection")
         features = case.setting("visual_feature")
-        with tempfile.TemporaryDirectory() as cache:  # the mapped files stay readable after the folder is deleted
+        # the packed files are mapped, so they stay readable after the folder is deleted
+        with tempfile.TemporaryDirectory() as cache:
             return load_dataset(
                 name, store_root(case), split, cache_dir=cache, video_features=features, teacher=teacher, **sizes
             )
@@ -83,13 +85,13 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
 
 
 def _by_id(arrays: Arrays, item: str, row: str) -> Arrays:
-    """Split consecutive rows of an array into one array per id."""
+    """Split consecutive rows of an array into a table for each id."""
     parts = np.split(arrays[f"{row}s"], np.cumsum(arrays[f"{row}_counts"])[:-1])
     return dict(zip(map(str, arrays[f"{item}_ids"]), parts, strict=True))
 
 
 def collate(case: Case) -> Arrays:
-    """Return one training batch and all evaluation batches of a toy data set."""
+    """Return one training batch and all evaluation batches of the case's toy data set."""
     arrays = training_arrays(case)
     dataset = toy_dataset(case, case.config.get("eval_split", "val"))
     captions = np.array(dataset.caption_ids)
@@ -112,7 +114,7 @@ def collate(case: Case) -> Arrays:
 def training_arrays(
     case: Case, *, teacher: TeacherRule | None = None, sort_by: Literal["frames", "captions"] = "frames"
 ) -> Arrays:
-    """Return the training batch of the items that a case drew. For DL-DKD it includes the teacher's vectors."""
+    """Return the training batch of the items that a case selected. For DL-DKD it includes the teacher's vectors."""
     dataset = toy_dataset(case, case.config.get("train_split", "train"), teacher)
     drawn = case.config["train_item_order"] if "train_item_order" in case.config else case.batch["train_item_order"]
     rows = dataset.training_rows(np.array(drawn), sort_by=sort_by)
@@ -132,7 +134,7 @@ def training_arrays(
 
 
 def bigfile(case: Case) -> Arrays:
-    """Return frame features read from a BigFile in every way that it offers."""
+    """Return frame features from a BigFile, read in every way that `BigFile` supports."""
     layout = Layout.at(store_root(case), case.setting("collection"))
     features = layout.frames(case.setting("visual_feature"))
     store = BigFile(features)
@@ -154,7 +156,7 @@ def bigfile(case: Case) -> Arrays:
 
 
 def metrics(case: Case) -> Arrays:
-    """Return ranks and metrics for one right video, for several right videos, and with each of three rules for ties."""
+    """Return ranks and metrics with one right video, with several, and with each of three rules for ties."""
     case.require(("video_ids", "caption_ids", "scores_plain", "scores_ties", "multi_gt"))
     column = {str(video_id): i for i, video_id in enumerate(case.batch["video_ids"])}
     truth = np.array([column[str(caption_id).partition("#")[0]] for caption_id in case.batch["caption_ids"]])
@@ -177,7 +179,7 @@ def metrics(case: Case) -> Arrays:
 
 
 def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties = "index") -> np.ndarray:
-    """Return the metrics in the order in which the case lists them."""
+    """Return the metrics as an array, in the order in which the case lists them."""
     at = case.config.get("recall_at", [1, 5, 10, 100])
     if "metric_order" not in case.config:
         return np.array(list(recall(ranks(scores, truth, ties=ties), at).values()))
@@ -186,7 +188,7 @@ def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties 
 
 
 def gaussian_window(case: Case) -> Arrays:
-    """Return Gaussian windows. Each array name contains the length and the width of its window."""
+    """Return Gaussian windows. The name of an array contains the length and the width of its window."""
     arrays = {}
     for name in case.expected:
         length, width = name.removeprefix("window_L").split("_w")
@@ -195,7 +197,7 @@ def gaussian_window(case: Case) -> Arrays:
 
 
 def matching(case: Case) -> dict[str, Any]:
-    """Return the optimal matching loss (GMMFormer v2), the matched pairs, and the gradients of the inputs."""
+    """Return the optimal matching loss (GMMFormer v2), the pairs that it matches, and the gradients of the inputs."""
     case.require(("clips", "query_vectors", "text_labels"))
     query = torch.from_numpy(case.batch["query_vectors"]).requires_grad_()
     clips = torch.from_numpy(case.batch["clips"]).requires_grad_()

@@ -39,13 +39,13 @@ DECAY_NAMES: dict[str, ShareDecay] = {
     "cosine": "cosine",
     "None": "constant",
 }
-# DL-DKD also records the cosine of every single frame, which the common rules do not cover.
+# DL-DKD also records the cosine of every single frame; the common rules have no tolerance for these arrays
 SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
 
 
 @parity_of("dl-dkd")
 class DLDKDParity(RetrievalParity[DLDKD]):
-    """DL-DKD has two branches, inheritance and exploration, and learns from a teacher."""
+    """The golden cases of DL-DKD, which has two branches, inheritance and exploration, and learns from a teacher."""
 
     model_name = "dl_dkd"
     probe_sign = 1
@@ -57,15 +57,17 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     }
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix `pp-`. If the case records no number of clips, add the usual one.
+        """Return the case without the prefix `pp-` in its kind.
 
-        The released program builds clips in its batches but never reads them.
+        If the case has no setting for the number of clips, add the usual number.
+
+        The released program builds clips but never reads them, so any number gives the same results.
         """
         kind = case.kind.removeprefix("pp-")
         return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for batches with a teacher and for values that change with the epoch."""
+        """Return functions for the cases of batches with a teacher and of values that change with the epoch."""
         return {
             "schedules": lambda case: {name: _schedule(case, name) for name in case.expected},
             "collate": lambda case: training_arrays(
@@ -74,14 +76,18 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         }
 
     def rules(self, case: Case) -> Rules:
-        """Return tolerances. Scores of frames and of the teacher get the same ones as other cosines and losses."""
+        """Return the tolerances.
+
+        Scores of frames and of the teacher have the same tolerances as other cosines and losses.
+        """
         limit = 5e-6 if is_updated(case) else 1e-6
         return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(self.common(case))]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the settings of the branches and labels.
+        """Return the model's settings for branches and labels.
 
-        Decays are off: the weight of distillation already includes its decay, and the shares are the recorded ones.
+        Nothing decays with the epoch here, because the case records values after the decay: the weight of distillation
+        and the shares of labels.
         """
         soft = {"labels": "soft", "hard_share": case.config.get("alpha"), "label_share": case.config.get("belta")}
         return {
@@ -107,7 +113,10 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         return weights | {"exploration_triplet": 1.0, "exploration_nce": case.setting("nce_weight_exploration")}
 
     def taps(self, model: DLDKD) -> list[Tap]:
-        """Pair the input layers, positions, attentions (before their output map) and encoders of the branches."""
+        """Pair released modules with ours: input layers, positions, attentions and encoders of the branches.
+
+        The output of an attention is compared before its output map.
+        """
         is_later = model.config.version == "later"
         prefixes = (
             {"inheritance": "", "exploration": "exp_"} if is_later else {"inheritance": "B_", "exploration": "A_"}
@@ -146,7 +155,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     ) -> dict[str, Tensor]:
         """Return the scores of each branch and of the teacher.
 
-        The score of a pair is its best frame's cosine or dot product. The cosine of every frame is returned, too.
+        The score of a query and a video is the cosine or dot product of the best frame. The cosine of every frame is
+        returned, too.
         """
         scores = model.score(queries, videos)
         dot = model.branch_sims(queries, videos, "dot")
@@ -171,7 +181,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def loss_arrays(
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return the losses of each branch, their parts, and each query's divergence from the teacher."""
+        """Return the losses of each branch, the parts of the losses, and each query's divergence from the teacher."""
         batch = case.training_batch()
         c = model.config
         index = batch.video_index
@@ -205,7 +215,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
 
 def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
-    """Return the cosine of every query and frame [Q, T, V], with the released value at padding."""
+    """Return the cosine of every query and frame [Q, T, V]. Frames of padding have the released program's value."""
     rows = frames.flatten(0, 1)[:, None]
     real = mask.flatten()
     cosine = max_sim(query, rows).value.masked_fill(~real, MASKED_LOGIT)
@@ -213,7 +223,7 @@ def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
 
 
 def _schedule(case: Case, name: str) -> np.ndarray:
-    """Return the value with this recorded name, which changes over the epochs: one number per epoch."""
+    """Return the numbers of one recorded array: a value that changes over the epochs, one number per epoch."""
     num_epochs = case.setting("n_epoch")
     for constant, value in SCHEDULE_CONSTANTS.items():
         case.require_constant(constant, value)

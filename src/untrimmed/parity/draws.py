@@ -1,4 +1,4 @@
-"""Random numbers that cases recorded, replayed instead of new ones."""
+"""Replay the random numbers that cases recorded, instead of drawing new ones."""
 
 from collections.abc import Iterator
 from itertools import repeat
@@ -12,7 +12,7 @@ from untrimmed.parity.case import Case
 
 
 class RecordedDraws(Draws):
-    """Replays the ranks of negatives that a case recorded. Ranks that it did not record are drawn at random."""
+    """Replays the ranks of negatives that a case recorded. Ranks that the case does not contain are drawn at random."""
 
     recorded: dict[str, np.ndarray | None]
 
@@ -21,21 +21,21 @@ class RecordedDraws(Draws):
         object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
 
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
-        """Return the recorded ranks of negatives for each row."""
+        """Return for each row the recorded ranks of its negatives among the candidates."""
         stored = self.recorded.get(f"candidate {term}")
         return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
 
     def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
-        """Return the recorded ranks of negative queries for each video."""
+        """Return for each video the recorded ranks of its negatives among the queries of other videos."""
         stored = self.recorded.get(f"foreign {term}")
         return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
 
 
 class NoisyDraws(RecordedDraws):
-    """Also replays the recorded noise of each loss term.
+    """Replays the recorded noise of each loss term, in addition to the ranks.
 
-    An array with three axes is the noise of every training step. An array with four axes has the noise of each step in
-    turn.
+    If the recorded array has three axes, every training step uses the same noise. If it has four axes, the first axis
+    selects the training step.
     """
 
     noise: dict[str, Iterator[Tensor]]

@@ -30,8 +30,8 @@ NOISE = {"register_scale": "noise_alpha", "register_shift": "noise_beta"}
 BLOCKS = {"clip_encoder": "clip", "frame_encoder": "frame"}
 
 # The first denoising step multiplies rounding errors by 204. According to the README of the golden data, two
-# implementations of the same equations differ by 1.5e-5. It requires at most 5e-5, and for gradients a thousandth of
-# the largest entry.
+# implementations of the same equations differ by 1.5e-5. The README requires differences of at most 5e-5, and for
+# gradients at most a thousandth of the largest entry.
 LIMITS: Rules = (
     (r"expected/(registers|register_trajectory|predicted_noise|mid\.)", Tolerance(5e-5)),
     (r"expected/schedule_", Tolerance(1e-12, 1e-12)),
@@ -43,7 +43,11 @@ LIMITS: Rules = (
 
 @parity_of("dreamprvr")
 class DreamPRVRParity(GMMFormerV2Parity):
-    """DreamPRVR is GMMFormer v2's network with other windows, registers, and the layers' mean as the token."""
+    """The golden cases of DreamPRVR.
+
+    Its network is GMMFormer v2's with other windows, with registers, and with the mean of the layers as the token that
+    weighs them.
+    """
 
     model_name = "dreamprvr"
     unused = frozenset({"expected/text_to_text_metrics"})
@@ -54,11 +58,11 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return {"registers": self._registers}
 
     def rules(self, case: Case) -> Rules:
-        """Return tolerances, with those for the diffusion before the common ones."""
+        """Return the tolerances of the diffusion, followed by the common tolerances."""
         return [*LIMITS, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the window widths, the temperature of the consolidation, the registers and the attached losses."""
+        """Return window widths, the temperature of consolidation, and the settings of registers and attached losses."""
         widths = (math.inf, *(2.0 ** (k - 2) for k in range(case.setting("attention_num") - 1)))
         margin, scale, focus = case.setting("neg_factor")
         losses = {
@@ -73,7 +77,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair also the inputs of the registers, the extra keys of the layers, and the token."""
+        """Pair released modules with ours: those of GMMFormer v2, the registers' inputs, and the layers' tokens."""
         part = "attachments.registers"
         taps = [
             replace(tap, theirs=tap.theirs.replace("frame_encoder_1", "frame_encoder")) for tap in super().taps(model)
@@ -87,9 +91,9 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return encodings and registers.
+        """Return the encodings of GMMFormer v2, and the registers.
 
-        Evaluation does not store registers, so they are computed again from their inputs.
+        Evaluation does not store registers, so this method computes them again from their inputs.
         """
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
@@ -130,7 +134,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def _registers(self, case: Case) -> dict[str, Any]:
         """Return the registers and intermediate values, their gradients, and the noise schedules.
 
-        The input is a video's clips after the generator's first layer.
+        The recorded input is the output of the generator's first layer for the clips of videos.
         """
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
@@ -165,7 +169,10 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return arrays
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        """Compare intermediate results of the frame branch in full. Rows at padding, if any, are 0."""
+        """Return the mask of the rows to compare, or None for all rows.
+
+        All rows of the frame branch are compared, because those at padding, if any, are 0.
+        """
         return None if name.startswith("expected/mid.frame") else super()._row_mask(case, name)
 
 
@@ -187,7 +194,7 @@ def _registers_of(model: TwoBranchModel) -> Registers:
 def _diffusion_arrays(
     part: Registers, queries: Tensor, mean: Tensor, condition: Tensor, draws: Draws
 ) -> dict[str, Tensor]:
-    """Return the noised captions, the predicted noise and its error, by recorded name."""
+    """Return the noised captions, the predicted noise and the error of the prediction, by recorded name."""
     captions = part.captions(queries, draws)
     noised = part.diffusion.noised(captions, mean)
     guessed = part.diffusion.predicted_noise(noised, condition)
@@ -204,7 +211,7 @@ def _diffusion_arrays(
 def schedule_arrays(num_steps: int) -> Arrays:
     """Return the numbers of a noise schedule, by recorded name.
 
-    The first variance is 0 and has no logarithm. As released, the second one replaces it there.
+    The first variance is 0 and has no logarithm. As released, the logarithm of the second variance is used instead.
     """
     schedule = Schedule.cosine(num_steps)
     alpha_bars = np.array(schedule.alpha_bars)

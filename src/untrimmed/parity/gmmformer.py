@@ -17,7 +17,7 @@ from untrimmed.parity.retrieval import RetrievalParity, Tap, branch_losses
 
 @parity_of("gmmformer")
 class GMMFormerParity(RetrievalParity[TwoBranchModel]):
-    """GMMFormer has two blocks in each branch and four parallel layers in each block."""
+    """The golden cases of GMMFormer, which has two blocks in each branch and four parallel layers in each block."""
 
     model_name = "gmmformer"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity_v1")
@@ -33,7 +33,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return {"clip_triplet": 1.0, "frame_triplet": 1.0} | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair the towers, their blocks, and the layers of each first block."""
+        """Pair released modules with ours: the towers, their blocks, and the layers of each first block."""
         taps = [
             *_common_taps(),
             Tap("clip_encoder", "clip_tower.blocks.0"),
@@ -48,7 +48,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return the query vectors, the clips, and one vector of each video's frames."""
+        """Return the query vectors, the clips, and one vector that represents each video's frames."""
         pooled = TwoBranchVideos.of(videos).video
         assert pooled is not None, "the golden cases are of GMMFormer with its own frame branch"
         return {"query_vectors": queries.sentence, "encoded_clips": clips_of(videos), "video_vectors": pooled}
@@ -80,13 +80,15 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
 
 
 class ConsolidatedParity(GMMFormerParity):
-    """What GMMFormer v2 and the methods built on it share: one block in each branch.
+    """The common part of the cases of GMMFormer v2 and of the methods built on it.
+
+    These methods have one block in each branch.
 
     Temporal consolidation combines the parallel layers of the block at every time point.
     """
 
     blocks: ClassVar[tuple[tuple[str, str], ...]] = (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block"))
-    tokens: ClassVar[str] = "cross_tokens"  # in released names, the token that reads the layers
+    tokens: ClassVar[str] = "cross_tokens"  # the released name of the token that weighs the layers
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the temperature of the temporal consolidation and the settings of the query diversity loss."""
@@ -95,7 +97,7 @@ class ConsolidatedParity(GMMFormerParity):
         return {"temperature": case.setting("sft_factor"), "losses": {"query_diversity": diversity}}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair the towers, the blocks, and the inputs and weights of the temporal consolidation."""
+        """Pair released modules with ours: towers, blocks, and inputs and weights of temporal consolidation."""
         taps = _common_taps()
         for theirs, ours in self.blocks:
             taps += [
@@ -118,20 +120,20 @@ class ConsolidatedParity(GMMFormerParity):
 
 @parity_of("gmmformer-v2")
 class GMMFormerV2Parity(ConsolidatedParity):
-    """GMMFormer v2 has eight parallel layers in each block and combines them with a learned token."""
+    """The golden cases of GMMFormer v2, which combines eight parallel layers in each block with a learned token."""
 
     model_name = "gmmformer_v2"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
     tokens = "tcm_tokens"
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the common settings and the matching loss, which has none."""
+        """Return the settings of `ConsolidatedParity`, and those of the matching loss, which are empty."""
         values = super().settings(case)
         values["losses"] |= {"optimal_matching": {}}
         return values
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair also the parallel layers."""
+        """Pair released modules with ours: those of `ConsolidatedParity`, and the parallel layers."""
         num_layers = len(model.config.gaussian_widths)
         layers = (_layer_taps(theirs, f"{ours}.layers", num_layers) for theirs, ours in self.blocks)
         return super().taps(model) + [tap for taps in layers for tap in taps]
@@ -139,7 +141,7 @@ class GMMFormerV2Parity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return also the matching loss and the matched pairs."""
+        """Return the losses of GMMFormer, the matching loss and the matched pairs."""
         arrays = super().loss_arrays(case, model, scores, terms, draws)
         index = case.training_batch().video_index
         pairs = matched_pairs(scores["query_vectors"], scores["encoded_clips"], index)

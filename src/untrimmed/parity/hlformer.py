@@ -21,12 +21,14 @@ from untrimmed.parity.lorentz import hyperbolic_maps, lorentz_attention
 from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 
-COLLINEAR = 0.01  # angles whose sine is smaller are compared by their cosine
+COLLINEAR = 0.01  # angles whose sine is below this limit are compared by their cosine
 
 
 @parity_of("hlformer")
 class HLFormerParity(ConsolidatedParity):
-    """HLFormer has two kinds of layers in each block, combines them with their mean as the token, and adds a loss.
+    """The golden cases of HLFormer, which has two kinds of layers in each block and one more loss.
+
+    The layers are combined with their mean as the token.
 
     The loss (`partial_order`) puts captions inside the cones of their videos in hyperbolic space.
     """
@@ -39,13 +41,16 @@ class HLFormerParity(ConsolidatedParity):
         return {"hyperbolic-maps": hyperbolic_maps, "lorentz-attention": lorentz_attention}
 
     def rules(self, case: Case) -> Rules:
-        """Return tolerances. Single formulas have their own: those of the golden data's README, or narrower ones.
+        """Return the tolerances.
 
-        In the gradient of a curvature of 0.1, terms of 1e5 cancel to 15, so single precision has an error of 3e-4 of
-        the gradient. Near the origin the cosine of an angle is a difference of numbers that agree in five digits.
-        Recorded angles there differ from double precision by up to 5e-4, and recorded gradients by 3e-3. Processors
-        with AVX2 and with AVX-512 add in different orders, so their angles differ by 7e-5 and their gradients by 4e-4.
-        Rounding alone changes gradients of Lorentz layers by 7e-6; the README's limit is 1.5e-5.
+        Cases of single formulas have the tolerances of the golden data's README, or narrower ones.
+
+        For a curvature of 0.1, terms of size 1e5 cancel in its gradient, which is only 15. So the error of single
+        precision is 3e-4 of the gradient. Near the origin the cosine of an angle is a difference of numbers that agree
+        in five digits. So recorded angles near the origin differ from double precision by up to 5e-4, and recorded
+        gradients by 3e-3. Processors with AVX2 and with AVX-512 add in different orders, so their angles differ from
+        each other by 7e-5 and their gradients by 4e-4. Rounding alone changes gradients of Lorentz layers by 7e-6; the
+        README's limit is 1.5e-5.
         """
         if case.kind == "hyperbolic-maps":
             return (
@@ -70,7 +75,7 @@ class HLFormerParity(ConsolidatedParity):
         return values | {"lorentz_dim": case.setting("lorentz_dim")}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair also the layers of both kinds, and the token."""
+        """Pair released modules with ours: those of `ConsolidatedParity`, the layers of both kinds, and the tokens."""
         taps = super().taps(model)
         for theirs, ours in self.blocks:
             for place, (kind, layers) in enumerate((("e_attns", "first"), ("h_attns", "second"))):
@@ -80,7 +85,7 @@ class HLFormerParity(ConsolidatedParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return also the points in hyperbolic space, and the logits of the poolings that precede them."""
+        """Return encodings, points in hyperbolic space, and the logits of the poolings that precede these points."""
         loss = _loss(model)
         hierarchy = loss.hierarchy(queries, videos)
         assert loss.frame_pooling is not None
@@ -97,7 +102,7 @@ class HLFormerParity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return also the angle of each caption and the aperture of its video's cone."""
+        """Return all losses, the angle of each caption, and the aperture of the cone of the caption's video."""
         index = case.training_batch().video_index
         curvature = scores["curvature"]
         video = scores["video_hyperbolic"][index]
@@ -110,9 +115,10 @@ class HLFormerParity(ConsolidatedParity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compare values of single formulas above 1 by relative difference, and angles near 0 and pi by their cosine.
+        """Transform both arrays of single formulas before they are compared.
 
-        There, a small rounding error of the cosine is a large error of the angle.
+        Values above 1 are compared by relative difference, and angles near 0 and pi by their cosine: near 0 and pi, a
+        small rounding error of the cosine is a large error of the angle.
         """
         if case.kind != "hyperbolic-maps" or ours.shape != theirs.shape:
             return super().align(case, name, ours, theirs, exact)
@@ -123,7 +129,10 @@ class HLFormerParity(ConsolidatedParity):
         return np.asarray(ours / scale), np.asarray(theirs / scale)
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        """Compare intermediate results of frames at padding too, because the mean that serves as token reads them."""
+        """Return the mask of the rows to compare, or None for all rows.
+
+        All rows of frames are compared, even at padding, because the mean that serves as token depends on them.
+        """
         if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_")):
             return None
         return super()._row_mask(case, name)

@@ -25,8 +25,8 @@ from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 from untrimmed.running.batches import video_batch
 
-# Evidence e is compared as log(e + 1). The released program computes e + 1 - 1 in float32, so small e lose their last
-# digits.
+# Evidence e is compared as log(e + 1), because the released program computes e + 1 - 1 in float32, which removes the
+# last digits of a small e.
 LIMITS: Rules = (
     (r"expected/(\w+\.)?evidence_", Tolerance(4e-5)),
     (r"expected/((\w+\.)?plan|(\w+\.)?similarity|transport_)", Tolerance(5e-6)),
@@ -36,12 +36,18 @@ BRANCHES = ("frame", "clip")
 
 @parity_of("holmes")
 class HolmesParity(GMMFormerV2Parity):
-    """Holmes is GMMFormer v2's network with other windows, another token, and two evidential losses."""
+    """The golden cases of Holmes.
+
+    Its network is GMMFormer v2's with other windows, another token, and two evidential losses.
+    """
 
     terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix `dual-`, which its kind has with two query branches."""
+        """Return the case without the prefix `dual-`.
+
+        The kinds of cases with two query branches begin with this prefix.
+        """
         return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
@@ -49,17 +55,21 @@ class HolmesParity(GMMFormerV2Parity):
         return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:
-        """Return tolerances, with those for evidence and transport plans before the common ones."""
+        """Return the tolerances of evidence and transport plans, followed by the common tolerances."""
         return [*LIMITS, *super().rules(case)]
 
     def name_of(self, case: Case) -> str:
-        """Return the model's name. With two query branches it includes RAL, whose frame branch scores by words."""
+        """Return the model's name.
+
+        With two query branches the name includes RAL, whose frame branch scores by words.
+        """
         return "holmes+ral" if case.setting("query_branch") == "dual" else "holmes"
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the temperature of the temporal consolidation and the settings of the three attached losses.
 
-        Warm-up ends after epoch 0, so `epoch` decides whether it has ended.
+        The warm-up of the losses is set to end after epoch 0, so the value of `epoch` (0 or 1) decides whether it has
+        ended.
         """
         margin, scale, focus = case.setting("neg_factor")
         losses = {
@@ -80,14 +90,15 @@ class HolmesParity(GMMFormerV2Parity):
         return ral | {"temperature": case.setting("sft_factor"), "losses": losses}
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return 1 if the warm-up of the losses had ended when the case recorded this step, otherwise 0."""
+        """Return epoch 1 if the warm-up of the losses had ended at the recorded step, otherwise epoch 0."""
         switched = case.config.get("warmup_end_per_step")
         return int(case.setting("warmup_end") if switched is None else switched[step])
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair also the token, and all layers of a block as one array."""
+        """Pair released modules with ours: those of GMMFormer v2, tokens, and all layers of a block as one array."""
         taps = [tap for tap in super().taps(model) if ".attn" not in tap.theirs]
-        if "ral" in model.attachments:  # the second query tower calls the same positions, so they have two outputs
+        # both query towers call the same positions, so the released program recorded two outputs for them
+        if "ral" in model.attachments:
             taps = [tap for tap in taps if tap.theirs != "query_pos_embed"]
         for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
             taps.append(Tap(f"{theirs}.token", f"{ours}.layers", mean_of))
@@ -98,7 +109,7 @@ class HolmesParity(GMMFormerV2Parity):
         ]
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return also the words, if there is a second query branch."""
+        """Return the encodings of GMMFormer v2, and the words if there is a second query branch."""
         words = word_encodings(model, queries) if "ral" in model.attachments else {}
         return super().encodings(model, queries, videos) | words
 
@@ -128,9 +139,9 @@ class HolmesParity(GMMFormerV2Parity):
         return arrays | {"intra_video": terms["transport"]}
 
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """Return which queries are ambiguous at this step. Empty during the warm-up, when queries are not yet divided.
+        """Return which queries are ambiguous at this step.
 
-        `method` parsed into the method and its attachments. => The method and its attachments, parsed from `method`.
+        The result is empty during the warm-up, in which queries are not yet divided.
         """
         if not self.epoch(case, step):
             return {}
@@ -154,13 +165,16 @@ class HolmesParity(GMMFormerV2Parity):
         return super().align(case, name, ours, theirs, exact)
 
     def _evaluation(self, case: Case) -> Arrays:
-        """Return also the clips that evaluation reads."""
+        """Return the arrays of an evaluation, and the clips that it reads."""
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
         batch = video_batch(dataset, np.arange(len(dataset.video_ids)))
         return super()._evaluation(case) | {"expected/clip_video_features": batch.clips.numpy()}
 
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
-        """Compare intermediate results of frames at padding too, because the token reads them."""
+        """Return the mask of the rows to compare, or None for all rows.
+
+        All rows of frames are compared, even at padding, because the token depends on them.
+        """
         if name.startswith("expected/mid.frame"):
             return None
         return case.batch["text_mask"] > 0 if name == "expected/frame_query_tokens" else super()._row_mask(case, name)
@@ -181,7 +195,7 @@ def _divisions(cosines: Sequence[Tensor], index: Tensor, *, temperature: float, 
 def evidence_arrays(
     cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float, smoothing: float, is_switched: bool
 ) -> dict[str, Tensor]:
-    """Return evidence, errors, groups and labels by recorded name, computed from the cosines of frames and of clips."""
+    """Return evidence, errors, groups and labels by recorded name, computed from the cosines of clips and frames."""
     pairs = zip(BRANCHES, cosines, strict=True)
     values = {branch: evidence.evidence(cosine, temperature=temperature) for branch, cosine in pairs}
     values["combined"] = evidence.combine(*values.values())
@@ -209,7 +223,7 @@ def plan_arrays(
 ) -> dict[str, Tensor]:
     """Return similarities and the transport plan by recorded name, and the released value of the dustbin.
 
-    The released program computes this value but does not use it.
+    The released program computes the value of the dustbin but does not use it.
     """
     shared = transport.similarities(query, clips, index)
     plan = transport.transport_plan(
@@ -255,7 +269,7 @@ def _transport(case: Case) -> dict[str, Tensor]:
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-    """Return the index of each query's video, and arrays of one block of the case, which collect gradients."""
+    """Return the index of each query's video, and the arrays of one block of the case, which record their gradients."""
     stored = [f"{block}.{name}" for name in ("text_labels", *names)]
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)

@@ -40,12 +40,15 @@ BRANCHES = ("glance", "attention", "gaze")
 CONV_BIAS = "global_conv1d.conv_layer.bias"
 CONV_WEIGHT = "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
-TIE = 1e-5  # the golden data treat a best proposal as unique if its cosine leads by more than this
+TIE = 1e-5  # in the golden data, the best proposal is unique if its cosine exceeds the others' by more than this
 
 
 @parity_of("jsg")
 class JSGParity(RetrievalParity[JSG]):
-    """JSG has cases of two variants, `event` and `video`. The kind of a network case begins with its variant."""
+    """The golden cases of JSG's two variants, `event` and `video`.
+
+    The kind of a case with a network begins with its variant.
+    """
 
     model_name = "jsg"
     shared_settings = WITH_CLIPS | {"glance_weight": "clip_scale_w", "gaze_weight": "frame_scale_w"}
@@ -60,7 +63,7 @@ class JSGParity(RetrievalParity[JSG]):
     }
 
     def common(self, case: Case) -> Case:
-        """Return the case without the variant in its kind."""
+        """Return the case without the variant at the beginning of its kind."""
         kind = case.kind.removeprefix(f"{case.config.get('variant')}-")
         return dataclasses.replace(case, config=case.config | {"case": kind})
 
@@ -69,15 +72,16 @@ class JSGParity(RetrievalParity[JSG]):
         return {"proposals": proposals, "feature-pipeline": feature_pipeline, "metrics": metrics}
 
     def rules(self, case: Case) -> Rules:
-        """Return tolerances. Spans are in seconds, and percentages are rounded to two decimals.
+        """Return the tolerances. Spans are in seconds, and percentages are rounded to two decimals.
 
         The true gradient of the convolution's bias is zero, because the following layer norm removes the bias. The
-        recorded gradient is the rounding error of a sum over all positions and dimensions, so 1e-3 is allowed.
-        BertAdam's first update from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate, in either direction.
-        Results may therefore differ by 6.4 times the sum of the learning rates.
+        recorded gradient is the rounding error of a sum over all positions and dimensions, so a difference of 1e-3 is
+        allowed. BertAdam's first update from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate, in either
+        direction. Results may therefore differ by 6.4 times the sum of the learning rates.
 
-        The same layer norm costs the convolution's four weights digits. At gradients of 0.16, float32 differs from
-        float64 by 5e-6 in a direct implementation and by 7e-6 in ours, so 1e-4 of the largest entry is allowed.
+        For the same reason, the gradients of the convolution's four weights have large rounding errors. At gradients of
+        0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours, so differences of
+        1e-4 of the largest entry are allowed.
         """
         rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
@@ -98,7 +102,7 @@ class JSGParity(RetrievalParity[JSG]):
         return [*noise, *limits, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the case's options under our names."""
+        """Return the settings of the case under the names of our options."""
         case.require_constant("sigma", WIDTHS_PER_DEVIATION)
         names = {
             "variant": "variant",
@@ -125,8 +129,8 @@ class JSGParity(RetrievalParity[JSG]):
     def loss_weights(self, case: Case) -> dict[str, float]:
         """Return the weights of the loss terms.
 
-        The event variant has no attention terms. The video variant has no InfoNCE of the gaze branch and no terms
-        within a video.
+        The event variant has no attention terms. The video variant has no InfoNCE loss for the gaze branch, and no
+        terms that compare spans of one video.
         """
         c = case.config
         if case.setting("variant") == "video":
@@ -151,7 +155,7 @@ class JSGParity(RetrievalParity[JSG]):
         }
 
     def encodings(self, model: JSG, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, the rows of the glance branch (coarse), and the frames (fine)."""
+        """Return query vectors, the input rows of the glance branch (coarse), and the frames (fine)."""
         return {
             "query_vectors": queries.sentence,
             "encoded_coarse": clips_of(videos),
@@ -161,7 +165,10 @@ class JSGParity(RetrievalParity[JSG]):
     def scores(
         self, model: JSG, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Return the scores. In training, the gaze branch has other values under the same names as in evaluation."""
+        """Return the scores.
+
+        In training, arrays of the gaze branch have the same names as in evaluation, but other values.
+        """
         if model.training:
             return self._training_scores(model, queries, videos, batch)
         scores = model.score(queries, videos)
@@ -259,7 +266,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compare the best proposal only where no other proposal has nearly the same cosine."""
+        """Compare the index of the best proposal only where no other proposal has nearly the same cosine."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
@@ -273,7 +280,7 @@ class JSGParity(RetrievalParity[JSG]):
 
 
 def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
-    """Return the best proposal's cosine minus the second best one's, for each query and video [Q, V]."""
+    """Return how much the best proposal's cosine exceeds the second best one's, for each query and video [Q, V]."""
     unit_query = F.normalize(query.double(), dim=-1)
     unit_proposals = F.normalize(proposals.double(), dim=-1)
     best = torch.einsum("qd,vpd->qvp", unit_query, unit_proposals).topk(2).values
@@ -281,7 +288,10 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
 
 
 def proposals(case: Case) -> dict[str, Tensor]:
-    """Return lists of proposals and their weights. Names of lists of sliding proposals contain their sizes."""
+    """Return lists of proposals and their weights.
+
+    The name of a list of sliding proposals, `sliding_UNITS_STEP`, sets the number of units and the step.
+    """
     arrays: dict[str, Tensor] = {}
     scale = float(case.setting("sigma"))
     for setting in case.setting("settings"):
@@ -306,7 +316,7 @@ def proposals(case: Case) -> dict[str, Tensor]:
 
 
 def feature_pipeline(case: Case) -> Arrays:
-    """Return packed clips and frames of a data set with one video, in float32 like this released program."""
+    """Return the packed clips and frames of a data set with one video. Like JSG's program, they use float32."""
     arrays = {}
     for name in case.expected:
         kind, _, count = name.partition("_")
@@ -321,7 +331,7 @@ def feature_pipeline(case: Case) -> Arrays:
 
 
 def metrics(case: Case) -> Arrays:
-    """Return the moments after suppression, event recall with and without suppression, and the metrics of videos."""
+    """Return the moments after suppression, event recall with and without it, and the metrics of videos."""
     ranked = RankedMoments(*(case.batch[f"prediction_{name}"] for name in ("video", "span", "score")))
     candidates = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
     limit = case.setting("max_after_nms")

@@ -15,7 +15,10 @@ from untrimmed.parity.retrieval import replace_dropout
 
 
 def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
-    """Return results and gradients of single formulas: maps to and from the hyperboloid, heads, centroids, cones."""
+    """Return results and gradients of single formulas.
+
+    They are maps to and from the hyperboloid, attention heads, centroids and cones.
+    """
     inputs = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in inputs.items() if x.is_floating_point()}
     arrays = {
@@ -41,7 +44,10 @@ def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
 
 
 def _cones(inputs: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
-    """Return points, angles and apertures of pairs, and the loss summed over selected pairs, with gradients."""
+    """Return points, angles and apertures of pairs of a caption and a video.
+
+    The loss, summed over selected pairs, and its gradients are returned too.
+    """
     text, video = (inputs[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)
     text_point = lifted(text, c)
@@ -69,9 +75,9 @@ def gradient_of(leaf: Tensor) -> Tensor:
 
 
 class Pattern(nn.Module):
-    """Replaces a dropout layer and multiplies every second number by a factor.
+    """Replaces a dropout layer by a layer that multiplies every second number by a factor.
 
-    The comparison then fails if our dropout is in another place than that of the released program.
+    The comparison then fails if our dropout layer is in another place than in the released program.
     """
 
     def __init__(self, factor: float):

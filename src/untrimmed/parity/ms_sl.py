@@ -20,7 +20,11 @@ from untrimmed.scores.score import required_best
 
 @parity_of("ms-sl")
 class MSSLParity(RetrievalParity[MSSL]):
-    """MS-SL trains its frame branch on a square matrix and draws negatives in both its rows and its columns."""
+    """The golden cases of MS-SL.
+
+    In training, its frame branch compares each query with the video of each query. Negatives are drawn in the rows and
+    in the columns of this query x query matrix.
+    """
 
     model_name = "ms_sl"
     probe_sign = 1
@@ -32,16 +36,19 @@ class MSSLParity(RetrievalParity[MSSL]):
     }
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return no settings, because the shared ones are enough."""
+        """Return no settings, because `shared_settings` has all of them."""
         return {}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """Return the weights of the loss terms, which the case has by name."""
+        """Return the weights of the loss terms, which are settings of the case."""
         terms = ("nce_clip", "triplet_clip", "nce_frame", "triplet_frame")
         return {"_".join(reversed(term.split("_"))): case.setting("loss_weights")[term] for term in terms}
 
     def taps(self, model: MSSL) -> list[Tap]:
-        """Pair the input layers, positions, attentions (before their output map) and encoders of the three towers."""
+        """Pair released modules with ours: input layers, positions, attentions and encoders of the three towers.
+
+        The output of an attention is compared before its output map.
+        """
         taps = [Tap("modular_vector_mapping", "query_tower.pooling.score")]
         for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):
             taps += [
@@ -71,7 +78,10 @@ class MSSLParity(RetrievalParity[MSSL]):
     def scores(
         self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Return the scores of both branches, the square matrices of training, and frames pooled with the best clip."""
+        """Return the scores of both branches, the query x query matrices of frame scores for training, and frames.
+
+        The frames are pooled with the best clip as guide.
+        """
         scores = model.score(queries, videos)
         videos = MSSLVideos.of(videos)
         sentence = queries.sentence
@@ -95,7 +105,10 @@ class MSSLParity(RetrievalParity[MSSL]):
     def loss_arrays(
         self, case: Case, model: MSSL, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return the losses of the clip branch, and those of the frame branch by rows and by columns of its matrix."""
+        """Return the losses of the clip branch and of the frame branch.
+
+        Those of the frame branch are computed by rows and by columns of its query x query matrix.
+        """
         index = case.training_batch().video_index
         margin = model.config.margin
         arrays = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)

@@ -1,4 +1,4 @@
-"""The golden cases of RAL, which were recorded on GMMFormer v2."""
+"""The golden cases of RAL, which were recorded with RAL attached to GMMFormer v2."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,7 +27,7 @@ NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
 
 @parity_of("ral")
 class RALParity(GMMFormerV2Parity):
-    """GMMFormer v2 with RAL's frame branch and RAL's two losses on Gaussian distributions."""
+    """The golden cases of RAL: GMMFormer v2 with RAL's frame branch and its two losses on Gaussian distributions."""
 
     model_name = "gmmformer_v2+ral"
 
@@ -55,7 +55,7 @@ class RALParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return also the words that the frame branch reads, and their confidences."""
+        """Return encodings, with the words that RAL's frame branch reads and the confidences of these words."""
         return super().encodings(model, queries, videos) | word_encodings(model, queries)
 
     def scores(
@@ -104,7 +104,7 @@ class RALParity(GMMFormerV2Parity):
 
 
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
-    """Return the words that the frame branch reads and their confidences, by recorded name."""
+    """Return the words that RAL's frame branch reads, and their confidences, by recorded name."""
     csa = _ral(model).csa
     record = _ral(model).record_of(queries)
     assert csa is not None
@@ -117,7 +117,7 @@ def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, 
 
 
 def word_scores(model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-    """Return the scores of the frame branch by words, by recorded name."""
+    """Return the scores of RAL's frame branch, which scores by words, by recorded name."""
     scores: dict[str, Similarity] = {"frame_scores": "cosine", "frame_scores_raw": "dot"}
     return {name: _ral(model).word_score(model, queries, videos, by).value for name, by in scores.items()}
 
@@ -129,9 +129,10 @@ def _ral(model: TwoBranchModel) -> RAL:
 
 
 def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
-    """Return each video's caption words, padded with zeros to `room` captions, and the mask of the words.
+    """Return the words of each video's captions, padded with zeros to `room` captions, and the mask of the words.
 
-    The released program pools these padded arrays; our pooling needs no padding.
+    The released program pools these padded arrays. Our pooling needs no padding, so the arrays are built only for the
+    comparison.
     """
     words = queries.words
     mask = queries.word_mask

@@ -1,4 +1,4 @@
-"""The registry of parity code by method, and the comparison of one case."""
+"""Register parity code by method, and compare one case."""
 
 import importlib
 import pkgutil
@@ -18,39 +18,42 @@ RECORDED_FILES = ("expected", "grads", "weights_final")
 
 
 class MethodParity(ABC):
-    """Computes the arrays of one method's cases. Each method has a subclass, registered with `parity_of`."""
+    """Computes the arrays of one method's cases. Each method has a subclass that is registered with `parity_of`."""
 
-    unused: ClassVar[frozenset[str]] = frozenset()  # recorded arrays that are not compared
+    unused: ClassVar[frozenset[str]] = frozenset()  # names of recorded arrays that are not compared
 
     @abstractmethod
     def produce(self, case: Case) -> Arrays:
         """Return our arrays by `file/array`, such as `expected/clip_scores`.
 
-        A recorded array that is missing here fails.
+        The comparison fails for a recorded array that is missing in the result.
         """
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        A subclass puts its own rules before the common ones and gives a reason for looser ones.
+        A subclass puts its own tolerances before the common ones and gives a reason for larger ones.
         """
         return RULES
 
     def exact(self, case: Case) -> Arrays:
         """Return our arrays in double precision, to measure the rounding of single precision.
 
-        Empty if nothing is rounded.
+        The result is empty if nothing is rounded.
         """
         return {}
 
     def widest(self, case: Case) -> float:
-        """Return the factor by which measured rounding may raise a tolerance at most."""
+        """Return the largest factor by which the measured effect of rounding may raise a tolerance."""
         return 1.0
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parts of both arrays to compare: everything by default; subclasses leave out rows at padding."""
+        """Return the parts of both arrays that are compared.
+
+        By default everything is compared. Subclasses leave out rows at padding.
+        """
         return ours, theirs
 
 
@@ -88,7 +91,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
     except UntrimmedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # Cases have no schema, so wrong content only shows up as an error in the code that reads it.
+        # cases have no schema, so invalid content is only found when the code that reads it raises an error
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise FeatureError(
             f"{folder}: its settings or arrays do not fit a {case.kind} case of {name} ({reason})"

@@ -1,4 +1,4 @@
-"""Network cases that all methods share: forward pass, losses, optimizer, dropout, and evaluation."""
+"""Compute network cases, which all methods share: forward pass, losses, optimizer, dropout, and evaluation."""
 
 import re
 from abc import abstractmethod
@@ -37,7 +37,8 @@ from untrimmed.running.opened import OpenedModel
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms, warmup_linear
 
 M = TypeVar("M", bound=RetrievalModel)
-NULL_GRADIENT = 1e-12  # a gradient below this in double precision is rounding noise around zero
+# a gradient that is smaller than this in double precision is rounding noise, and its true value is 0
+NULL_GRADIENT = 1e-12
 SIZES = {
     "video_dim": "visual_dim",
     "query_dim": "text_dim",
@@ -53,7 +54,7 @@ WITH_CLIPS = SIZES | {"dim": "hidden_size", "num_clips": "map_size"}
 
 @dataclass(frozen=True)
 class Tap:
-    """A released module (`theirs`) and one of ours to compare. `pick` selects a part of our output."""
+    """A released module (`theirs`) and our module whose outputs are compared. `pick` selects a part of our output."""
 
     theirs: str
     ours: str
@@ -61,9 +62,9 @@ class Tap:
 
 
 class Scaling(nn.Module):
-    """Replaces a dropout layer and multiplies by a constant.
+    """Replaces a dropout layer by a layer that multiplies by a constant.
 
-    The comparison then fails if our dropout is in another place than that of the released program.
+    The comparison then fails if our dropout layer is in another place than in the released program.
     """
 
     def __init__(self, factor: float):
@@ -76,14 +77,17 @@ class Scaling(nn.Module):
 
 
 class RetrievalParity(MethodParity, Generic[M]):
-    """Runs the network cases of a trainable method. Subclasses translate the released settings and array names."""
+    """Computes the arrays of cases that run a trainable method's network.
+
+    Subclasses translate settings and names of arrays from the released program.
+    """
 
     model_name: ClassVar[str]
-    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # our setting: its released name
+    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # our name of a setting: the released name
         "clip_weight": "clip_scale_w",
         "frame_weight": "frame_scale_w",
     }
-    probe_sign: ClassVar[int] = -1  # dropout probes multiply by 1 + probe_sign * p
+    probe_sign: ClassVar[int] = -1  # in cases of dropout, a layer with probability p multiplies by 1 + probe_sign * p
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
         for branch in ("clip", "frame")
@@ -91,7 +95,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     }
 
     def produce(self, case: Case) -> Arrays:
-        """Return our arrays for a case of any kind."""
+        """Return our arrays for a case of any kind, by `file/array`."""
         case = self.common(case)
         networks = {
             "forward": self._network,
@@ -108,19 +112,20 @@ class RetrievalParity(MethodParity, Generic[M]):
         return dict(make(case)) if make in networks.values() else expected(make(case))
 
     def common(self, case: Case) -> Case:
-        """Return the case with the kind that all methods share, without a prefix of the method."""
+        """Return the case with a kind that all methods share, so without the prefix that a method adds."""
         return case
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for the kinds of case that only this method has, by kind."""
+        """Return functions that compute the kinds of cases that only this method has, by kind."""
         return {}
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances. After eight optimizer steps, scores may differ five times as much as before.
 
-        Each step divides rounding errors by sqrt(v). A tensor whose true gradient is zero (the golden data list them)
-        has a gradient of rounding noise, which the optimizer divides by its own size. Each update may then change the
-        tensor by the learning rate, so the tolerance is the sum of the learning rates.
+        Each step divides rounding errors by sqrt(v), the square root of the mean squared gradient. A tensor whose true
+        gradient is zero (the golden data list these tensors) has a gradient of rounding noise, which the optimizer
+        scales up to the size of other gradients. Each update may then change the tensor by the learning rate, so the
+        tolerance is the sum of the learning rates.
         """
         rates = sum_of_rates(case)
         noise = [
@@ -135,11 +140,11 @@ class RetrievalParity(MethodParity, Generic[M]):
         return [*noise, *(after_updates if is_updated(case) else []), *RULES]
 
     def exact(self, case: Case) -> Arrays:
-        """Return our arrays in double precision. Empty if the case runs no network."""
+        """Return our arrays in double precision. The result is empty if the case runs no network."""
         return self.produce(replace(case, precision=torch.float64)) if case.has_network else {}
 
     def widest(self, case: Case) -> float:
-        """Return 2, or 10 after optimizer updates.
+        """Return how much rounding may raise a tolerance: by a factor of 2, or of 10 after optimizer updates.
 
         BertAdam adds 1e-6 to the divisor of an update. An entry with a gradient near 1e-6 therefore changes by up to a
         hundredth of the learning rate for a rounding error of 1e-8. After eight updates these changes affect scores and
@@ -149,14 +154,17 @@ class RetrievalParity(MethodParity, Generic[M]):
 
     @abstractmethod
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the settings of our model that `shared_settings` does not have."""
+        """Return the settings of our model that are not in `shared_settings`."""
 
     @abstractmethod
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """Return the weight of each loss term in the total of the released program."""
+        """Return the weight that each loss term has in the total of the released program."""
 
     def taps(self, model: M) -> list[Tap]:
-        """Return pairs of released modules and ours to compare. Empty if the cases record no intermediate results."""
+        """Return pairs of released modules and ours whose outputs are compared.
+
+        The list is empty if the cases record no intermediate results.
+        """
         return []
 
     @abstractmethod
@@ -173,7 +181,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     def loss_arrays(
         self, case: Case, model: M, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return loss terms, the parts they consist of, and the chosen negatives, by recorded name."""
+        """Return loss terms, the parts of these terms, and the chosen negatives, by recorded name."""
 
     def model(self, case: Case) -> M:
         """Return the model of a case with the recorded weights."""
@@ -187,15 +195,15 @@ class RetrievalParity(MethodParity, Generic[M]):
         return self.model_name
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return the epoch that the case simulates at a step. Some losses depend on it."""
+        """Return the epoch that the case simulates at a step. Some losses depend on the epoch."""
         return 0
 
     def watched(self, case: Case, model: M, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """Return further values that an optimizer case records at each step, by name."""
+        """Return other values that an optimizer case records at each step, by name."""
         return {}
 
     def draws(self, case: Case) -> Draws:
-        """Return draws that replay the recorded negatives."""
+        """Return draws that replay the negatives of the case."""
         return RecordedDraws(case, self.recorded_ranks)
 
     def _network(self, case: Case) -> Arrays:
@@ -272,14 +280,14 @@ class RetrievalParity(MethodParity, Generic[M]):
             f"weights_final/{name}": t.numpy()
             for name, t in export_released(model.released_names(), model.state_dict()).items()
         }
-        # The released program has tensors that it never reads, so training leaves them unchanged. Our model does not
-        # have them.
+        # Training leaves tensors unchanged that the released program never reads. Our model lacks these tensors, so
+        # their initial values are copied.
         unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
         final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
         return expected(results) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
-        """Score a toy data set as validation does. Rows are in the released program's order of captions."""
+        """Score the case's toy data set as validation does. Rows are in the released program's order of captions."""
         model = self.model(case).eval()
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
 
@@ -310,8 +318,8 @@ class RetrievalParity(MethodParity, Generic[M]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Leave out rows at padded frames and words, which the released programs compute but never use.
 
-        Also leave out final weights whose true gradient is zero, unless they differ by more than the optimizer can
-        cause.
+        Entries of final weights whose true gradient is zero are left out too, unless they differ by more than the
+        optimizer can cause.
         """
         null = exact.get(name.replace("weights_final/", "null_gradient/")) if "weights_final/" in name else None
         if null is not None and ours.shape == theirs.shape == null.shape:
@@ -333,7 +341,7 @@ class RetrievalParity(MethodParity, Generic[M]):
 
 
 def number_of_steps(case: Case) -> int:
-    """Return the number of updates in an optimizer case: the number of recorded losses, otherwise the setting."""
+    """Return the number of updates in an optimizer case: that of recorded losses, otherwise the setting `n_steps`."""
     recorded = case.expected.get("loss_per_step")
     return case.setting("n_steps") if recorded is None else len(recorded)
 
@@ -347,14 +355,14 @@ def sum_of_rates(case: Case) -> float:
 
 
 def is_updated(case: Case) -> bool:
-    """Whether the case records a network after optimizer updates."""
+    """Whether the case records a network after updates of the optimizer."""
     return "optim" in case.kind.split("-")
 
 
 def branch_losses(
     branch: str, cosine: Tensor, dot: Tensor, video_index: Tensor, draws: Draws, margin: float
 ) -> dict[str, Tensor]:
-    """Return both directions of InfoNCE and triplet loss of one branch, and the chosen negatives, by recorded name."""
+    """Return InfoNCE and triplet losses of a branch in both directions, and the chosen negatives, by recorded name."""
     video_ranks = draws.foreign_ranks(branch, num_foreign_queries(video_index, cosine.shape[1]))
     query_ranks = draws.candidate_ranks(branch, *cosine.shape)
     return {
@@ -368,7 +376,7 @@ def branch_losses(
 
 
 def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Tensor]:
-    """Return a dictionary that collects the outputs of the paired modules until the stack is closed."""
+    """Return a dictionary that collects the outputs of our modules in `taps` until the stack is closed."""
     outputs: dict[str, Tensor] = {}
     for tap in taps:
 
@@ -381,7 +389,10 @@ def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Te
 
 
 def replace_dropout(model: nn.Module, replacement: Callable[[float], nn.Module]) -> None:
-    """Replace every dropout layer by `replacement(p)`, a deterministic module for its probability p."""
+    """Replace every dropout layer by `replacement(p)`.
+
+    This is a deterministic module for the dropout probability p.
+    """
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):
@@ -393,12 +404,12 @@ def _gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _norm(gradient: Tensor | None) -> float:
-    """Return the norm of a gradient. Without a gradient it is 0, as in the recorded cases."""
+    """Return the norm of a gradient, or 0 without a gradient, as in the recorded cases."""
     return 0.0 if gradient is None else float(tensor_norms(gradient, 0))
 
 
 def expected(arrays: Mapping[str, Any]) -> Arrays:
-    """Return NumPy arrays under their names in a comparison, with the prefix `expected/`."""
+    """Return arrays as NumPy arrays, with the prefix `expected/` before their names."""
     return {
         f"expected/{name}": array.detach().numpy() if isinstance(array, Tensor) else np.asarray(array)
         for name, array in arrays.items()

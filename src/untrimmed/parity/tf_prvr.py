@@ -12,7 +12,10 @@ from untrimmed.parity.registry import MethodParity, parity_of
 
 @parity_of("tf-prvr")
 class TFPRVRParity(MethodParity):
-    """TF-PRVR has nothing to train. Cases compare every intermediate result for one video and some queries."""
+    """The golden cases of TF-PRVR, which has nothing to train.
+
+    Every intermediate result for one video and some queries is compared.
+    """
 
     def produce(self, case: Case) -> Arrays:
         """Return segments, the graph between them, its propagation kernel, moments, and scores."""
@@ -37,5 +40,5 @@ class TFPRVRParity(MethodParity):
         return {f"expected/{name}": values for name, values in arrays.items()}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerance of the golden data's README. All results are float64."""
+        """Return the tolerance that the golden data's README states. All results are float64."""
         return ((r"expected/", Tolerance(1e-6)),)
