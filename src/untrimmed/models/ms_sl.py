@@ -47,8 +47,10 @@ class MSSL(ClipFrameModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
-        """`norm`: where layers normalise. `moments`: the candidates, either windows pooled over the encoded units, as
-        in other methods, or the method's clips.
+        """`norm`: where layers normalise.
+
+        `moments`: the candidates, either windows pooled over the encoded units, as in other methods, or the method's
+        clips.
         """
 
         norm: NormOrder = "post"

@@ -1,4 +1,4 @@
-"""Score a library on labelled sentences: does a search find the video, and the moment in it?"""
+"""Score a library on labelled sentences: does a search find the right video, and the right moment in it?"""
 
 import os
 from collections import Counter
@@ -28,7 +28,7 @@ class LabelledQuery:
     text: str
     video: str
     moments: tuple[Moment, ...]  # empty if only the video is known
-    place: str = ""  # the file and line that it comes from, for messages
+    place: str = ""  # the file and line of the label, for messages
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class QueryOutcome:
     """The result for one labelled sentence."""
 
     query: LabelledQuery
-    rank: int | None  # of the true video, counted from 1; None if it is not among the first 100
-    moment: Moment  # the best one that a search finds in the true video
-    warnings: tuple[str, ...] = ()  # about words that the encoder does not know or did not read
+    rank: int | None  # rank of the true video, counted from 1; None if it is not among the first 100
+    moment: Moment  # the best moment that a search finds in the true video
+    warnings: tuple[str, ...] = ()  # warnings about words that the encoder does not know or did not read
 
     @property
     def iou(self) -> float:
@@ -48,12 +48,13 @@ class QueryOutcome:
 
 @dataclass(frozen=True)
 class LibraryQuality:
-    """Metrics in percent, with the names that papers print, and the outcome of every query."""
+    """Metrics in percent, under the names that papers use, and the outcome of every query."""
 
     figures: dict[str, float]
     outcomes: tuple[QueryOutcome, ...]
     num_videos: int
-    skipped: tuple[LabelledQuery, ...] = ()  # the library has no video with their video's name, or several
+    # queries whose video is not in the library, or whose video's name matches several
+    skipped: tuple[LabelledQuery, ...] = ()
 
 
 def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
@@ -85,11 +86,12 @@ def evaluate_library(
     `R@K` ranks all videos. `mean IoU` and `R1@IoU` score the best moment in the true video (grounding). `event R@K,IoU`
     counts sentences whose true video is among the first K and whose best moment in it has at least that IoU.
 
-    With `skip_unknown`, queries whose video is not in the library, or matches several, are skipped and listed.
+    With `skip_unknown`, queries are skipped and listed if their video is not in the library or its name matches
+    several.
 
     Raises:
-        UnknownNameError: There are such queries; with `skip_unknown`, there are no others. The message names their
-            videos.
+        UnknownNameError: There are such queries; with `skip_unknown`, only if no other queries remain. The message
+            names their videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
@@ -105,7 +107,8 @@ def evaluate_library(
             ranked = iter(library.rank(batch, limit=min(_DEPTH, len(records))))
         rank = next((i for i, video in enumerate(next(ranked), start=1) if str(video) == path), None)
         hits = library.search(query.text, limit=1, moments=1, within=path)
-        moment = hits[0].moments[0] if hits else Moment(0.0, 0.0)  # no hits: the encoder knows no word of the sentence
+        # there are no hits if the encoder knows no word of the sentence
+        moment = hits[0].moments[0] if hits else Moment(0.0, 0.0)
         outcomes.append(QueryOutcome(query, rank, moment, hits.warnings))
         if progress is not None:
             progress(number, len(known))
@@ -142,7 +145,7 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
 def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], library: Library, *, can_skip: bool) -> str:
     """Return a message that names each unknown video once, with its first line and its number of sentences.
 
-    It suggests to skip them only if others remain.
+    The message suggests skipping them only if other queries remain.
     """
     counts = Counter(query.video for query, _ in unknown)
     first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RepairReport:
-    """Removed files, which are already built again, and removed videos, which must be indexed again.
+    """The damaged files that were removed, and the damaged videos that were removed and must be indexed again.
 
-    `commits` are the files of the last commits if they were damaged. They have a new name, and the library is at the
-    commit before them.
+    `commits` are the files of the last commits, if these files were damaged. They were renamed, and the library is at
+    the commit before them.
     """
 
     files: tuple[Path, ...]
@@ -99,7 +99,8 @@ class Library:
         self.precision: Precision = read_precision(precision)
         self.engine = Engine(self.folder)
         self._encoder: Encoder | None = None
-        self._encoder_lock = threading.RLock()  # held to load it and to encode: not all encoders are thread-safe
+        # held while the encoder is loaded and used, because not all encoders are thread-safe
+        self._encoder_lock = threading.RLock()
         self._cluster = None if ray is None else _connect(ray)
         if self._cluster is not None:
             self.engine = self._cluster.engine(self.folder, shards, replicas)
@@ -138,9 +139,10 @@ class Library:
             fps: Frames to index per second of video. Default: the library's; 2 for a new one.
             keyframes_only: Decode only key frames, which is many times faster and coarser.
             thumbnails: Keep a small picture of each second of new videos, so that nothing needs to be decoded to show
-                them. True also adds those that known files lack; False keeps existing ones. Default: the library's
-                setting; True for a new one.
-            precision: auto, float32 or bfloat16. Default: that of this object. One library may mix both formats.
+                them. True also adds missing thumbnails of known files. False does not remove existing ones. Default:
+                the library's setting; True for a new one.
+            precision: auto, float32 or bfloat16. Default: the precision of this object. A library may contain vectors
+                of both formats.
             part: "3/16" indexes the third of 16 parts of the files into another library beside this one
                 (`LibraryPart.folder`), so that many machines can index at once. `merge` joins the parts.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
@@ -155,7 +157,7 @@ class Library:
             IndexBusyError: Another process is writing to the library.
         """
         from untrimmed.search.indexing.pipeline import IndexReport
-        from untrimmed.search.indexing.run import index_files  # slow; searches do not need it
+        from untrimmed.search.indexing.run import index_files  # a slow import that searches do not need
         from untrimmed.search.indexing.video_files import find_videos
         from untrimmed.search.store.merge import LibraryPart
         from untrimmed.video.timeline import check_fps
@@ -250,7 +252,7 @@ class Library:
         from untrimmed.search.indexing.run import model_by_name
 
         settings = read_settings(self.folder)
-        # if it is empty, `index` may still change the encoder
+        # `index` may still change the encoder of a library without videos
         is_empty = settings is None or not read_records(self.folder)
         model_by_name(model, None if is_empty else settings)
 
@@ -329,7 +331,7 @@ class Library:
             IndexBusyError: Another process is writing to it.
         """
         with VideoIndex(self.folder) as index:
-            read_settings(self.folder)  # raises an error if they are damaged, which cannot be repaired
+            read_settings(self.folder)  # raises an error if the settings are damaged, because they cannot be repaired
             commits = tuple(index.set_aside_damaged_commits())
             files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
             files += tuple(remove_damaged_thumbnails(self.folder))
@@ -354,8 +356,8 @@ class Library:
     ) -> Hits:
         """Return the videos that match a sentence, or a `Query` of several parts, best first, with their best moments.
 
-        The `warnings` of the result name words that the encoder does not know, and say if the sentence is too long for
-        it. A sentence without a known word has no hits.
+        The `warnings` of the result name words that the encoder does not know, and contain a warning if the sentence is
+        too long. A sentence without a known word has no hits.
 
         Args:
             query: A description of a moment in plain words, or a `Query` (docs/queries.md).
@@ -407,13 +409,18 @@ class Library:
         min_score: float | None = None,
         within: str | os.PathLike[str] | None = None,
     ) -> Hits:
-        """Return the videos with frames like this RGB image, see `search`. A trained model is not used."""
+        """Return the videos with frames like this RGB image. Options and errors are those of `search`.
+
+        A trained model is not used.
+        """
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
     def relevance(
         self, query: str | Query, video: str | os.PathLike[str]
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the relevance at each; with `then`, for the first moment.
+        """Return times of one video in seconds, and the relevance at each time.
+
+        For a query with `then`, it is the relevance for the first moment.
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """
@@ -424,14 +431,17 @@ class Library:
         return read_records(self.folder)
 
     def settings(self) -> Settings | None:
-        """Return encoder, sampling and model of the library; None if nothing was ever indexed."""
+        """Return the encoder, sampling and model of the library; None if nothing was ever indexed."""
         return VideoIndex(self.folder).settings
 
     def _locked_encoder(self, view: View) -> LockedEncoder:
         return LockedEncoder(self._ready_encoder(view.encoder), self._encoder_lock)
 
     def _ready_encoder(self, identity: str | None) -> Encoder:
-        """Return the encoder with this identity. It changes if another process indexes again with another encoder."""
+        """Return the encoder with this identity.
+
+        The identity changes if another process indexes the library with another encoder.
+        """
         with self._encoder_lock:
             if self._encoder is None or self._encoder.identity != identity:
                 settings = VideoIndex(self.folder).settings

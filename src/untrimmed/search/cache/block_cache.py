@@ -2,8 +2,8 @@
 
 Each block is a file of arrays. Any file may be missing or damaged, because it can be built again from the table. A
 cached video is valid while its record has the same content stamp. The quantized codes of a block are in a separate
-file. All codes share one file with the axes on which vectors are projected before they are quantized. The name of a
-file of codes contains the digests of the block and of the axes.
+file. Before vectors are quantized, they are projected on axes. All codes use the same axes, which are in one file. The
+name of a file of codes contains the digests of the block and of the axes.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class CodeFiles:
-    """The files with the codes and with the axes of a block. A file that does not exist is None."""
+    """The paths of two files of a block: its codes and its axes. A path is None if the file does not exist."""
 
     axes: Path | None = None
     codes: Path | None = None
@@ -94,7 +94,7 @@ class BlockCache:
     def write_codes(self, missing: Iterable[tuple[Block, Arrays, Arrays]]) -> None:
         """Write the codes of blocks and the axes that they use, and remove codes for other axes.
 
-        Failures as in `write` are ignored.
+        If another process is writing, the disk is full, or the folder is read-only, nothing is written.
         """
 
         def write() -> None:
@@ -107,7 +107,7 @@ class BlockCache:
         self._run_locked(write)
 
     def paths(self, suffix: str = _BLOCK) -> set[Path]:
-        """Return the files with this suffix, by default those of blocks."""
+        """Return the cache files with this suffix, by default the files of blocks."""
         return set(self.folder.glob(f"[!.]*{suffix}"))
 
     def _run_locked(self, write: Callable[[], None]) -> bool:
@@ -123,7 +123,7 @@ class BlockCache:
         return True
 
     def _write_axes(self, axes: Arrays) -> Path:
-        """Write axes, and remove other axes with their codes."""
+        """Write the file of the axes. Remove the files of all other axes, and the codes that use them."""
         new = self.folder / f"new{_AXES}"
         write_arrays(new, axes)
         path = new.replace(new.with_name(f"{MappedArrays(new).digest}{_AXES}"))

@@ -1,6 +1,6 @@
 """Arrays in one memory-mapped file, with checksums that are verified on first access.
 
-The header lists the arrays and the checksum of each 64 kB page of each array; it begins with a checksum of itself.
+The header lists the arrays and the checksum of each 64 kB page of each array. It begins with a checksum of the header.
 Pages are read only when they are needed, and a changed byte is detected before it is used.
 """
 
@@ -32,7 +32,7 @@ Columns = Int[np.ndarray, " K"]  # for each row, an index along the second axis
 
 
 class DamagedError(UntrimmedError):
-    """A file is damaged or missing; its content must be built again from the table."""
+    """A file is damaged or missing, so its content must be built again from the table."""
 
     def __init__(self, path: Path, problem: str):
         super().__init__(f"{path}: {problem}; repair it with: untrimmed doctor --repair")
@@ -45,7 +45,7 @@ class DamagedError(UntrimmedError):
 
 
 def retry_if_damaged(read: Callable[[], A], discard: Callable[[Path], None]) -> A:
-    """Return `read()`. If it finds a damaged file, call `discard` and try again.
+    """Return the result of `read()`. If `read` raises a DamagedError, call `discard` with the file and try again.
 
     `discard` must ensure that the file is not read again.
     """
@@ -117,7 +117,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
         return iter(self._arrays)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return an array after verifying all of it."""
+        """Return an array after verifying all its pages."""
         return self.row_range(name, 0, len(self._arrays[name]) if self._arrays[name].ndim else 1)
 
     def row_range(self, name: str, start: int, stop: int) -> np.ndarray:
@@ -127,7 +127,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
         return array[start:stop] if array.ndim else array
 
     def prefetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
-        """Ask the system to read a few rows in parallel, because `scattered_rows` reads one after another."""
+        """Ask the system to read a few rows in parallel, because `scattered_rows` reads one row after another."""
         array = self._arrays[name]
         has_madvise = hasattr(self._map, "madvise")  # not on Windows
         if not has_madvise or not array.nbytes or 4 * len(rows) > len(array):
@@ -176,14 +176,20 @@ class MappedArrays(Mapping[str, np.ndarray]):
 
 
 def row_range(arrays: Mapping[str, np.ndarray], name: str, start: int, stop: int) -> np.ndarray:
-    """Return rows `start` to `stop` of an array, verified if it is in a file (DamagedError)."""
+    """Return rows `start` to `stop` of an array. Rows from a file are verified.
+
+    Raises: DamagedError if the verification fails.
+    """
     return arrays.row_range(name, start, stop) if isinstance(arrays, MappedArrays) else arrays[name][start:stop]
 
 
 def scattered_rows(
     arrays: Mapping[str, np.ndarray], name: str, rows: Int[np.ndarray, " K"], columns: Columns | None = None
 ) -> np.ndarray:
-    """Return copies of any rows, or of one column of each row, verified if they are in a file (DamagedError)."""
+    """Return copies of any rows, or of one column of each row. Rows from a file are verified.
+
+    Raises: DamagedError if the verification fails.
+    """
     if isinstance(arrays, MappedArrays):
         return arrays.scattered_rows(name, rows, columns)
     return _indexed(arrays[name], rows, columns)

@@ -24,14 +24,14 @@ _CONNECT_S = 5.0
 _ANSWER_S = 10.0  # how long a search waits until a shard answers, including restarts
 _LOAD_S = 3600.0  # how long a search waits until a shard has read its videos
 _RETRIES = 3  # retries for a video if its worker dies
-_TASKS_PER_CORE = 2  # so that a worker never waits for its next task
+_TASKS_PER_CORE = 2  # enough queued tasks that no worker waits for its next one
 
 
 class RayCluster:
     """A Ray cluster at an address: `auto`, HOST:PORT or ray://HOST:PORT. `local` starts one on this machine."""
 
     def __init__(self, address: str):
-        """Connect to the cluster; UntrimmedError if there is none at the address."""
+        """Connect to the cluster. Raises: UntrimmedError if there is no cluster at the address."""
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # send no statistics
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
@@ -69,7 +69,7 @@ class RayCluster:
     def workers(self, load: Callable[[str], LoadedEncoder], device: str, settings: Settings) -> Workers:
         """Return a function that encodes files on the cluster, for a library with these settings.
 
-        Each file is a task of its own, and only vectors are sent back. If the worker dies, the task is tried again.
+        Each file is one Ray task, and only vectors are sent back. If the worker dies, the task is tried again.
 
         Args:
             load: Loads an encoder by its name. It is sent to the workers, which must see the files at the same paths.
@@ -117,7 +117,10 @@ def _encode_file(file: FileToIndex, encoder: FileEncoder, digests: frozenset[str
 
 
 class RayShards:
-    """The shards of a library as actors, each with replicas. An actor that dies restarts and reads its videos again."""
+    """The shards of a library, each in one or more Ray actors (replicas).
+
+    An actor that dies restarts and reads its videos again.
+    """
 
     def __init__(self, ray: Any, folder: Path, shards: int, replicas: int):
         self._ray = ray
@@ -134,9 +137,9 @@ class RayShards:
         self._turn = itertools.count()
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of shards, see `untrimmed.search.cluster.sharded.Shards`.
+        """Call a method of several shards, see `untrimmed.search.cluster.sharded.Shards.call`.
 
-        If an actor dies, the call is repeated with the next replica until the time is up. With `wait_for_load`, all
+        If an actor dies, the call is repeated with the next replica until the time limit. With `wait_for_load`, all
         replicas of a shard are called, so that each of them reads its videos, and a dead one is called again.
         """
         first = next(self._turn)

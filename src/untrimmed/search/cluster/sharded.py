@@ -1,4 +1,4 @@
-"""Search a library in several shards: processes that each hold a share of the videos.
+"""Search a library in several shards. A shard is a process that holds a share of the videos.
 
 Results are the same as in one process.
 
@@ -30,7 +30,7 @@ from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-_VERSIONS = 2  # versions that a shard holds in memory: running searches finish with the previous one
+_VERSIONS = 2  # versions that a shard holds in memory: running searches still use the previous version
 
 
 def shard_of(video_id: str, shards: int) -> int:
@@ -43,7 +43,7 @@ class Version:
     """One version of a library, with the model that searches it. All shards answer a query with the same version."""
 
     number: int  # version number of the table
-    commit: tuple[Any, ...]  # a number can repeat after a library is deleted and indexed again
+    commit: tuple[Any, ...]  # identifies the commit: a number can repeat after a library is deleted and indexed again
     encoder: str
     model: ModelReference
 
@@ -56,11 +56,11 @@ Summaries = Mapping[int, Any]  # results of `Shard.load`, by number of the shard
 class _LoadedShard:
     records: Records
     corpus: LocalCorpus[Any]
-    # the corpus from `as_shard`, with the numbers of the other shards
+    # the numbers of the other shards, and the corpus that `as_shard` returned for them
     fitted: tuple[frozenset[int], Corpus] | None = None
 
     def as_shard(self, others: Summaries) -> Corpus:
-        """Return the corpus with scores as in the whole library, see `LocalCorpus.as_shard`."""
+        """Return the corpus with the same scores as in one corpus of all videos, see `LocalCorpus.as_shard`."""
         if self.fitted is None or self.fitted[0] != others.keys():
             self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]
@@ -79,7 +79,10 @@ class Shard:
         self._damaged: set[Path] = set()  # cached files that are not read again
 
     def load(self, version: Version) -> Any:
-        """Load a version, reading only changes; return the `LocalCorpus.shard_summary` for the other shards."""
+        """Load a version, reading only what has changed.
+
+        Return the `LocalCorpus.shard_summary`, which the other shards need.
+        """
         return retry_if_damaged(lambda: self._load(version).corpus.shard_summary(), self._discard)
 
     def run_query(self, version: Version, others: Summaries, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
@@ -99,7 +102,7 @@ class Shard:
                 self._loaded = {}
 
     def _load(self, version: Version) -> _LoadedShard:
-        # checked without the lock, because another version may be loading
+        # checked without the lock, because another thread may hold the lock to load another version
         if (loaded := self._loaded.get(version)) is not None:
             return loaded
         with self._lock:
@@ -115,7 +118,7 @@ class Shard:
             else:
                 corpus, old_records = read_cache(self._folder, version.model, records, self._damaged)
             added, removed = records.changes_since(old_records)
-            corpus = corpus.update(index.read(added) if added else (), removed)  # drops other shards' videos
+            corpus = corpus.update(index.read(added) if added else (), removed)  # remove other shards' videos
             loaded = _LoadedShard(records, corpus)
             self._loaded = dict([(version, loaded), *self._loaded.items()][:_VERSIONS])
             return loaded
@@ -128,7 +131,7 @@ class Shards(Protocol):
     number: int  # number of shards
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several `Shard`s, each with its own arguments, and return the results that arrive in time.
+        """Call a method of several shards, with different arguments for each. Return the results that arrive in time.
 
         With `wait_for_load`, call all replicas of each shard, and wait until they have read their videos.
         """
@@ -180,7 +183,7 @@ class ShardedQuery(PreparedQuery):
         self._corpus = corpus
         self._query = query
         self._ranked: list[str] = []
-        # moments by options, then by id of the video
+        # moments, by the arguments of `moments`, then by the id of the video
         self._moments: dict[tuple[Any, ...], dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
         self._alive: set[int] = set()  # shards that answered their last call
@@ -193,7 +196,7 @@ class ShardedQuery(PreparedQuery):
         return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """See `PreparedQuery`; the best videos of all shards. UntrimmedError if no shard answers."""
+        """See `PreparedQuery`; ranks the videos of all shards. Raises: UntrimmedError if no shard answers."""
         shards = range(self._corpus.shards.number)
         groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
         answers = self._tracked_call({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
@@ -203,7 +206,7 @@ class ShardedQuery(PreparedQuery):
         return best
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """See `PreparedQuery`; empty if the shard does not answer.
+        """See `PreparedQuery`. The result is empty if the shard of the video does not answer.
 
         The first call requests the moments of all ranked videos at once.
         """
@@ -217,12 +220,12 @@ class ShardedQuery(PreparedQuery):
         return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """See `PreparedQuery`; UntrimmedError if the shard of the video does not answer."""
+        """See `PreparedQuery`. Raises: UntrimmedError if the shard of the video does not answer."""
         answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = self._ask_shard("relevance", video_id)
         return answer
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
-        """See `PreparedQuery`; UntrimmedError if the shard of the video does not answer."""
+        """See `PreparedQuery`. Raises: UntrimmedError if the shard of the video does not answer."""
         starts: Float[np.ndarray, " S"] | None = self._ask_shard("shot_starts_s", video_id)
         return starts
 
@@ -234,11 +237,11 @@ class ShardedQuery(PreparedQuery):
         return answers[number][0]
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """See `PreparedQuery`; also None if the shard does not answer."""
+        """See `PreparedQuery`. One shard is asked. The result is also None if this shard does not answer."""
         return self._weights_and_uncertainty[0]
 
     def uncertainty(self) -> Uncertainty | None:
-        """See `PreparedQuery`; also None if the shard does not answer."""
+        """See `PreparedQuery`. One shard is asked. The result is also None if this shard does not answer."""
         return self._weights_and_uncertainty[1]
 
     @cached_property
@@ -255,7 +258,7 @@ class ShardedQuery(PreparedQuery):
         return groups
 
     def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Make calls to shards, and return the results of the shards that answer, by number of the shard."""
+        """Call methods of the query in shards. Return the results of the shards that answer, by number of the shard."""
         corpus = self._corpus
         arguments: dict[int, tuple[Any, ...]] = {}
         for number, methods in calls.items():
@@ -264,7 +267,7 @@ class ShardedQuery(PreparedQuery):
         return corpus.shards.call("run_query", arguments)
 
     def _tracked_call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Do what `_call` does, and record which shards do not answer."""
+        """Return the result of `_call`, and record which shards do not answer."""
         answers = self._call(calls)
         silent = calls.keys() - answers.keys()
         self._missing |= silent

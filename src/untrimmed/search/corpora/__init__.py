@@ -1,1 +1,4 @@
-"""Corpora: the videos of a library in memory, as a model searches them. Start at `engine`, then `corpus`."""
+"""Corpora: the videos of a library in memory, in the form that a search model needs.
+
+Start with `engine`, then `corpus`.
+"""

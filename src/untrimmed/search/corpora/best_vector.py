@@ -1,4 +1,4 @@
-"""Training-free corpora: a video's score is that of its best vector, and its moments are the clearest matches.
+"""Training-free corpora: a video's score is the score of its best vector, and its moments are the clearest matches.
 
 Spans are ranked by how far their mean relevance is above a baseline (`untrimmed.moments.clearest`). The baseline is
 between the means of the video and of the library, so a sentence that fits a whole video returns the whole video.
@@ -33,17 +33,17 @@ VECTORS = "vectors"
 TIMES = "times_s"
 EDGES = "edges"
 BRANCH = "rows"
-_ENDS = " ends"  # suffix of the name of an array with the end of each video's entries
+_ENDS = " ends"  # suffix of the name of an array that has the index at which each video's entries end
 _VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for threads, small enough to copy in an update
 
 
 @dataclass(frozen=True)
 class VectorVideo:
-    """One video: `arrays` has its vectors, the times of its frames, and other arrays of its model."""
+    """One video: `arrays` has its vectors, the times of its frames, and other arrays that the search model stores."""
 
     video_id: str
     duration_s: float
-    dim: int  # width of its vectors without padding
+    dim: int  # width of the vectors without padding
     arrays: Mapping[str, np.ndarray]
 
     @property
@@ -58,22 +58,28 @@ class VectorVideo:
 
     @property
     def frames_per_row(self) -> Int[np.ndarray, " M"]:
-        """Number of frames of each vector: 1, unless the model has edges between moments."""
+        """Number of frames that each vector represents: 1, unless the vectors are moments (`EDGES`)."""
         edges = self.arrays.get(EDGES)
         return np.ones(len(self.vectors), dtype=np.int64) if edges is None else np.diff(edges)
 
     @property
     def total(self) -> Float64[np.ndarray, " D"]:
-        """Sum of the vectors of all frames; sums of float16 values in float64 are exact in any order."""
+        """Sum of the vectors of all frames.
+
+        It is in float64, in which sums of float16 values are exact in any order.
+        """
         vectors = self.vectors[:, : self.dim].astype(np.float64)
         return self.frames_per_row.astype(np.float64) @ vectors
 
 
 class VectorBlock(Block):
-    """Arrays of several videos, concatenated; the array `NAME ends` has the end of each video's entries in NAME."""
+    """Arrays of several videos, concatenated.
+
+    The array `NAME ends` has the index at which each video's entries in NAME end.
+    """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        """Wrap arrays that `of` has built."""
+        """Create a block from arrays that `of` or the cache has."""
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
@@ -82,7 +88,7 @@ class VectorBlock(Block):
 
     @classmethod
     def of(cls, videos: Sequence[VectorVideo]) -> VectorBlock:
-        """Copy videos into a new block."""
+        """Return a new block with copies of these videos."""
         dim = videos[0].dim
         entries = {name: [video.arrays[name] for video in videos] for name in videos[0].arrays}
         width = padded_width(dim)
@@ -99,7 +105,7 @@ class VectorBlock(Block):
 
     @classmethod
     def joined(cls, parts: Sequence[PartialBlock[VectorBlock]]) -> VectorBlock:
-        """Copy the present videos into a new block."""
+        """Return a new block with copies of the present videos of several blocks."""
         return cls.of([part.block.video(row) for part in parts for row in np.flatnonzero(part.present).tolist()])
 
     @property
@@ -138,7 +144,7 @@ class VectorBlock(Block):
 
 C = TypeVar("C", bound="BestVectorCorpus")
 
-Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum of the vectors of all frames, and their number
+Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum of the vectors of all frames, and the number of frames
 
 
 class BestVectorCorpus(LocalCorpus[VectorBlock]):
@@ -159,7 +165,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
     @abstractmethod
     def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
-        """Return the candidate spans of a video: the first frame of each, and one past the last."""
+        """Return the candidate spans of a video: indices of each span's first frame and of the frame after it."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
         """See `LocalCorpus`; only one block is in memory at a time."""
@@ -198,7 +204,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return _sum_totals([part.block.total(np.flatnonzero(part.present)) for part in self.blocks.parts])
 
     def shard_summary(self) -> Totals:
-        """See `LocalCorpus`: the sum and number of all frames."""
+        """See `LocalCorpus`. The summary is the sum of the vectors of all frames, and the number of frames."""
         return self._total
 
     def as_shard(self: C, other_summaries: Sequence[Totals]) -> C:
@@ -215,7 +221,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
 
 class BestVectorQuery(LocalQuery[VectorBlock]):
-    """The vector of a sentence for a corpus of vectors."""
+    """A query with the vector of a sentence, for a corpus of vectors."""
 
     rounding: ClassVar[float] = ROUNDING
     corpus: BestVectorCorpus
@@ -247,7 +253,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return np.concatenate(scores)
 
     def exact(self, videos: Selection[VectorBlock]) -> Float64[np.ndarray, " N"]:
-        """Return scores as exact as in float32."""
+        """Return scores that are as precise as products in float32."""
         self.num_scored += len(videos)
         positions = [(block, row) for block, rows in videos for row in rows.tolist()]
         scores = np.empty(len(positions))

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Uncertainty(NamedTuple):
-    """The standard deviation that a model predicts for a sentence, and the value that it usually does not exceed."""
+    """The standard deviation that a model predicts for a sentence, and the largest value that is usual."""
 
     deviation: float
-    usual: float  # nine in ten validation captions do not exceed it
+    usual: float  # nine of ten validation captions have at most this deviation
 
 
 class PreparedQuery(ABC):
@@ -46,18 +46,20 @@ class PreparedQuery(ABC):
 
     @abstractmethod
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the `limit` best videos, best first, and all ties with the last one, which the caller breaks.
+        """Return the `limit` best videos, best first, and all further videos with the score of the last.
+
+        The caller breaks ties.
 
         `among` limits the ranking to these ids; unknown ids are ignored.
         """
 
     @abstractmethod
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video in seconds, best first, at least one, each with its peak.
+        """Return at least one span of one video in seconds, best first, each with its most relevant time (peak).
 
         Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened. Only the
-        best span may be shorter, if the video is. Spans do not overlap, but with `nested`, a long span may be followed
-        by a much shorter one around its peak.
+        best span may be shorter, if the whole video is shorter. Spans do not overlap, but with `nested`, a long span
+        may be followed by a much shorter one around its peak.
         """
 
     @abstractmethod
@@ -78,7 +80,7 @@ class PreparedQuery(ABC):
 
     @property
     def missing(self) -> str:
-        """A warning if the results so far lack videos; empty if they are complete."""
+        """A warning if a shard did not answer and the results lack its videos; empty if they are complete."""
         return ""
 
 
@@ -95,7 +97,7 @@ class Corpus(ABC):
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """Return the result of `PreparedQuery.rank` for each query, and `PreparedQuery.missing`."""
+        """Return, for each query, the results of `PreparedQuery.rank` and `PreparedQuery.missing`."""
         prepared = [self.prepare(query) for query in queries]
         ranked = [query.rank(limit=limit, among=among) for query in prepared]
         return ranked, next((query.missing for query in prepared if query.missing), "")
@@ -103,7 +105,7 @@ class Corpus(ABC):
 
 @runtime_checkable
 class SearchModel(Protocol):
-    """A way of searching, trained or training-free. It encodes videos from their stored frames."""
+    """A way to search, trained or training-free. It encodes videos from their stored frames."""
 
     @property
     def identity(self) -> str:
@@ -131,19 +133,23 @@ class LocalCorpus(Corpus, Generic[B]):
     """
 
     # The following sizes count vectors or videos, as `Block.sizes` does.
-    min_size_for_codes: ClassVar[int]  # a search of fewer vectors or videos never uses codes
-    min_size_for_codes_at_once: ClassVar[int]  # a search of fewer uses codes only after some earlier searches
+    min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
+    # searches of fewer vectors or videos use codes only after some earlier searches
+    min_size_for_codes_at_once: ClassVar[int]
     coding_batch_size: ClassVar[int]  # limits the memory for building codes
 
     def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
-        """Create a corpus without videos; see `Blocks` for the arguments."""
+        """Create a corpus without videos. The arguments are those of `Blocks`."""
         self.blocks: Blocks[B] = Blocks(join, max_size)
         self.coder: Coder[B] = Coder()  # shared by all corpora that `update` returns
 
     @property
     @abstractmethod
     def block_format(self) -> str:
-        """Format of the blocks, with all settings that affect them; its first word names the folder in the cache."""
+        """A text that names the format of the blocks and all settings that affect them.
+
+        Its first word names the folder in the cache.
+        """
 
     @abstractmethod
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[B]:
@@ -155,24 +161,24 @@ class LocalCorpus(Corpus, Generic[B]):
 
     @abstractmethod
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
-        """Return, by branch, the vectors of the videos in these rows in order, and the number of vectors of each video.
+        """Return, by branch, the vectors of the videos in these rows, and the number of vectors of each video.
 
-        These vectors bound scores: a video's score is at most the sum, over a query's vectors, of the best product with
-        the video's vectors.
+        A video's score is at most the sum, over a query's vectors, of each vector's best product with the video's
+        vectors.
         """
 
     def context(self, block: B) -> str:
-        """Return a text that identifies what the codes of a block depend on besides its arrays."""
+        """Return a text that identifies everything that a block's codes depend on besides the block's arrays."""
         return ""
 
     def shard_summary(self) -> Any:
-        """Return the facts about this shard's videos that scores in other shards depend on; None if there are none."""
+        """Return what other shards must know of this shard's videos to compute scores; None if nothing."""
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
-        """Return the corpus with scores as in the whole library.
+        """Return the corpus with the same scores as in one corpus of all shards' videos.
 
-        `summaries` has the `shard_summary` of each other shard.
+        `other_summaries` has the `shard_summary` of each other shard.
         """
         return self
 
@@ -188,7 +194,7 @@ class LocalCorpus(Corpus, Generic[B]):
         return self.update_blocks(self.new_blocks(added), removed)
 
     def update_blocks(self: C, added: Iterable[B], removed: Iterable[str] = ()) -> C:
-        """Do what `update` does, with videos that are already in blocks."""
+        """Return the result of `update` for added videos that are already in blocks."""
         return self._with_blocks(self.blocks.update(added, removed))
 
     def from_cache(self: C, cached: Iterable[CachedBlock]) -> C:
@@ -284,7 +290,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @property
     def codes(self) -> dict[str, CodedBlocks]:
-        """Codes of all blocks by branch, once they are built."""
+        """Codes of all blocks, by branch. They must have been built."""
         return self.corpus.coder.coded_blocks(self.blocks)
 
     @cached_property

@@ -19,17 +19,20 @@ from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-# For each tensor, the indices of the units (frames, clips) to read from each video.
+# By name of the tensor, the indices of the units (frames, clips) to read from each video.
 Units = Mapping[str, Int[np.ndarray, "_ _"]]
 
 
 class EncodedBlock(Block):
-    """Encoded videos, in memory or in a file. Reading pads their second axes to `padded_lengths`."""
+    """Encoded videos, in memory or in a file.
+
+    Second axes of tensors are padded to `padded_lengths` when they are read.
+    """
 
     def __init__(
         self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None
     ):
-        """Wrap arrays that `of` has built. Without `padded_lengths`, nothing is padded."""
+        """Create a block from arrays that `of` or the cache has. Without `padded_lengths`, nothing is padded."""
         super().__init__(arrays)
         self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
@@ -54,7 +57,7 @@ class EncodedBlock(Block):
         return self.select(np.arange(len(self.ids)))
 
     def free_videos(self) -> None:
-        """Free the memory of `videos`."""
+        """Free the memory of the property `videos`."""
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
@@ -88,7 +91,7 @@ class EncodedBlock(Block):
         return self.template.with_tensors({name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def padded_to(self, lengths: Int[np.ndarray, " N"]) -> EncodedBlock:
-        """Return the block with second axes of these lengths."""
+        """Return the block with tensors whose second axes are padded to these lengths."""
         same = self.padded_lengths == lengths.tolist()
         return self if same else EncodedBlock(self.arrays, self.template, lengths.tolist())
 
@@ -96,7 +99,7 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision.
 
-    Of tensors in `Units`, only these units are read; other tensors are read completely.
+    If a tensor is in `Units`, only these units of it are read. Other tensors are read completely.
 
     All selections are of the same blocks, and have units for the same tensors. Each block is read only once.
     """
@@ -123,7 +126,10 @@ def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> lis
 
 
 def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndarray, " N"] | None = None) -> Tensor:
-    """Read a tensor of each video, or one unit of it. Shorter tensors are padded with zeros (False)."""
+    """Return a tensor of each video, or one unit of each tensor.
+
+    Shorter tensors are padded with zeros (masks with False).
+    """
     order = np.argsort(selection.block_index, kind="stable")  # so that each block is read once
     ordered = selection.at(order)
     arrays = []
@@ -143,7 +149,7 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
     """Return the rows of all videos by branch, and the number of rows per video.
 
-    Repetitions of a video's last row are left out.
+    Rows at the end that repeat the row before them are left out.
     """
     branches = {}
     for branch, rows in sketch.items():

@@ -1,7 +1,8 @@
 """The engine of a library: it holds the videos in memory, and reads new commits before the next search.
 
-`Engine.answer` passes the current `View` to a search. `View.corpus` returns the videos for the library's model: from
-memory, or from cached blocks on disk, and only what has changed since then from the table.
+`Engine.answer` passes the current `View` to a search. `View.corpus` returns the corpus for the library's model. Its
+videos are already in memory, or they are read from cached blocks on disk. Only videos that have changed since then are
+read from the table.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class View:
 
     engine: Engine
     folder: Path
-    commit: list[Any] | None  # see `newest_commit`; a number can repeat after a library is deleted and indexed again
-    encoder: str  # identity of the encoder of its vectors
+    # see `newest_commit`; a version number can repeat after a library is deleted and indexed again
+    commit: list[Any] | None
+    encoder: str  # identity of the encoder of the stored vectors
     model: ModelReference
     records: Records
 
@@ -108,7 +110,7 @@ class Engine:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._lock = threading.RLock()  # held to use the attributes below, and to read the table
+        self._lock = threading.RLock()  # held while the attributes below are used, and while the table is read
         self._view: View | None = None
         # corpora in memory, by encoder and model
         self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}
@@ -140,9 +142,9 @@ class Engine:
     def answer(self, search: Callable[[View], A]) -> A:
         """Return the result of `search` for the current version of the library.
 
-        If that version is deleted meanwhile, `search` is called again with the next one. If `search` reads a damaged
-        cache file, the file is removed, and its videos are read from the table. Errors that would occur in any version,
-        such as an invalid option, are raised at once.
+        If another process deletes that version during the search, `search` is called again with the next version. If
+        `search` reads a damaged cache file, the file is removed, and the videos in it are read from the table. Errors
+        that would occur in any version, such as an invalid option, are raised at once.
         """
         view = self.view()
         while True:
@@ -159,7 +161,8 @@ class Engine:
     def load(self, view: View, model: ModelReference) -> Corpus:
         """Return the videos of a version for a model; see `load_search_model` for errors.
 
-        The corpus in memory is reused, or else the cached blocks. Only videos that differ are read from the table.
+        The corpus in memory is reused. If there is none, the cached blocks are read. Only videos that differ are read
+        from the table.
         """
         with self._lock:
             key = view.encoder, model
@@ -168,7 +171,8 @@ class Engine:
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
                 self._outdated.add(model)
-            if view is self._view:  # a long-running search may use an older version
+            # a long search may still use an older version, which must not replace the current one
+            if view is self._view:
                 self._loaded[key] = corpus, view.records
             return corpus
 
@@ -197,7 +201,7 @@ def read_cache(
 
 
 def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> None:
-    """Update the cache of a library for its model, or for these models, so that new processes start fast.
+    """Update the cache of a library for these models (default: the library's), so that new processes start fast.
 
     Building codes takes longest, so callers that cannot wait pass `codes=False`. Errors are ignored, because the next
     search reports them.
@@ -217,7 +221,7 @@ def update_cache(
     *,
     codes: bool,
 ) -> None:
-    """Update the cached blocks of a library, and with `codes` build missing codes; `read` reads videos by their ids.
+    """Update the cached blocks of a library. With `codes`, also build missing codes. `read` reads videos by their ids.
 
     Videos are read in batches to limit memory. Damaged files are built again.
     """
@@ -255,7 +259,10 @@ def _empty_corpus(library: Path, model: ModelReference) -> LocalCorpus[Any]:
 
 
 def training_free_model(model: str | os.PathLike[str] | None) -> SearchModel | None:
-    """Return the training-free model of that name; None and "none" name `frames`. Return None for a folder."""
+    """Return the training-free model with this name, and None for a folder.
+
+    None and "none" are names of the model `frames`.
+    """
     if model is None:
         return frames.FrameModel()
     if Path(model).exists():
@@ -270,7 +277,8 @@ def load_search_model(library: Path, identity: str, folder: str | None) -> Searc
 
     Raises:
         CheckpointError: The model's folder is missing or damaged.
-        IndexMismatchError: The folder contains another model, or this version of the program does not know the model.
+        IndexMismatchError: The folder contains another model than the library names, or this program does not know the
+            model.
     """
     if identity in TRAINING_FREE:
         return TRAINING_FREE[identity]()

@@ -22,9 +22,9 @@ from untrimmed.search.corpora.encoded_block import EncodedBlock, Units, read_uni
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import cores, share_work
 
-_VIDEOS_PER_PIECE = 256  # largest number of videos that a thread scores at a time (a piece)
+_VIDEOS_PER_PIECE = 256  # a thread scores videos in pieces of at most this many
 _MIN_VIDEOS_PER_PIECE = 16
-_PIECES_TOGETHER = 16  # pieces of several queries that are computed in one batch
+_PIECES_TOGETHER = 16  # pieces, of one or several queries, that are scored in one batch
 _UNITS_AT_A_TIME = 2**15
 _NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 
@@ -32,7 +32,7 @@ _buffers = threading.local()
 
 
 class ScoreRequest(NamedTuple):
-    """A query, the videos that need exact scores, and a function that finds the units that may be the best."""
+    """A query, the videos that need exact scores, and a function that finds the units that may have the best score."""
 
     query: EncodedQueries
     videos: Selection[EncodedBlock]
@@ -42,7 +42,7 @@ class ScoreRequest(NamedTuple):
 def exact_scores(
     model: RetrievalModel, query: EncodedQueries, selection: Selection[EncodedBlock]
 ) -> Float32[np.ndarray, " N"]:
-    """Return the scores of videos for one query by a model in double precision, rounded to float32."""
+    """Return the scores of videos for one query, computed by a model in double precision and rounded to float32."""
     step = min(_VIDEOS_PER_PIECE, max(_MIN_VIDEOS_PER_PIECE, -(-len(selection) // cores())))
     query = query.to("cpu", torch.float64)
 
@@ -62,7 +62,10 @@ def exact_scores(
 def exact_scores_of_best_units(
     model: RetrievalModel, requests: Sequence[ScoreRequest]
 ) -> list[Float32[np.ndarray, " N"]]:
-    """Return the results of `exact_scores` for several queries, reading only units that may be the best of a video."""
+    """Return the results of `exact_scores` for several queries.
+
+    Only units that may have a video's best score are read.
+    """
     pieces = (
         (number, piece)
         for number, request in enumerate(requests)
@@ -181,10 +184,10 @@ if hasattr(os, "register_at_fork"):
 
 
 class BestUnits:
-    """Finds the units of videos that may give a model's score, by their quantized rows."""
+    """Finds, from quantized rows, the units of videos that may determine the score."""
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
-        """Take a model and one encoded video as an example of its tensors."""
+        """Create a finder for a model. `template` is any encoded video; it shows which tensors the model has."""
         sketch = model.sketch(template)
         tensors = dict(sequence_tensors(template))
         self._tensors = {
@@ -202,10 +205,10 @@ class BestUnits:
     def find(
         self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], selection: Selection[EncodedBlock]
     ) -> Units:
-        """Return the units of coded videos that may be the best for these probes.
+        """Return the units of videos with codes that may have the best score for these probes.
 
-        If a video has fewer such units than another, a unit is repeated. For a branch without probes, the first unit is
-        returned, which does not affect the score.
+        All videos get the same number of units: if a video has fewer, one is repeated. For a branch without probes, the
+        first unit is returned, which does not affect the score.
         """
         lengths = np.concatenate([block.lengths[rows] for block, rows in selection])
         masks = {}
@@ -231,7 +234,10 @@ class ScoringModel:
 
     @torch.inference_mode()
     def __init__(self, model: RetrievalModel, template: EncodedVideos, usual_uncertainty: float | None = None):
-        """Take a model, one encoded video as an example of its tensors, and `Uncertainty.usual` of its run."""
+        """Wrap a model. `template` is any encoded video; it shows which tensors the model has.
+
+        `usual_uncertainty` is the `Uncertainty.usual` of the model's run.
+        """
         self.model = model
         self.best_units = BestUnits(model, template)
         self.usual_uncertainty = usual_uncertainty

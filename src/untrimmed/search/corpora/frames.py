@@ -1,4 +1,4 @@
-"""Training-free search by frames: the score of a video is that of its best frame, and its moments are scenes.
+"""Training-free search by frames: the score of a video is the score of its best frame, and its moments are scenes.
 
 Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares ranking methods.
 """
@@ -27,11 +27,11 @@ NAME = "frames"
 class FrameSettings(SpanSettings):
     """Settings chosen on one half of the real clips. docs/quality.md reports the results on the other half."""
 
-    change_s: float = 0.5  # smallest Ward cost of a change (squared distance of unit vectors, times seconds)
+    change_s: float = 0.5  # a change must have at least this Ward cost (squared distance of unit vectors, times s)
 
 
 class FrameModel:
-    """Searches the stored frames themselves, so the table needs no other encoding of a video."""
+    """Searches the stored frames directly, so the table needs no other encoding of a video."""
 
     identity: ClassVar[str] = NAME
     folder: ClassVar[None] = None
@@ -54,7 +54,7 @@ class FrameCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`; the number changes with the format of the arrays."""
+        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
         return f"{NAME} 1"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:

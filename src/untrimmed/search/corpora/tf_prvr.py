@@ -1,12 +1,12 @@
 """Search with TF-PRVR (`untrimmed.moments.tf_prvr`), which compares training-free moments instead of frames.
 
-The moments of a video are computed from its stored frames when it is indexed, or when the library changes to this
-model. They are stored beside the frames and are much smaller. All frames have the same weight, even if key frames are
-unequally spaced.
+The moments of a video are computed from its stored frames when the video is indexed, or when the library changes to
+this model. They are stored in addition to the frames and need much less space. All frames have the same weight, even if
+key frames are unequally spaced.
 
-The score of a video is that of its best moment, as in the release. The release does not rank spans. Here moments,
-segments of all levels and the whole video are candidates, ranked by `untrimmed.moments.clearest`; docs/quality.md
-compares other choices.
+The score of a video is the score of its best moment, as in the release. The release does not rank spans. Here, moments,
+segments of all levels and the whole video are candidate spans, which `untrimmed.moments.clearest` ranks.
+docs/quality.md compares other choices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SPANS = "spans"
 
 
 class TFPRVRModel:
-    """Computes moments; it has no weights."""
+    """The training-free model `tf_prvr`. It computes moments and has no weights."""
 
     identity: ClassVar[str] = NAME
     folder: ClassVar[None] = None
@@ -56,7 +56,7 @@ class TFPRVRModel:
         return file.getvalue()
 
     def restore(self, encoded: bytes) -> VideoMoments:
-        """Load the result of `encode_video`; IndexMismatchError for other bytes."""
+        """Load the result of `encode_video`. Raises: IndexMismatchError for other bytes."""
         try:
             with np.load(io.BytesIO(encoded), allow_pickle=False) as arrays:
                 levels = np.split(arrays["levels"], np.cumsum(arrays["level_sizes"])[:-1])
@@ -81,7 +81,7 @@ class TFPRVRCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`; the number changes with the format of the arrays."""
+        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:
@@ -91,7 +91,7 @@ class TFPRVRCorpus(BestVectorCorpus):
         return BestVectorQuery(self, sentence.astype(np.float32))
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """Return the moments of a video, which are computed here if another model encoded it.
+        """Return the moments of a video. They are computed now if another model encoded the video.
 
         Raises: the errors of `TFPRVRModel.restore` and `TFPRVRModel.encode_video`.
         """

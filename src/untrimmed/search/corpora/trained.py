@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from untrimmed.search.store.table import StoredVideo
 
 _VIDEOS_AT_A_TIME = 512
-_VIDEOS_OF_BLOCK = 4096  # with smaller blocks, function calls take longer than scans
+_VIDEOS_OF_BLOCK = 4096  # with smaller blocks, function calls would take longer than scans
 C = TypeVar("C", bound="TrainedCorpus")
-# Names of files that `running.run` writes; search may not import it.
+# Names of files that `running.run` writes. They are repeated here because search may not import that module.
 _RUN_SETTINGS = "config.yaml"
 _RUN_METRICS = "metrics.jsonl"
 
@@ -59,12 +59,12 @@ class TrainedModel:
         self.identity = f"{self.model.name}:{digest}"
 
     def check_encoder(self, identity: str) -> None:
-        """Check that the run was trained on features of this encoder.
+        """Check that the model was trained on features of this encoder.
 
         Imported models and runs on benchmarks do not name their encoder, so they pass.
 
         Raises:
-            IndexMismatchError: The run was trained on features of another encoder.
+            IndexMismatchError: The model was trained on features of another encoder.
             ConfigError: The run's settings are damaged.
         """
         settings = self.folder / _RUN_SETTINGS
@@ -92,7 +92,7 @@ class TrainedModel:
         try:
             lines = (self.folder / _RUN_METRICS).read_text(encoding="utf-8").splitlines()
             metrics = [json.loads(line)["val"] for line in lines]
-            # Training selects its best epoch by the same metric.
+            # the metric by which training selects the best epoch
             best = max(metrics, key=lambda val: val.get("event SumR", val["SumR"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -154,8 +154,9 @@ class TrainedModel:
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
-    All videos are padded to the length of the longest one, because some scores read padding (JSG's). So a score does
-    not depend on the block. When the longest video changes, the others are padded again, but not read or encoded again.
+    All videos are padded to the length of the longest one, because some scores depend on padding (in JSG). So a score
+    does not depend on the block that contains the video. When the longest video changes, the others are padded again,
+    but not read or encoded again.
     """
 
     min_size_for_codes: ClassVar[int] = 1000
@@ -167,18 +168,18 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         self.model = model
 
     def prepare(self, query: TextFeatures) -> TrainedQuery:
-        """Encode the query with the model."""
+        """Return the query, encoded by the model."""
         return TrainedQuery(self, self.model.scorer, self.model.encode_query(query))
 
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """See `Corpus.rank_all`. Many queries together take less time than one after the other."""
+        """See `Corpus.rank_all`. Ranking many queries together takes less time than one after another."""
         return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`; the number changes with the format of the arrays."""
+        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
         return f"trained 1 {self.model.identity}"
 
     @torch.inference_mode()
@@ -214,23 +215,26 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         return rows_by_branch(self.model.model.sketch(block.select(rows)))
 
     def context(self, block: EncodedBlock) -> str:
-        """See `LocalCorpus`: a sketch depends on the length of the longest video."""
+        """See `LocalCorpus`. A sketch depends on the length of the longest video."""
         return repr(block.padded_lengths)
 
     def request_codes(self, num_videos: int) -> bool:
-        """See `LocalCorpus`; frees the blocks' copies in single precision, which searches with codes do not need."""
+        """See `LocalCorpus`.
+
+        If searches use codes, the blocks' copies in single precision are not needed, so they are freed.
+        """
         if use_codes := super().request_codes(num_videos):
             for part in self.blocks.parts:
                 part.block.free_videos()
         return use_codes
 
     def shard_summary(self) -> Int[np.ndarray, " N"] | None:
-        """See `LocalCorpus`: the length of the longest video along each second axis; None without videos."""
+        """See `LocalCorpus`. The summary is the largest length of each tensor's second axis; None without videos."""
         lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
         return np.max(lengths, axis=0) if lengths else None
 
     def as_shard(self: C, other_summaries: Sequence[Int[np.ndarray, " N"] | None]) -> C:
-        """See `LocalCorpus`: blocks are padded to the longest video of all shards."""
+        """See `LocalCorpus`. Blocks are padded to the longest video of all shards."""
         lengths = [summary for summary in (self.shard_summary(), *other_summaries) if summary is not None]
         corpus = copy.copy(self)
         if self.blocks.parts:

@@ -1,4 +1,4 @@
-"""Queries for a trained model, which ranks videos by its own score and finds moments with its own `locate`."""
+"""Queries for a trained model. The model ranks videos by its own score and finds moments with its own `locate`."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -22,13 +22,13 @@ from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
 UNCERTAINTY = "query_uncertainty"  # the model's name for `Uncertainty.deviation`
-_MIN_QUERIES = 3  # two queries take as long together as one after the other
+_MIN_QUERIES = 3  # two queries take as long together as one after another
 _MAX_QUERIES = 64
 _MAX_BYTES = 2**29  # memory for the upper bounds of a batch of queries
 
 
 class TrainedQuery(LocalQuery[EncodedBlock]):
-    """An encoded query for a corpus of encoded videos."""
+    """A query that a trained model has encoded, for a corpus of encoded videos."""
 
     rounding: ClassVar[float] = 1e-5
 
@@ -58,7 +58,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return np.concatenate(scores)
 
     def find_units(self, selection: Selection[EncodedBlock]) -> Units:
-        """Return the units of videos that may be the best, by their codes."""
+        """Return the units of videos that may have the best score, according to their codes."""
         return self.scorer.best_units.find(self.codes, self.probes, selection)
 
     @cached_property
@@ -108,7 +108,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
 
     @torch.inference_mode()
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the model's similarity of query and video at each."""
+        """Return times of one video in seconds, and the model's similarity of query and video at each time."""
         block, row = self.blocks.find(video_id)
         units, mask = self._model.timeline(block.video(row))
         values = self._model.similarity(self.encoded, units if mask is None else units[:, mask[0]])[0, 0].numpy()
@@ -136,7 +136,7 @@ def score_exactly(requests: Sequence[tuple[TrainedQuery, Selection[EncodedBlock]
 def rank_together(
     queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
 ) -> list[list[RankedVideo]]:
-    """Return the ranking of each query of one corpus. If that saves time, compute all upper bounds in one scan."""
+    """Return the ranking for each query of one corpus. All upper bounds are computed in one scan if that saves time."""
     if len(queries) < 2:
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
@@ -154,7 +154,10 @@ def rank_together(
 def _rank_batch(
     queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share_bounds: bool
 ) -> list[list[RankedVideo]]:
-    """Run all rankings until they request exact scores, and compute these together; optionally share upper bounds."""
+    """Return the ranking for each query. Exact scores that several rankings request are computed together.
+
+    With `share_bounds`, one scan computes the upper bounds for all queries.
+    """
     bounds_of_queries = cache(lambda: _bounds_of_queries(queries))  # computed when the first query needs them
 
     def upper_bounds(number: int) -> Float32[np.ndarray, " V"]:
@@ -184,7 +187,10 @@ def _rank_batch(
 
 
 def _bounds_of_queries(queries: Sequence[TrainedQuery]) -> list[list[Float32[np.ndarray, " V"]]]:
-    """Return an array of upper bounds for each query, one per probe and video. All blocks must have codes."""
+    """Return the upper bounds for each query: one array per probe, with a bound for each video.
+
+    All blocks must have codes.
+    """
     probes = [query.probes if query.has_finite_vectors else [] for query in queries]
     by_branch: dict[str, list[Probe]] = {}
     for branch, probe in chain.from_iterable(probes):

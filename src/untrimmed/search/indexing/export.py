@@ -1,11 +1,11 @@
-"""Export the stored frames of a library, and captions, as a data set for training. Nothing is decoded again.
+"""Export the stored frames of a library, and captions, as a data set for training. No video is decoded again.
 
     OUT/NAME/captions.jsonl, frames/<video>.npy, words.h5        the plain layout, see `untrimmed.data.plain`
     OUT/NAME/FeatureData/<encoder>/..., TextData/...             the standard layout, see `untrimmed.data.bigfile`
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
-If `untrimmed data prepare` wrote the captions, the features are in the standard layout. A model is trained on the
-vectors that it gets in searches: the frames that `Library.use` reads, and words that are encoded like those of queries.
+If `untrimmed data prepare` wrote the captions, the features are in the standard layout. Training and search use the
+same vectors: the frames that `Library.use` reads, and words that are encoded like those of queries.
 """
 
 import json
@@ -51,15 +51,15 @@ class ExportedFeatures:
     captions: Mapping[str, int]  # number of captions by split
     frame_dim: int
     word_dim: int
-    left_out: tuple[Label, ...]  # labels whose videos are not in the library
+    left_out: tuple[Label, ...]  # captions (labels) whose videos are not in the library
 
 
 def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, captions: bool) -> Layout | None:
     """Return the data set OUT/NAME if `untrimmed data prepare` wrote its captions; None if OUT/NAME does not exist.
 
     Raises:
-        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or prepared captions do not allow
-            `captions` or `layout`.
+        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or its captions are already prepared, so
+            that `captions` and another `layout` are not allowed.
     """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not the name of a folder; choose a plain --name, such as 'mine'")
@@ -94,14 +94,16 @@ def export_features(
     labels: Sequence[Label],
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportedFeatures:
-    """Write the frames of these videos, and captions with their words, to OUT/NAME. A new folder is complete or absent.
+    """Write the frames of these videos, and captions with their words, to OUT/NAME.
+
+    If this fails, no new folder is left.
 
     Captions without a split are divided by video, see `untrimmed.data.labelled.assign_splits`. If OUT/NAME has prepared
-    captions, their words are written, and captions of other videos are removed.
+    captions, their words are written, and captions of videos that are not exported are removed.
 
     Raises:
         ConfigError: See `prepared_data_set`; or the data set has features of another encoder.
-        UnknownNameError: A label's video fits several files.
+        UnknownNameError: The name of a caption's video matches several files.
         FeatureError: No video, or no video with captions; a moment is outside its video; there are captions of
             fewer than three videos, which cannot be divided; or the folder cannot be written.
     """
@@ -139,7 +141,7 @@ def _add_features(
 ) -> ExportedFeatures:
     """Add frames and words to a data set with prepared captions.
 
-    The origin is written first, so that it also describes partial files.
+    The file with the encoder and sampling is written first, so that it also describes files of an interrupted export.
     """
     if encoder_identity_of(target.folder) not in (None, settings.encoder_identity):
         raise _foreign_features_error(target)
@@ -151,7 +153,7 @@ def _add_features(
     videos, left_out = _videos_of_captions(captions, records, target)
     missing = {label.video for label in left_out}
     usable = {split: [c for c in captions.get(split, ()) if c.video not in missing] for split in SPLITS}
-    # The val and test splits may be the same captions.
+    # The val and test splits may have the same captions.
     distinct = {caption.caption_id: caption for caption in chain.from_iterable(usable.values())}
     frames = target.folder / "FeatureData" / feature_name(settings.encoder)
     try:
@@ -172,9 +174,9 @@ def _add_features(
 def _videos_of_captions(
     captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
-    """Return the library's videos that have captions, and one label for each video that is missing.
+    """Return the library's videos that have captions, and one caption of each video that is not in the library.
 
-    A video that was joined from pieces is in the library if all its pieces are.
+    A video that was joined from pieces is in the library if all its pieces are in the library.
     """
     pieces = read_pieces(target.merged_videos) if target.merged_videos.is_file() else {}
     videos: dict[str, VideoRecord] = {}
@@ -196,7 +198,9 @@ def _videos_of_captions(
 
 
 def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
-    """Return names in the data set by path: the stem, the file name or the relative path, whichever is unique first.
+    """Return names in the data set by path.
+
+    A name is the first of these that is unique: the stem, the file name, the relative path.
 
     In the standard layout, names cannot contain white space or `#`, so such characters are percent-encoded.
     """
@@ -213,7 +217,7 @@ def _video_ids(paths: Sequence[str], layout: ExportLayout) -> dict[str, str]:
 def _captions(
     labels: Sequence[Label], records: Records, ids: Mapping[str, str], layout: ExportLayout
 ) -> tuple[dict[str, list[Annotation]], list[Label]]:
-    """Return the captions of each split, and the labels of missing videos."""
+    """Return the captions of each split, and the captions whose videos are not in the library."""
     matches = [(label, records.find(label.video)) for label in labels]
     usable = [(label, ids[record.path], record.duration_s) for label, record in matches if record is not None]
     if labels and not usable:
@@ -227,7 +231,7 @@ def _captions(
 def _stored_frames(
     index: VideoIndex, records: Mapping[str, VideoRecord], progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[str, Float[np.ndarray, "T D"]]]:
-    """Yield each video with its frame vectors."""
+    """Yield each video with its stored frame vectors."""
     for done, (video, record) in enumerate(records.items(), start=1):
         stored = index.get(record.video_id)
         if stored is None:

@@ -1,7 +1,7 @@
 """Index files: recognise known ones, decode and encode the others, and commit each video to the table.
 
-One thread hashes files and has them decoded by the reader's child process. The calling thread encodes and commits. A
-short queue connects them, so memory use does not grow with the length or number of videos.
+One thread hashes files, and the reader's child process decodes them for it. The calling thread encodes and commits. A
+short queue connects both threads, so memory use does not grow with the length or number of videos.
 """
 
 import contextlib
@@ -60,14 +60,15 @@ class Timings:
 
 @dataclass
 class IndexReport:
-    """The result for every file: encoded, with known content (unchanged, moved or a copy), or failed with a reason."""
+    """The files by result: encoded, with known content (unchanged, moved or copied), or failed with a reason."""
 
     done: list[Path] = field(default_factory=list)
     skipped: list[Path] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
     thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
-    warnings: list[Failure] = field(default_factory=list)  # indexed files that are truncated or have guessed times
+    # indexed files that are truncated or whose times are estimated
+    warnings: list[Failure] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
     linked: tuple[Path, ...] = ()  # links to folders, which were not followed
     notice: str | None = None  # one line if the encoder is not the default one, or the sampling has changed
@@ -78,7 +79,8 @@ class Progress:
     """A step of an indexing run, for a progress display."""
 
     path: Path
-    state: str  # encoding, done, skipped, moved, copied, failed; then thumbnails for those that were added
+    # encoding, done, skipped, moved, copied or failed; after these, thumbnails for a file whose thumbnails were added
+    state: str
     position: int  # number of finished files
     total: int
     done_s: float = 0.0  # seconds of this video that are already encoded
@@ -86,12 +88,12 @@ class Progress:
     reason: str = ""
 
 
-ProgressCallback = Callable[[Progress], None]  # called with every step, from the thread that called `index`
+ProgressCallback = Callable[[Progress], None]  # called with every step, in the thread that called `index`
 _Step = DecodingStep | EncodedFile
 
 
 class Indexer:
-    """Brings an index up to date with files. The caller has opened the index for writing."""
+    """Brings a library's table up to date with files. The caller has opened the table for writing."""
 
     def __init__(
         self, index: VideoIndex, encoder: Encoder, reader: VideoReader, settings: Settings, model: SearchModel
@@ -103,10 +105,11 @@ class Indexer:
         self._sampling = settings.sampling
         self._fps = settings.fps
         self._with_thumbnails = settings.thumbnails
-        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread works ahead of it, so it keeps its
-        # own count in `_copies`: how many records will have a content when the calling thread gets to a file.
+        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of the calling thread, so
+        # it keeps a separate count, `_copies`: how many records will have a content when the calling thread reaches the
+        # file.
         self._by_path = {record.path: record for record in index.scan()}
-        # content -> id -> record; only records with the current sampling
+        # records with the current sampling, by content hash, then by id
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}
         for record in self._by_path.values():
             self._add_content(record)
@@ -127,14 +130,15 @@ class Indexer:
         `pictures_fps` is the frame rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails
         are decoded again, but not encoded.
 
-        If there are `workers`, they decode and encode. Only this process decides which contents are known, and commits.
+        If there are `workers`, they decode and encode. Only this process commits and decides which contents are known.
         """
         started = time.perf_counter()
         self._report = IndexReport()
         self._total = len(paths)
         self._pictures_fps = pictures_fps
         self._progress = progress
-        # New paths first: the content of a moved file is known until the file at its old path is indexed.
+        # New paths come first: after a file was moved, another file at its old path would replace the record with its
+        # content.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
         files = [FileToIndex(path, self._by_path.get(str(path)), pictures_fps) for path in new_first]
         steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)
@@ -148,9 +152,9 @@ class Indexer:
         return self._report
 
     def _worker_steps(self, files: Sequence[FileToIndex], workers: Workers) -> Generator[_Step]:
-        """Yield the results of the workers."""
+        """Yield the steps that the workers return."""
         digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        # Workers skip files with known content. Those whose content is no longer known are encoded afterwards.
+        # Workers skip files with known content. If the content is no longer known afterwards, the file is encoded here.
         unknown: list[FileToIndex] = []
         for step in workers(files, digests):
             if isinstance(step, HashedFile) and not self._by_hash.get(step.digest):
@@ -199,10 +203,10 @@ class Indexer:
                         return
             steps.put(None)
         except BaseException as error:
-            steps.put(error)  # a bug: raised again in the calling thread
+            steps.put(error)  # the calling thread raises it again
 
     def _will_be_known(self, record: VideoRecord | None, file: HashedFile) -> bool:
-        """Return whether the index will have this content when the calling thread gets to it; update `_copies`."""
+        """Return whether the table will have this content when the calling thread reaches the file."""
         if record is not None and record.sampling == self._sampling and file.digest != record.content_hash:
             self._copies[record.content_hash] -= 1  # this file will replace the record
         return self._copies[file.digest] > 0
@@ -289,7 +293,7 @@ class Indexer:
                 maker.add(batch.times_s, batch.frames)
                 self._notify(path, "encoding", done_s=float(batch.times_s[-1]), duration_s=record.duration_s)
             file.require_unchanged()
-        except (FeatureError, OSError) as error:  # the video was indexed before, so it has not failed
+        except (FeatureError, OSError) as error:  # only its thumbnails failed; the video was indexed before
             self._report.warnings.append(Failure(path, f"its thumbnails cannot be made ({error})"))
             return
         write_thumbnails(self._index.folder, record.content_hash, maker.finish())
@@ -327,8 +331,9 @@ class Indexer:
             self._skip(file.path)
             return
         copies = self._by_hash.get(file.digest, {}).values()
-        copy = min(copies, key=lambda record: os.path.lexists(record.path), default=None)  # prefer a moved file
-        if copy is None:  # the file that should have been encoded first failed
+        # prefer a record whose path no longer exists: the file was moved
+        copy = min(copies, key=lambda record: os.path.lexists(record.path), default=None)
+        if copy is None:  # the first file with this content failed, so there is nothing to copy
             self._fail(file.path, f"{shown(file.path)}: has the same content as a file that failed before it")
         elif record is None and not os.path.lexists(copy.path):
             del self._by_path[copy.path]

@@ -1,4 +1,4 @@
-"""An indexing run: choose encoder, sampling and model, then index the files. `Library.use` calls `model_by_name`."""
+"""An indexing run: choose encoder, sampling and model, then index the files."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def index_files(
     Args:
         choose_encoder: Returns the encoder for a library with these settings.
         replace_empty: Ignore the settings of a library without videos.
-        thumbnails: Whether thumbnails of new videos are kept, see `Library.index`.
+        thumbnails: Whether thumbnails of new videos are stored, see `Library.index`.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
         pictures_fps: The frame rate of folders of pictures among the files.
 
@@ -76,7 +76,7 @@ def index_files(
 def _settings(
     previous: Settings | None, loaded: LoadedEncoder, sampling: Sampling, thumbnails: bool | None
 ) -> Settings:
-    """Return the settings of the library for this run and later ones."""
+    """Return the settings of the library for this run and later runs."""
     return Settings(
         encoder=loaded.encoder.name,
         encoder_identity=loaded.encoder.identity,
@@ -94,7 +94,7 @@ def _settings(
 def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, keyframes_only: bool | None) -> Sampling:
     """Return the requested sampling.
 
-    What is not requested is the library's, or for a new library the encoder's default.
+    An option that is not requested is taken from the library's settings; for a new library it is the encoder's default.
 
     Raises: ConfigError if only key frames are requested, and the encoder needs the frames between them.
     """
@@ -112,13 +112,13 @@ def _sampling(encoder: Encoder, previous: Sampling | None, fps: float | None, ke
 
 
 def model_by_name(model: str | os.PathLike[str] | None, settings: Settings | None) -> SearchModel:
-    """Return the training-free model of that name, or the trained model in that folder.
+    """Return the training-free model with this name, or the trained model in this folder.
 
-    Without `settings` (a new library), the model is not compared with an encoder.
+    Without `settings`, as for a new library, the model is not checked against an encoder.
 
     Raises:
         CheckpointError: The folder has no model, or a damaged one.
-        IndexMismatchError: It was trained on features of another encoder, or of other widths.
+        IndexMismatchError: The model was trained on features of another encoder, or of other widths.
     """
     if search_model := training_free_model(model):
         return search_model

@@ -35,7 +35,7 @@ class FoundVideos:
 def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundVideos:
     """Find videos: the files in `paths`, and the video files below the folders in `paths`, sorted.
 
-    With `with_pictures`, a folder of numbered pictures (`untrimmed.video.pictures`) is a video, too.
+    With `with_pictures`, a folder of numbered pictures (`untrimmed.video.pictures`) also counts as a video.
 
     A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned as a
     file, so that indexing reports it. A link to a folder is followed only if it is in `paths`. Other links to folders
@@ -83,7 +83,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class FileToIndex:
-    """A file, and the record of the video at its path if the library has one.
+    """A file, and the library's record of the video at this path, if there is one.
 
     `pictures_fps` is the frame rate of folders of pictures. With None, such folders are not videos.
     """
@@ -166,14 +166,14 @@ class StartedFile:
 
 @dataclass(frozen=True)
 class EndOfFrames:
-    """The step after the last frame of a file."""
+    """The step that follows the last frame of a file."""
 
     file: HashedFile
 
 
 DecodingStep = HashedFile | StartedFile | FrameBatch | EndOfFrames | Failure
 FileResult = HashedFile | EncodedFile | Failure
-# Encodes files, in any order. Files whose content is among the digests are only hashed.
+# A function that encodes files, in any order. Files whose content is among the digests are only hashed.
 Workers = Callable[[Iterable[FileToIndex], frozenset[str]], Iterator[FileResult]]
 
 
@@ -189,8 +189,8 @@ def decode(
     """Yield the steps of a file: its start, its frames in batches, and their end.
 
     `read` opens a path; its second argument is the frame rate of folders of pictures. Thumbnails are made here and not
-    where frames are encoded, because this thread mostly waits for the decoder. If its content is known, yield only its
-    hash. If it cannot be used, yield a failure. `stop` ends hashing.
+    where frames are encoded, because this thread mostly waits for the decoder. If the content of the file is known,
+    yield only its hash. If the file cannot be used, yield a failure. `stop` ends hashing.
     """
     start_s = time.perf_counter()
     try:
@@ -223,7 +223,8 @@ def decode(
 def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
     """Return the hash of a file.
 
-    If time, size and sampling are as recorded, the file is not read, and the recorded hash is returned.
+    If the file has the recorded time and size, and the sampling is unchanged, the recorded hash is returned and the
+    file is not read.
     """
     path, record = file.path, file.record
     try:
@@ -242,8 +243,8 @@ def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
         start = f"pictures {pictures.fps!r} {pictures.numbers!r}".encode()
         return replace(hashed, digest=_hash_of_files(files, stop, start))
     if path.is_dir():
-        os.scandir(path).close()  # raises an OSError that names the reason if the folder cannot be read
-    # The reader refuses anything but regular files and folders of pictures.
+        os.scandir(path).close()  # raises an OSError with the reason if the folder cannot be read
+    # No hash is needed: the reader refuses everything except regular files and folders of pictures.
     return replace(hashed, digest=content_hash(path, stop) if path.is_file() else "")
 
 
@@ -289,7 +290,7 @@ class FileEncoder:
     def __call__(self, file: FileToIndex, digests: frozenset[str]) -> FileResult:
         """Encode a file, unless its content is among the digests or it cannot be used.
 
-        Raises: IndexMismatchError if this process loads another encoder than the library's.
+        Raises: IndexMismatchError if the encoder that this process loads is not the library's.
         """
         steps = decode(
             file,

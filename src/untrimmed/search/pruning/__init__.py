@@ -1,1 +1,1 @@
-"""Pruning: upper bounds from quantized codes, so that few videos need exact scores. Start at `ranking`."""
+"""Pruning: upper bounds from quantized codes, so that few videos need exact scores. Start with `ranking`."""

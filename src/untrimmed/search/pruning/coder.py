@@ -26,7 +26,7 @@ from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVi
 
 LEAST_SEARCHES = 2  # searches without codes before codes are built
 _MAX_CANDIDATES = 0.5  # largest useful share of candidates: if more videos remain after pruning, codes save no time
-_TRIAL_INTERVAL = 32  # after codes saved no time, only one search in this many tries them again
+_TRIAL_INTERVAL = 32  # if codes saved no time, only one of this many searches tries them again
 _FORMAT = 5  # version of the format; codes of another version are built again
 
 Arrays = Mapping[str, np.ndarray]
@@ -53,7 +53,7 @@ class Coder(Generic[B]):
         self._files[block] = files, context
 
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
-        """Count a search and return whether it should use codes; after a few searches, start to build missing ones.
+        """Count a search and return whether it should use codes. After a few searches, start to build missing codes.
 
         Codes on disk are read at the first search if it ranks `many` videos, otherwise after a few searches. If codes
         prune too few videos, only every `_TRIAL_INTERVAL`-th search uses them.
@@ -77,7 +77,9 @@ class Coder(Generic[B]):
             return not missing and (self._candidates < _MAX_CANDIDATES or self._searches % _TRIAL_INTERVAL == 0)
 
     def build_missing(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> Iterator[tuple[B, Arrays, Arrays]]:
-        """Build the codes of each block that has none on disk; yield it with the arrays of its codes and of the axes.
+        """Build the codes of each block that has none on disk.
+
+        Yield each of these blocks with the arrays of its codes and axes.
 
         Raises: DamagedError if a file is damaged.
         """
@@ -92,7 +94,7 @@ class Coder(Generic[B]):
             self._candidates += (share - self._candidates) / 4
 
     def coded_blocks(self, blocks: Blocks[B]) -> dict[str, CodedBlocks]:
-        """Return the codes of all blocks by branch. All of them must be in memory."""
+        """Return the codes of all blocks by branch. The codes of every block must be in memory."""
         if (coded := self._coded_blocks.get(blocks)) is None:
             codes = [self._codes[part.block] for part in blocks.parts]
             coded = {branch: CodedBlocks([block_codes[branch] for block_codes in codes]) for branch in codes[0]}
@@ -105,7 +107,7 @@ class Coder(Generic[B]):
             raise _ProcessEndsError
         for files, _ in [*self._files.values()]:
             if not self._axes and files.axes is not None:
-                with contextlib.suppress(DamagedError):  # fit new axes
+                with contextlib.suppress(DamagedError):  # if the file is damaged, new axes are fitted below
                     self._axes = dict(self._axes_at(files.axes))
         if branch not in self._axes:
             self._axes[branch] = Axes.of(vectors[np.isfinite(vectors).all(axis=1)][:FITTED_TO], len(self._axes))
@@ -117,7 +119,7 @@ class Coder(Generic[B]):
             self._builder.join()
 
     def _build(self, blocks: Sequence[B], build: Callable[[B], Codes]) -> None:
-        if sys.platform == "linux":  # lower the thread's priority, which other systems do not support
+        if sys.platform == "linux":  # lower this thread's priority; only Linux supports this
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         with contextlib.suppress(_ProcessEndsError):
             for block in blocks:
@@ -168,7 +170,7 @@ def _restored(arrays: Mapping[str, np.ndarray], branch: str, axes: Axes) -> Code
 
 
 class _ProcessEndsError(Exception):
-    """The process ends, so codes are no longer needed."""
+    """Raised in the background thread when the process ends, because codes are no longer needed."""
 
 
 _process_ends = threading.Event()

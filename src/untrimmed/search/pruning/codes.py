@@ -1,10 +1,10 @@
 """Quantized rows: 4-bit codes prune most videos, and 8-bit rows prune most of the remaining ones.
 
 A row is one vector of a video. It is projected on the axes of largest variance (`Axes`). Its *codes* are the first
-`CODED` numbers in 4 bits; the other numbers add at most the product of two lengths to a score. Both parts are rotated
-at random, so the rounding error has a random direction for any query. A product with a random direction almost never
-exceeds `MARGIN` times its standard deviation (RaBitQ, SIGMOD 2024, Theorem 3.2: the probability falls as
-exp(-MARGIN^2 / 2), 2e-11 here).
+`CODED` numbers in 4 bits. The other numbers (the rest) add at most the product of two lengths to a score: that of the
+row's rest and that of the query's rest. Both parts are rotated at random, so the rounding error has a random direction
+for any query. A product with a random direction almost never exceeds `MARGIN` times its standard deviation (RaBitQ,
+SIGMOD 2024, Theorem 3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.pruning.products import LANES, project
 from untrimmed.search.pruning.threads import share_work
 
-CODED = 320  # 4-bit numbers of a row: with more, a scan reads more bytes; with fewer, more candidates remain
-MARGIN = 7.0  # a rounding error may be this many standard deviations
+CODED = 320  # 4-bit numbers of a row. With more, a scan would read more bytes; with fewer, more candidates would remain
+MARGIN = 7.0  # upper bounds allow for rounding errors of this many standard deviations
 FITTED_TO = 2**15  # at most this many rows are used to fit axes
 _MAX_CODE = 7
 _MAX_8 = 127
@@ -56,7 +56,7 @@ class Axes:
 
     @property
     def width(self) -> int:
-        """Width of 8-bit rows."""
+        """Width of 8-bit rows, including padding."""
         return -(-max(len(self.matrix), CODED) // (2 * LANES)) * 2 * LANES
 
     def quantized(self, rows: Float[np.ndarray, "R D"]) -> dict[str, np.ndarray]:
@@ -98,7 +98,10 @@ class Probe:
 
     @cached_property
     def numbers(self) -> tuple[Int16[np.ndarray, " W"], np.float32]:
-        """The vector as 16-bit integers, and their step size. Products with rows fit into 32 bits."""
+        """The vector as 16-bit integers, and their step size.
+
+        They are small enough that products with rows fit into 32 bits.
+        """
         return self._numbers(min(_MAX_16, (2**31 - 1) // (_MAX_8 * self.width)), np.int16)
 
     @cached_property
@@ -139,14 +142,14 @@ class CodedVideos:
     """Quantized rows of some videos in order. This class checks indices, because the compiled loops do not."""
 
     axes: Axes
-    # C = CODED / 2. Byte i has the numbers i (low half) and C + i (high half), each plus 8
+    # C = CODED / 2. Byte i has number i in its low half and number C + i in its high half, each plus 8
     codes: UInt8[np.ndarray, "R C"]
     code_unit: Float32[np.ndarray, " R"]
     rest_length: Float32[np.ndarray, " R"]  # length of the part of a row that has no codes
     rows: Int8[np.ndarray, "R W"]
     row_unit: Float32[np.ndarray, " R"]
     first_row: Int[np.ndarray, " _"]  # index of each video's first row, and at the end the number of rows
-    unbounded: Bool[np.ndarray, " V"]  # mask of videos with a row that is not finite: their bound is infinite
+    unbounded: Bool[np.ndarray, " V"]  # mask of videos with a row that is not finite; their upper bound is infinite
     longest: float  # length of the longest row
 
     def __post_init__(self) -> None:
@@ -198,7 +201,7 @@ class CodedVideos:
     def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return each video's best product by codes, and an upper bound of its best product."""
+        """Return each video's best product according to its codes, and an upper bound of its best exact product."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)
@@ -216,9 +219,9 @@ class CodedVideos:
         needed: Float32[np.ndarray, " N"],
         may_be_best: Bool[np.ndarray, "_ M"],
     ) -> Float32[np.ndarray, " N"]:
-        """Return upper bounds of each video's best product; minus infinity if no row can reach `needed`.
+        """Return upper bounds of each video's best product, or minus infinity if no row can reach `needed`.
 
-        Unless `may_be_best` is empty, a mask of the rows that may be the best is written to it.
+        A mask of the rows that may be the best is written to `may_be_best`, unless that array is empty.
         """
         from untrimmed.search.pruning.kernels import best_rows
 
@@ -235,13 +238,13 @@ class CodedVideos:
         return best
 
     def _checked_indices(self, videos: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-        """Raises: IndexError for an index out of range."""
+        """Return the indices for compiled loops. Raises: IndexError for an index out of range."""
         if len(videos) and not (videos.min() >= 0 and videos.max() < len(self)):
             raise IndexError(f"videos {videos.min()} to {videos.max()} of {len(self)}")
         return np.ascontiguousarray(videos)
 
     def _loop_arguments(self, probe: Probe) -> tuple[Any, ...]:
-        """Return a query's arguments for compiled loops: numbers, their step size, length of the rest, both errors.
+        """Return a query as arguments of compiled loops: numbers, step size, length of the rest, rounding errors.
 
         Raises: ValueError for a query of another width.
         """
@@ -258,12 +261,12 @@ class CodedBlocks:
         self.blocks = blocks
         self.axes = blocks[0].axes
         self.longest = max(coded.longest for coded in blocks)
-        # number of each block's first video, and at the end the number of videos
+        # index of each block's first video, and at the end the number of all videos
         self.first_video = np.cumsum([0, *map(len, blocks)])
 
     @cached_property
     def at_a_time(self) -> int:
-        """Videos that a thread scans at a time."""
+        """Number of videos that a thread scans at a time."""
         return max(1, _SCANNED_AT_A_TIME * int(self.first_video[-1]) // sum(len(coded.rows) for coded in self.blocks))
 
     def bounds_by_codes(
@@ -315,7 +318,7 @@ class CodedBlocks:
         return upper
 
     def bounds_of_many(self, probes: Sequence[Probe]) -> Float32[np.ndarray, "P V"]:
-        """Return upper bounds of each video's best product for many probes; rows are read once."""
+        """Return upper bounds of each video's best product for many probes. Each row is read only once."""
         from untrimmed.search.pruning.kernels import best_of_videos
 
         queries, units = zip(*(probe.short_numbers for probe in probes), strict=True)

@@ -15,7 +15,8 @@ import numpy as np
 from numba import types
 
 ROUNDING = np.float32(1e-6)  # tolerance of sums in float32
-HALF = 160  # bytes of a row's codes, `CODED` / 2; a literal, because numba caches compiled code by this file alone
+# bytes of a row's codes, `CODED` / 2; a literal, because numba does not compile again if another file changes
+HALF = 160
 
 _F4 = types.float32
 _INT = types.intp
@@ -81,9 +82,10 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write the best product by codes of each video videos[i] to best[i], and an upper bound of it to upper[i].
+    """Write each video's best product by its codes to best[i], and an upper bound of the exact one to upper[i].
 
-    The error of a product is at most query_rest * rest_length + row_error * unit + query_error.
+    The video of i is videos[i]. The error of a product is at most query_rest * rest_length + row_error * unit +
+    query_error.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]
@@ -165,7 +167,7 @@ def best_rows(
 @compiled(_array(types.int32, 2), _UNITS, _PLACES, _UNITS, _UNITS, _F4[:, ::1])
 @no_type_check
 def best_of_videos(products, unit, ends, query_unit, row_error, best):
-    """Write upper bounds of each query's best product with rows ends[video]:ends[video + 1] to best[video, query]."""
+    """Write to best[video, query] an upper bound of the best product of the query and the video's rows."""
     best[:] = -np.inf
     for video in range(len(best)):
         for row in range(ends[video], ends[video + 1]):

@@ -25,7 +25,8 @@ def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
 
 def exact_products(rows: Float16[np.ndarray, "T E"], both: Float16[np.ndarray, "2 E"]) -> Float64[np.ndarray, " T"]:
     """Return the products of rows with a sentence, as exact as in float32, from its `halves`."""
-    high, low = (products(rows, both[half : half + 1])[:, 0] for half in (0, 1))  # twice as fast as one call
+    # twice as fast as one call with both halves
+    high, low = (products(rows, both[half : half + 1])[:, 0] for half in (0, 1))
     return high + low / _LOW
 
 
@@ -41,7 +42,10 @@ def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E
 
 
 def project(vector: Float32[np.ndarray, " D"], axes: Float32[np.ndarray, "D E"]) -> Float32[np.ndarray, " E"]:
-    """Project a vector on axes without BLAS, whose busy threads would slow down the scan that follows."""
+    """Project a vector on axes without BLAS.
+
+    Threads of BLAS keep running for a while and would slow down the scan that follows.
+    """
     return np.einsum("d,de->e", vector, axes)
 
 

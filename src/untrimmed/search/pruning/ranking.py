@@ -1,9 +1,9 @@
 """Rank videos by exact scores, but compute these only for candidates.
 
-A score is the sum, over a query's vectors, of the best product with a video's rows. The 4-bit codes of all rows give a
-first upper bound, unless `rank_together` has computed bounds for many queries. The 8-bit rows of the remaining
-candidates give a closer bound. They are read for one query vector after another, the longest first, until the video
-cannot reach the required score. Candidates that remain get exact scores.
+A score is the sum, over a query's vectors, of each vector's best product with a video's rows. The 4-bit codes of all
+rows give a first upper bound, unless `rank_together` has computed bounds for many queries. The 8-bit rows of the
+remaining candidates give a closer bound. They are multiplied with one query vector after another, the longest first,
+until the video cannot reach the required score. Candidates that remain get exact scores.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,7 +18,7 @@ from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share_work
 
-_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the next stage
+_LIKELY_FACTOR = 2  # a stage selects this many times as many likely videos as the stage after it
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
@@ -33,18 +33,17 @@ class RankedVideo:
 
 
 ScoreFunction = Callable[[Selection[B]], Float[np.ndarray, " _"]]
-# A ranking that yields videos, receives their exact scores, and returns a result.
+# A generator that yields videos, receives their exact scores, and returns a result.
 RankingSteps = Generator[Selection[B], Float[np.ndarray, " _"], T]
 Indices = Int[np.ndarray, " _"]  # positions of videos in the selection that is ranked
-# estimates of the scores of N videos, and upper bounds
+# estimates of the scores of N videos, and upper bounds of these scores
 EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]
-# A stage. Its arguments are some of the ranked videos, their indices, and the score that a video must reach to be a
-# hit.
+# A function whose arguments are some of the videos to rank, their indices, and the score that a hit must reach.
 BoundStage = Callable[[Selection[B], Indices, float], EstimatesAndBounds]
 
 
 def run_ranking(ranking: RankingSteps[B, T], exact: ScoreFunction[B]) -> T:
-    """Return the result of a ranking; `exact` computes the scores that it requests."""
+    """Run a ranking and return its result. `exact` computes the scores that the ranking requests."""
     try:
         videos = next(ranking)
         while True:
@@ -57,7 +56,7 @@ def run_ranking(ranking: RankingSteps[B, T], exact: ScoreFunction[B]) -> T:
 def ranked_by_bounds(
     videos: Selection[B], stages: Sequence[BoundStage[B]], limit: int
 ) -> RankingSteps[B, list[RankedVideo]]:
-    """Return the `limit` best videos, best first, and all ties with the last one.
+    """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
     The first stage computes bounds for all videos. A few likely videos get exact scores first. Each later stage
     computes closer bounds for the candidates that can still reach those scores.
@@ -90,9 +89,10 @@ def ranked_by_bounds(
 def ranked_by_rough_scores(
     videos: Selection[B], rough: ScoreFunction[B], limit: int, *, rounding: float
 ) -> RankingSteps[B, list[RankedVideo]]:
-    """Return the `limit` best videos, best first, and all ties with the last one.
+    """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    `rounding` is an upper bound of the error of approximate scores up to 1. It is scaled up for larger scores.
+    `rounding` is an upper bound of the error of approximate scores up to 1. For larger scores, it is multiplied by the
+    largest score.
     """
     if not len(videos) or limit < 1:
         return []
@@ -118,9 +118,9 @@ class BoundStages(Generic[B]):
         margin: float,
         shared_bounds: Callable[[], Float32[np.ndarray, " V"]] | None = None,
     ):
-        """Take codes of all blocks by branch, probes with their branches, and the error of exact scores as `margin`.
+        """Take codes of all blocks by branch, and probes with branches. `margin` bounds the error of exact scores.
 
-        With `shared_bounds`, upper bounds of all videos of the corpus, no codes are read.
+        `shared_bounds` are upper bounds of all videos of the corpus. With them, no codes are read.
         """
         self._coded = coded
         self._margin = margin
@@ -138,7 +138,7 @@ class BoundStages(Generic[B]):
 
     @cached_property
     def _at_a_time(self) -> int:
-        """Videos that a thread scans at a time: their codes stay in the processor's cache between probes."""
+        """Number of videos that a thread scans at a time, so that their codes stay in the processor's cache."""
         branches = [branch for branch, _ in self._probes]
         return min(max(1, self._coded[branch].at_a_time // branches.count(branch)) for branch in branches)
 
@@ -194,9 +194,9 @@ def _scored(videos: Selection[B]) -> RankingSteps[B, Float[np.ndarray, " _"]]:
 
 
 def _largest(values: Float[np.ndarray, " N"], count: int) -> Bool[np.ndarray, " N"]:
-    """Return a mask of the `count` largest finite numbers, and of numbers equal to the last.
+    """Return a mask of the `count` largest finite numbers, and of all numbers equal to the smallest of these.
 
-    If too few are finite, select all.
+    If fewer than `count` are finite, all numbers are selected.
     """
     if count >= len(values):
         return np.ones(len(values), dtype=bool)

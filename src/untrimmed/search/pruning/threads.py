@@ -1,4 +1,4 @@
-"""Share work on many rows or videos among threads. The work must release the interpreter lock to gain time."""
+"""Share work on many rows or videos among threads. This saves time only if the work releases the interpreter lock."""
 
 import os
 import threading
@@ -24,7 +24,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> None:
-    """Call `work(start, stop)` for pieces of a range on several threads; nested calls use the current one."""
+    """Call `work(start, stop)` for pieces of a range on several threads.
+
+    Calls from within `work` use only the current thread.
+    """
     if getattr(_current, "shares", False) or number <= piece:
         work(0, number)
         return
@@ -54,5 +57,5 @@ def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> N
         for _ in take():  # after an error, do not start the remaining pieces
             pass
         for future in futures:
-            if not future.cancel():  # a call that has not started has no pieces left to do
+            if not future.cancel():  # wait for calls that have started; for others, no pieces are left
                 future.result()

@@ -1,1 +1,1 @@
-"""The query and its answer: encoding, filters, combinations of parts, hits, and confidence. Start at `answer`."""
+"""The query and its answer: encoding, filters, combinations of parts, hits, and confidence. Start with `answer`."""

@@ -1,7 +1,8 @@
 """Answer a query on one version of a library, see `answer`. docs/queries.md defines how its parts are combined.
 
-A query is encoded (`_EncodedQuery`), its parts get weights (`_WeightedQuery`), and it is prepared for the corpora of
-that version: one `PreparedQuery`, or several in a `CombinedQuery`. `find` ranks with it and returns hits.
+A query is encoded (`_EncodedQuery`) and its parts get weights (`_WeightedQuery`). Then the query is prepared for the
+corpora of that version, which gives one `PreparedQuery` or a `CombinedQuery` of several. `find` ranks videos with the
+prepared query and returns hits.
 """
 
 from __future__ import annotations
@@ -30,14 +31,15 @@ from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
 
 _DISPLAY_SMOOTHING_S = 0.5
-_TINY = 1e-6  # a sum of unit vectors that is shorter counts as zero
-_SAMPLE_SIZE = 64  # videos, to estimate the median and the spread of a query's scores in a library
+_TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
+# number of videos from which the median and the spread of a query's scores in a library are estimated
+_SAMPLE_SIZE = 64
 
 Vector = Float[np.ndarray, " D"]
 
 
 class LockedEncoder:
-    """An encoder that one thread uses at a time, because some encoders are not thread-safe."""
+    """An encoder that only one thread uses at a time, because some encoders are not thread-safe."""
 
     def __init__(self, encoder: Encoder, lock: AbstractContextManager[object]):
         self.name = encoder.name
@@ -60,7 +62,7 @@ class LockedEncoder:
 class _EncodedQuery:
     """The parts of a query as vectors.
 
-    Parts that are empty or have no known word are None; in `without`, they are left out.
+    Parts that are empty or have no known word are None. Such sentences of `without` are left out.
     """
 
     query: Query
@@ -72,7 +74,7 @@ class _EncodedQuery:
 
     @classmethod
     def of(cls, query: Query, view: View, encoder: LockedEncoder) -> _EncodedQuery:
-        """Encode the sentences of a query, in one call, and its examples."""
+        """Return the encoded query. The encoder is called once for all sentences."""
         parts = [("", query.text), ("then: ", query.then), *(("without: ", text) for text in query.without)]
         sentences = list(dict.fromkeys(text for _, text in parts if text))
         encoded = dict(zip(sentences, encoder.texts(sentences) if sentences else (), strict=True))
@@ -141,7 +143,7 @@ def rank_all(
     limit: int,
     within: str | os.PathLike[str] | None = None,
 ) -> list[dict[Path, float]]:
-    """Return the best videos of each sentence with their scores; empty if the encoder knows no word of it.
+    """Return, for each sentence, the best videos with their scores; no videos if the encoder knows no word of it.
 
     Raises:
         ConfigError: `sentences` is not a list of texts, or a sentence is empty.
@@ -170,9 +172,9 @@ def rank_all(
 def relevance(
     query: str | Query, video: str | os.PathLike[str], view: View, encoder: LockedEncoder
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return times of one video in seconds, and the relevance at each, for display.
+    """Return times of one video in seconds, and the relevance at each time, for display.
 
-    With `then`, it is the relevance for the first of the two moments.
+    If the query has `then`, it is the relevance for the first of the two moments.
 
     The curve of frames is smoothed with a Gaussian of half a second. Scores and moments come from the raw curve.
 
@@ -210,21 +212,21 @@ class _WeightedTerm:
 
     text: TextFeatures
     weight: float = 1.0
-    by_frames: bool = False  # compare with the corpus of frames, not with that of the library's model
+    by_frames: bool = False  # compare with the corpus of frames, not with the corpus of the library's model
 
 
 @dataclass(frozen=True, eq=False)
 class _WeightedQuery:
-    """A query as vectors with weights, not yet prepared for a corpus."""
+    """A query as weighted vectors. It is not yet prepared for a corpus."""
 
     query: Query
     terms: tuple[_WeightedTerm, ...]
     then: TextFeatures | None
-    exclusions: tuple[tuple[TextFeatures, float], ...]  # each with its median score in the library
+    exclusions: tuple[tuple[TextFeatures, float], ...]  # excluded sentences, each with its median score in the library
 
     @classmethod
     def of(cls, view: View, encoded: _EncodedQuery) -> _WeightedQuery:
-        """Compute the weights for one version of a library."""
+        """Return the query with weights for one version of a library."""
         exclusions = [(text, float(np.median(_sample_scores(view, view.corpus(), text)))) for text in encoded.without]
         return cls(encoded.query, tuple(_terms(view, encoded)), encoded.then, tuple(exclusions))
 
@@ -235,9 +237,9 @@ class _WeightedQuery:
     def prepare_for(
         self, model: Callable[[], Corpus], frames: Callable[[], Corpus], duration_s: Callable[[str], float]
     ) -> PreparedQuery:
-        """Return the query, prepared for the corpus of a model and the corpus of frames.
+        """Return the query, prepared for the corpus of a model or the corpus of frames or both.
 
-        Each is loaded only if it is needed.
+        A corpus is loaded only if it is needed.
         """
         if self.then is None and not self.exclusions and len(self.terms) == 1:
             (term,) = self.terms
@@ -257,7 +259,7 @@ class _WeightedQuery:
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example as terms. The weight of each is divided by the spread of its scores.
 
-    A training-free model compares one vector, so the two are added. A trained model needs words; the example is then
+    A training-free model compares one vector, so both vectors are added. A trained model needs words, so the example is
     compared with frames.
     """
     text = encoded.text
@@ -279,12 +281,13 @@ def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
 
 def _sample_scores(view: View, corpus: Corpus, text: TextFeatures) -> Float[np.ndarray, " N"]:
     """Return the scores of a random sample of the library, regardless of filters."""
-    sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in view.records))  # ids are random
+    # ids are random, so the smallest ids are a random sample
+    sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in view.records))
     return np.array([video.score for video in corpus.prepare(text).rank(limit=len(sample), among=sample)])
 
 
 def _confidence(view: View, weighted: _WeightedQuery) -> Confidence | None:
-    """Return the conversion of scores to confidence; None if confidence was not measured for this query."""
+    """Return the conversion of scores to confidence; None if confidence was not measured for such a query."""
     background = background_of(view.encoder) if view.model == FRAMES and not weighted.query.has_examples else None
     if background is None:
         return None
@@ -361,11 +364,11 @@ def _record_of(view: View, place: Place) -> VideoRecord:
 
 
 def _as_text(vector: Vector) -> TextFeatures:
-    """Return a vector in the form of a sentence without words, for corpora that use only its vector."""
+    """Return a vector in the form of an encoded sentence without words, for corpora that need no words."""
     return TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
 
 
 def _spread(scores: Float[np.ndarray, " N"]) -> float:
-    """Return the standard deviation of scores; 1 if it is almost 0."""
+    """Return the standard deviation of scores, or 1 if it is almost 0."""
     deviation = float(scores.std()) if len(scores) > 1 else 0.0
     return deviation if deviation > _TINY else 1.0

@@ -1,4 +1,4 @@
-"""Combine several prepared queries into one: terms to find, a moment that follows, and exclusions.
+"""Combine several prepared queries into one: terms to find, a following moment (`then`), and exclusions.
 
 Only the score of each video and its relevance over time (a curve) are used, so this works for all models. Each curve is
 shifted so that its maximum is the score of the video.
@@ -16,7 +16,7 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-# videos that each term ranks at first; the number is multiplied by 4 while other videos can be among the best
+# number of videos that each term ranks at first; it is multiplied by 4 while other videos can still be among the best
 _FIRST_TAKE = 32
 _ROUNDING = 1e-9
 _CLOSE_S = 1e-6  # times with a smaller difference count as equal
@@ -34,15 +34,18 @@ class Term:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A query to avoid: it reduces the score of times at which its relevance is above its usual score."""
+    """A query to avoid. It reduces the score of times at which its relevance is above its usual score."""
 
     query: PreparedQuery
-    usual: float  # usual score, e.g. the median in the library
+    usual: float  # the query's usual score, e.g. the median in the library
 
 
 @dataclass(frozen=True)
 class _Curves:
-    """The relevance of one video over time, for the two moments of a pair. Without `then`, both are the same."""
+    """The relevance of one video over time, for the first and for the second moment of a pair.
+
+    Without `then`, both curves are equal.
+    """
 
     times_s: Curve
     first: Curve
@@ -50,12 +53,12 @@ class _Curves:
 
 
 class CombinedQuery(PreparedQuery):
-    """Several prepared queries as one. With `then` it finds pairs of moments.
+    """Several prepared queries as one. With `then`, the query finds pairs of moments.
 
     The score of a time is the weighted mean of the terms, minus `without` times the largest excess of an exclusion over
     its usual score in the same shot (with `nowhere`, in the whole video). The score of a video is the score at its best
-    time. With `then`, it is the weighted mean of the best two times, the second at most `within_s` seconds after the
-    first.
+    time. With `then`, it is the weighted mean of the scores at the best pair of times, the second at most `within_s`
+    seconds after the first.
     """
 
     def __init__(
@@ -69,7 +72,10 @@ class CombinedQuery(PreparedQuery):
         without: float = 1.0,
         nowhere: bool = False,
     ):
-        """Take a function from ids to durations. `then.weight` is the share of `then` in a pair's score, below 1."""
+        """Take prepared queries. `duration_s` returns a video's duration by its id.
+
+        `then.weight` is the share of `then` in a pair's score, below 1.
+        """
         self._duration_s = duration_s
         self._within_s = within_s
         self._exclusions = tuple(exclusions)
@@ -87,13 +93,13 @@ class CombinedQuery(PreparedQuery):
 
     @property
     def missing(self) -> str:
-        """See `PreparedQuery`: the warning of the first incomplete part."""
+        """See `PreparedQuery`. It is the warning of the first part whose results are incomplete."""
         return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """See `PreparedQuery`.
 
-        The result is exact, because the weighted sum of a video's scores by each term is an upper bound.
+        The result is exact, because a video's score is at most the weighted sum of its scores for the terms.
         """
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
@@ -113,15 +119,15 @@ class CombinedQuery(PreparedQuery):
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
-        """Return spans of one video, each with the span that follows it, the best pair first.
+        """Return spans of one video, best first; with `then`, each with the span that follows it.
 
-        The value of the curve at the span's best time is its score. The span extends around this time while the curve
-        is at least half way from its mean to that value. First spans do not overlap. In all pairs but the best, the
-        first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
+        The score of a span is the value of the curve at the span's best time. The span extends around this time while
+        the curve is at least half way from the curve's mean to the score. First spans do not overlap. In all pairs but
+        the best, the first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
 
-        Without a limit, a pair is returned if its first moment is at least half way from the mean of the curve to the
-        best first moment. Spans shorter than `min_s` are widened. Pairs without enough space for that are left out,
-        except the best.
+        Without a limit, a pair is returned if the score of its first moment is at least half way from the mean of the
+        curve to the best pair's. Spans shorter than `min_s` are widened. Pairs without enough space for that are left
+        out, except the best.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
@@ -164,13 +170,13 @@ class CombinedQuery(PreparedQuery):
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
         """Return times in seconds, and the relevance at each time.
 
-        With `then`, it is the relevance for the first moment.
+        If the query has `then`, it is the relevance for the first moment.
         """
         curves = self._curves(video_id)
         return curves.times_s, curves.first
 
     def _combine(self, video_ids: Collection[str]) -> list[RankedVideo]:
-        """Return combined scores; videos without a pair, and those of shards that do not answer, are left out."""
+        """Return combined scores. Videos without a pair, and videos of shards that do not answer, are left out."""
         new = [video_id for video_id in video_ids if video_id not in self._combined]
         self._score_all(new)
         self._combined.update((video_id, self._score_of(video_id)) for video_id in new)
@@ -189,7 +195,7 @@ class CombinedQuery(PreparedQuery):
         return float((1 - self._then_share) * curves.first[best[0]] + self._then_share * curves.then[best[1]])
 
     def _score_all(self, video_ids: Collection[str]) -> None:
-        """Compute the missing scores of these videos by each part of the query."""
+        """Compute the scores of these videos for each part of the query, unless they are known."""
         for query, scores in zip(self._queries, self._scores, strict=True):
             if missing_ids := [video_id for video_id in video_ids if video_id not in scores]:
                 try:
@@ -232,14 +238,17 @@ class CombinedQuery(PreparedQuery):
         return largest[shot]
 
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
-        """Return times `start` to `stop` as a moment. Its edges are half way to the times before and after."""
+        """Return times `start` to `stop` as a moment.
+
+        It begins half way to the time before and ends half way to the time after.
+        """
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
         span_s = float(edges_s[start]), float(max(edges_s[start : stop + 1]))
         return Moment(*span_s, float(values[best]), float(times_s[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
-        """Return the indices of the best pair of a free time and a time after it; None if there is no such pair."""
+        """Return the indices of the best pair of times, of which the first is free; None if there is no such pair."""
         first = np.where(free, curves.first, -np.inf)
         if self._then is None:
             best = int(first.argmax())
@@ -253,9 +262,9 @@ class CombinedQuery(PreparedQuery):
 def best_earlier_times(
     values: Curve, times_s: Curve, within_s: float
 ) -> tuple[Int[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return, for each time, the index and value of the best of the earlier times within `within_s` seconds.
+    """Return, for each time, the index and value of the best earlier time at most `within_s` seconds before.
 
-    If there is no such time, the value is minus infinity. Of equal values, the first is the best.
+    If there is no such time, the value is minus infinity. Of equal values, the earliest is chosen.
 
     >>> index, value = best_earlier_times(np.array([3.0, 1.0, 2.0, 0.0]), np.array([0.0, 1.0, 2.0, 3.0]), 2.0)
     >>> index[1:].tolist(), value.tolist()
@@ -265,7 +274,7 @@ def best_earlier_times(
     start = np.minimum(np.searchsorted(times_s, times_s - within_s - _CLOSE_S), stop)
     index = np.zeros(len(values), dtype=np.int64)
     value = np.full(len(values), -np.inf)
-    best = np.arange(len(values))  # index of the best of the `width` values from each index on
+    best = np.arange(len(values))  # for each index, the index of the best of the `width` values that begin there
     width = 1
     while True:
         times = np.flatnonzero((stop - start >= width) & (stop - start < 2 * width))
@@ -294,7 +303,7 @@ def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
 
 
 def _widened(moment: Moment, min_s: float, after_s: float, before_s: float) -> Moment:
-    """Return the part of a moment between two times, widened to `min_s` seconds if there is space."""
+    """Return a moment, cut to the space between two times, and widened to `min_s` seconds as far as there is space."""
     start_s = max(moment.start_s, after_s)
     end_s = min(moment.end_s, before_s)
     start_s, end_s = widened(start_s, end_s, min_s, after_s=after_s, before_s=before_s)

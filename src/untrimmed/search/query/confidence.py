@@ -1,8 +1,9 @@
 """Confidence of a hit: the probability that a video shows what a sentence describes.
 
 Scores of different sentences are not comparable. So each sentence is also scored on a background: clips of everyday
-footage. The package contains their vectors for the encoder with which confidence was measured (docs/quality.md). The
-probability is a logistic function of a hit's score minus the mean of the best fifth of the background's scores.
+footage. The package contains the vectors of these clips for the encoder with which confidence was measured
+(docs/quality.md). The probability is a logistic function of a hit's score minus the mean of the best fifth of the
+background's scores.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from untrimmed.search.corpora.best_vector import TIMES, VECTORS, VectorBlock, Ve
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.frames import FrameCorpus
 
-_MIN_PROBABILITY = 1e-12  # 0 and 1 have no logit
+_MIN_PROBABILITY = 1e-12  # probabilities are limited to this distance from 0 and 1, which have no logit
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coefficients of the logistic function. They were fitted on half of the measured clips."""
+    """Coefficients of the logistic function, fitted on half of the clips for which matches are known."""
 
     slope: float
     offset: float
@@ -78,7 +79,7 @@ class Background:
         return cls(FrameCorpus().update_blocks([VectorBlock.of(videos)]), durations_s, calibration)
 
     def confidence(self, prepared: PreparedQuery) -> Confidence | None:
-        """Return the conversion for a query that is prepared for this corpus; None if it scores no clip."""
+        """Return the conversion of scores for a query prepared for this corpus; None if no clip gets a score."""
         scores = [video.score for video in prepared.rank(limit=len(self.durations_s))]
         return Confidence(self.calibration, mean_of_best_fifth(np.array(scores))) if scores else None
 

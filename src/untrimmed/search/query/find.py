@@ -56,9 +56,10 @@ def find(
         if group_by == "moment":
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
         hits = fold_hits(view, hits, fold) if fold is not None else hits
-        is_last = len(ranked) < take or len(videos) < len(ranked)  # true if no further video can be a hit
+        is_last = len(ranked) < take or len(videos) < len(ranked)  # true if there are no more videos to rank
         has_enough = (group_by == "video" and fold is None) or len(hits) >= cutoff.limit
-        # A moment scores at most as much as its video, so further videos have no moment above `ranked[-1]`.
+        # A moment's score is at most the score of its video, so videos that are not ranked have no moment above
+        # `ranked[-1]`.
         is_in_order = group_by == "video" or (has_enough and hits[cutoff.limit - 1].score >= ranked[-1].score)
         if is_last or (has_enough and is_in_order):
             break
@@ -72,7 +73,10 @@ def _unchanged(hit: Hit) -> Hit:
 
 
 def _in_time_order(hit: Hit) -> Hit:
-    """Sort the moments of a hit by time, a longer one before the one that it contains. Its best moment is the same."""
+    """Sort the moments of a hit by time, a longer moment before a moment inside it.
+
+    The times of the hit are still those of its best moment.
+    """
     order = sorted(range(len(hit.moments)), key=lambda i: (hit.moments[i].start_s, -hit.moments[i].end_s))
     then = tuple(hit.then[i] for i in order) if hit.then else ()
     return replace(hit, moments=tuple(hit.moments[i] for i in order), then=then)
@@ -84,7 +88,7 @@ def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
 
 
 def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, cutoff: Cutoff, group_by: GroupBy) -> list[Hit]:
-    """Return one hit for a video, or one for each of its moments; no hit if its shard does not answer."""
+    """Return one hit for a video, or one hit for each of its moments; no hit if the video's shard does not answer."""
     pairs: Sequence[tuple[Moment, Moment | None]]
     limit = None if cutoff.moments == "all" else cutoff.moments
     if isinstance(prepared, CombinedQuery):
@@ -138,10 +142,10 @@ class _ShownMoment:
 
 
 def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
-    """Remove moments that are near-duplicates of earlier ones, and hits that have no moments left.
+    """Remove moments that are near-duplicates of earlier moments, and hits that have no moments left.
 
-    Two moments are near-duplicates if the cosine of their mean vectors is at least `threshold`, or if they are the same
-    part of two files with the same content.
+    Two moments are near-duplicates if the cosine of their mean vectors is at least `threshold`, or if they are almost
+    the same span of two files with the same content.
     """
     features = {
         video.record.video_id: video.features for video in view.index.read(list({hit.video_id for hit in hits}))

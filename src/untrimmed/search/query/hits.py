@@ -31,8 +31,8 @@ class Hit:
     duration_s: float
     moments: tuple[Moment, ...]  # at least one; best first, or in time order if all were requested
     confidence: float | None = None  # probability that the video matches; None if confidence was not measured
-    then: tuple[Moment, ...] = ()  # for each of `moments` the one that follows it, if the query has `then`
-    folded: tuple[Path, ...] = ()  # videos of hidden near-duplicates
+    then: tuple[Moment, ...] = ()  # for each of `moments` the moment that follows, if the query has `then`
+    folded: tuple[Path, ...] = ()  # videos whose moments are hidden as near-duplicates of this hit
     peak_s: float | None = None  # the most relevant time of the best moment, where its picture is taken
 
     def to_json(self, rank: int) -> dict[str, Any]:
@@ -58,10 +58,10 @@ class WeighedWord:
 
 
 class Hits(list[Hit]):
-    """Hits, best first, with warnings, for example about unknown words.
+    """Hits, best first, and warnings, for example about unknown words.
 
-    `words` has the weights of the words if a trained model weights them. With `partial`, a shard did not answer, so
-    hits may be missing.
+    `words` has the weights of the words if a trained model weights them. If `partial` is true, a shard did not answer,
+    so hits may be missing.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Hits(list[Hit]):
 
 
 def sentence_warnings(query: TextFeatures, encoder: str) -> tuple[str, ...]:
-    """Return warnings about words that the encoder does not know and about a sentence that is too long for it."""
+    """Return warnings about words that the encoder does not know, and a warning if the sentence is too long for it."""
     reading = query.reading
     lines = []
     if not reading.is_understood:
@@ -118,7 +118,9 @@ def uncertainty_warnings(uncertainty: Uncertainty) -> tuple[str, ...]:
 
 
 def weighed_words(text: str, tokens: Sequence[str], weights: Sequence[float]) -> tuple[WeighedWord, ...]:
-    """Return the words of a sentence with the sum of their tokens' weights; words that were not read have weight 0.
+    """Return the words of a sentence, each with the sum of its tokens' weights.
+
+    Words after the encoder's limit have weight 0.
 
     If a token cannot be found in the sentence, the result is empty.
 
@@ -132,7 +134,7 @@ def weighed_words(text: str, tokens: Sequence[str], weights: Sequence[float]) ->
     if len(folded) != len(text):
         return ()
     for token, weight in zip(tokens, weights, strict=False):
-        if re.fullmatch(r"<.+>|\[.+\]", token):  # a special token
+        if re.fullmatch(r"<.+>|\[.+\]", token):  # a special token, which no word contains
             continue
         piece = re.sub(r"^(?:##|\u0120|\u2581)|</w>$", "", token).lower()
         start = folded.find(piece, position)

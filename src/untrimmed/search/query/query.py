@@ -1,7 +1,10 @@
-"""Queries, filters and limits of searches. Each field is annotated with a `Spec`: its help, its option and its bounds.
+"""Queries, filters and limits of searches.
 
-The command line, the service, the tools for agents, the page and `Filters.admit` read the specs, so a new filter is one
-line in `Filters`. This module has no `from __future__ import annotations`, because the specs must be evaluated.
+Each field is annotated with a `Spec`: its help, its command-line option and its bounds.
+
+The command line, the service, the tools for agents, the web page and `Filters.admit` read the specs, so one line in
+`Filters` adds a new filter. This module has no `from __future__ import annotations`, because the specs must be
+evaluated.
 """
 
 import math
@@ -21,14 +24,15 @@ if TYPE_CHECKING:
 
     Picture: TypeAlias = UInt8[np.ndarray, "Y X 3"]
 else:
-    Picture = Any  # any type, because searches through the service do not import numpy
+    Picture = Any  # an array; the type is not named here, because searches through the service must not import numpy
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
 WithoutIn: TypeAlias = Literal["shot", "video"]
 NumMoments: TypeAlias = int | Literal["all"]
 LONGEST_TEXT = 4000
-_MAX_PARTS = 32  # each excluded sentence is compared with all frames, and each place is read from the table
+# limited, because each excluded sentence is compared with all frames, and each place is read from the table
+_MAX_PARTS = 32
 _MAX_S = 1e7
 
 
@@ -37,11 +41,11 @@ class Spec:
     """The description of a field for all interfaces. Bounds of a text or tuple apply to its length."""
 
     help: str
-    option: str = ""  # how the command line writes it, e.g. "-k N": flags (default: from the name) and the metavar
+    option: str = ""  # flags and placeholder on the command line, e.g. "-k N"; by default from the field's name
     above: float | None = None
     minimum: float | None = None
     maximum: float | None = None
-    service_maximum: float | None = None  # upper bound in the service only
+    service_maximum: float | None = None  # upper bound that applies only in the service
     at_least: str = ""  # attribute of `VideoRecord` that must be at least the value of this field
     at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
     unit: str = ""  # unit of the number, e.g. "s"; in the OpenAPI document it is `x-unit`
@@ -55,7 +59,7 @@ def specs(owner: type) -> dict[str, tuple[Any, Spec]]:
 
 
 def choices_of(kind: Any) -> tuple[str, ...]:
-    """Return the words that a union of a number and words allows.
+    """Return the words that a type allows besides numbers.
 
     >>> choices_of(NumMoments), choices_of(float | None)
     (('all',), ())
@@ -64,7 +68,7 @@ def choices_of(kind: Any) -> tuple[str, ...]:
 
 
 def check_sentence(text: str) -> None:
-    """Raise ConfigError if a sentence is empty or not valid UTF-8."""
+    """Raise a ConfigError if a sentence is empty or not valid UTF-8."""
     if not text.strip():
         raise ConfigError("the sentence to search for is empty; describe a moment")
     try:
@@ -88,7 +92,7 @@ def parse_when(text: str) -> date | datetime:
 
 
 def _check(part: object, prefix: str = "") -> None:
-    """Raise ConfigError if a field is outside the bounds of its spec."""
+    """Raise a ConfigError if a field is outside the bounds of its spec."""
     for name, (kind, spec) in specs(type(part)).items():
         value = getattr(part, name)
         if get_origin(kind) is Literal and value not in get_args(kind):
@@ -120,7 +124,7 @@ def _bounds(spec: Spec) -> str:
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
-    """Return a number unchanged, and a day as seconds since 1970, at its beginning or at its end."""
+    """Return a number unchanged, and a day as the seconds from 1970 to its beginning or its end."""
     if not isinstance(value, date):
         return value
     try:
@@ -153,7 +157,7 @@ Weight: TypeAlias = Annotated[float, Spec("How much this part counts.", above=0,
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """Weights of the parts of a query; the last three are those of Rocchio (1971)."""
+    """Weights of the parts of a query. The last three weights are those of Rocchio (1971)."""
 
     text: Weight = 1.0
     then: Weight = 1.0
@@ -207,7 +211,7 @@ class Filters:
     max_height: Annotated[
         _Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5, "pixels")
     ] = None
-    # The conditions that `admit` checks: attribute of a record, lowest and highest value.
+    # The conditions that `admit` checks: attribute of a record, its lowest value and its highest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -247,7 +251,9 @@ class Filters:
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """A query of several parts; docs/queries.md defines the score. A sentence alone is equivalent to a plain string.
+    """A query of several parts; docs/queries.md defines the score.
+
+    A query with only a sentence is equivalent to a plain string.
 
     >>> Query("a dog jumps into a lake", then="the dog shakes itself", without=("a person",)).then
     'the dog shakes itself'

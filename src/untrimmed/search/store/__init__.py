@@ -1,1 +1,1 @@
-"""The library in its folder or on object storage: `records` and settings, the `table` of vectors, and `merge`."""
+"""The library in its folder or on object storage: `records` (and settings), `table` (with the vectors), and `merge`."""

@@ -1,6 +1,6 @@
 """Libraries on object storage: the table and the settings are in a bucket, everything else is on this machine.
 
-Each library has a local folder in the user's cache. It contains the lock, the copy of the records, the cached blocks
+Each library has a local folder in the user's cache folder, with the lock, the copy of the records, the cached blocks
 and a file with the library's address. Credentials and endpoint come from the usual AWS environment variables.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lance.file import LanceFileSession
 
 _ADDRESS = "address"
-_SCHEME = re.compile(r"s3:/+")  # `Path` removes the second slash
+_SCHEME = re.compile(r"s3:/+")  # any number of slashes, because `Path` removes the second slash
 _ACCESS = "access denied; check the credentials and their permissions"
 _ADVICE = {
     "NoSuchBucket": "there is no such bucket; create it, or check the name",
@@ -91,7 +91,7 @@ def fetch(address: str, name: str, to: Path) -> None:
             session.download_file(name, temporary)
             temporary.replace(to)
         else:
-            session.list("_")  # raises an error if there is no bucket
+            session.list("_")  # raises an error if the bucket does not exist
             to.unlink(missing_ok=True)
 
 
@@ -108,7 +108,10 @@ def names(address: str, below: str) -> list[str]:
 
 
 def reason(error: BaseException) -> str:
-    """Return advice for an error of the object storage, on one line; for an unknown error, also its message."""
+    """Return one line of advice for an error of the object storage.
+
+    For an unknown error, it contains the error's message.
+    """
     advice = next((advice for word, advice in _ADVICE.items() if word in str(error)), None)
     return advice or f"{one_line(error)[:160]}; check the network and AWS_ENDPOINT_URL"
 
@@ -118,7 +121,7 @@ def _session(address: str) -> Iterator[LanceFileSession]:
     """Open a library in a bucket; errors become UntrimmedErrors."""
     from lance.file import LanceFileSession
 
-    from untrimmed.search.store.lance import lance  # noqa: F401  # makes the next import fast
+    from untrimmed.search.store.lance import lance  # noqa: F401  # makes the next import faster
 
     try:
         yield LanceFileSession(address, storage_options=options())

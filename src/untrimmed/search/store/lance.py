@@ -1,8 +1,8 @@
 """Import `lance` fast, create tables, and handle conflicts between writers. Other modules import `lance` from here.
 
-If pandas is installed, importing pyarrow imports it too, only to check that True is not a pandas column. The library
-does not use pandas, so this module hides it meanwhile, which halves the import time. Later, pyarrow finds it if it
-needs it.
+If pandas is installed, importing pyarrow also imports pandas, only to check that True is not a pandas column. The
+library does not use pandas, so this module hides pandas during the import, which halves the import time. Later, pyarrow
+can import pandas if necessary.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-os.environ.setdefault("LANCE_LOG", "error")  # its notices would appear between lines that we print
+os.environ.setdefault("LANCE_LOG", "error")  # notices of Lance would appear between lines that we print
 
 
 class _HiddenPandas:
@@ -39,12 +39,12 @@ if hasattr(pa.lib, "_pandas_api"):
 
 __all__ = ["create_table", "ignored_conflicts", "lance", "pa"]
 
-# words in an error message that means that another writer was first
+# words in the error message of a commit that failed because another process committed first
 _CONFLICTS = ("conflict", "Incompatible transaction")
 
 
 def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:
-    """Create a table of these rows; if another machine has created it meanwhile, add the rows to that table.
+    """Create a table of these rows. If another machine has already created the table, add the rows to it.
 
     `lance.write_dataset` is not used: after a conflict it would replace the table of the other machine.
     """

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from untrimmed.search.store.records import VideoRecord, newest_commit, read_records_copy, settings_file
 
-# Folders in which drives and shares are mounted, and the largest depth of a mount in them: /media/USB, /media/me/USB.
+# Folders in which drives and network shares are mounted, and how many levels below them mounts can be: 2 for /media, as
+# in /media/USB and /media/me/USB.
 _DRIVES = {
     "/": 1, "/mnt": 1, "/Volumes": 1, "/media": 2, "/run/media": 2,
     "/net": 2, "/autofs": 2, "/misc": 2, "/run/user": 3,
@@ -34,7 +35,7 @@ def read_records(folder: Path) -> list[VideoRecord]:
 
 
 def is_deleted(path: str) -> bool:
-    """Whether a file does not exist. False if that is uncertain because the drive returns an error."""
+    """Whether a file certainly does not exist. False if the drive returns an error."""
     try:
         os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -45,7 +46,7 @@ def is_deleted(path: str) -> bool:
 
 
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """Return the videos whose files were deleted, and those that seem to be on a missing drive, by the drive's root.
+    """Return the videos whose files were deleted, and by the drive's root those that seem to be on a missing drive.
 
     If folders of a path are missing too, the topmost missing folder counts as the root of a drive in three cases: it is
     a broken link, drives are mounted beside it, or its parent contains no other video of the library. If only the file
@@ -66,7 +67,7 @@ def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dic
 def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
     """Return the root of the drive that a missing file was on; None if the file was deleted.
 
-    `in_use` has the folders of all videos of the library.
+    `in_use` has all folders that contain existing videos of the library, and their parents.
     """
     top = path
     folder = path.parent
@@ -75,7 +76,7 @@ def _missing_root(path: Path, in_use: set[Path]) -> Path | None:
         folder = folder.parent
     if top.is_symlink():
         return top
-    folders = {folder, Path(os.path.realpath(folder))}  # the path as written, and with links resolved
+    folders = {folder, Path(os.path.realpath(folder))}  # the folder as written, and with links resolved
     is_in_use = not folders.isdisjoint(in_use)
     if _is_empty(folder) and not is_in_use:
         return folder if top == path else top

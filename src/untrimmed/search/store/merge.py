@@ -1,7 +1,7 @@
 """Index a library in parts on many machines, and merge the parts.
 
-A hash of a file's path, relative to the folder that is indexed, selects its part. So the parts are disjoint and
-complete wherever the folder is mounted, and no machine needs to know of the others.
+A hash of a file's path, relative to the folder that is indexed, selects the part that the file belongs to. So each file
+is in exactly one part, wherever the folder is mounted, and the machines need no communication.
 
 A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last, so an
 incomplete one cannot be opened. The same call continues an interrupted merge, because it recognises copied rows.
@@ -56,7 +56,7 @@ class LibraryPart:
         return int.from_bytes(digest, "big") % self.total == self.number - 1
 
     def choose(self, files: Iterable[Path], paths: Sequence[Path]) -> tuple[Path, ...]:
-        """Return those of the files in `paths` that belong to this part.
+        """Return the files in `paths` that belong to this part.
 
         A name is relative to the first folder in `paths` that contains the file, or to the parent of a file in `paths`.
         """
@@ -65,7 +65,10 @@ class LibraryPart:
 
 
 def missing_parts(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders of the parts that are missing in `folders`, according to the names of the other parts."""
+    """Return the folders of the parts that are missing in `folders`.
+
+    The names of the given parts determine which parts there are.
+    """
     expected: dict[Path, None] = {}
     matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
     for folder, match in matches.items():
@@ -87,7 +90,7 @@ def _relative(file: Path, roots: Sequence[Path]) -> str:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """The numbers of videos in the merged library, of videos that were copied, and of duplicates that were left out."""
+    """Numbers of videos: in the merged library, copied into it, and left out as duplicates."""
 
     videos: int
     copied: int
@@ -96,7 +99,7 @@ class MergeReport:
 
 @dataclass(frozen=True)
 class _MergedRow:
-    """A row of the merged library, and its source: the number of a library and the video's id there."""
+    """A row of the merged library, with its origin: the number of a library, and the video's id there."""
 
     record: VideoRecord
     library: int
@@ -108,16 +111,16 @@ class _MergedRow:
 
 
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
-    """Bring a library up to date with others, in this order; create it if necessary.
+    """Bring a library up to date with other libraries, in this order. Create it if necessary.
 
     If several libraries have the same path, the merged row has the content that was indexed last, under the first id.
-    Paths with the same content keep a row each, unless the file was moved: if it is no longer at one path and was
-    indexed at another path later, both rows become one. `index` would give the same result.
+    Each path keeps a row, also if several have the same content. But if a file was moved (it is no longer at one path
+    and was later indexed at another path), its two rows become one. `index` would give the same result.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.
         IndexMismatchError: The libraries have different encoders or models.
-        IndexBusyError: Another process is writing to one of them.
+        IndexBusyError: Another process is writing to one of the libraries.
         UntrimmedError: A library does not exist.
     """
     folders = list(dict.fromkeys(folders))

@@ -1,7 +1,7 @@
-"""The settings of a library, and one record per video: everything about it except its vectors.
+"""The settings of a library, and one record per video: everything about the video except its vectors.
 
-The records are in the table, but opening it takes longer than the rest of `ls`. So each process that reads them from
-the table writes a copy to `records.json`. The copy names the commit that it was made from and is valid only for that
+The records are in the table, but opening the table takes longer than the rest of `untrimmed ls`. So each process that
+reads records from the table writes a copy to `records.json`. The copy names its commit and is valid only for that
 commit.
 """
 
@@ -31,21 +31,21 @@ from untrimmed.video.timing import Timing
 FORMAT = 1
 TABLE = "videos.lance"
 VERSIONS = "_versions"  # folder of the table with a file for each commit
-THUMBNAILS = "thumbnails"  # folder of files, see `untrimmed.search.store.thumbnails`
+THUMBNAILS = "thumbnails"  # name of the folder with thumbnails, see `untrimmed.search.store.thumbnails`
 T = TypeVar("T")
 
 _SETTINGS = "library.json"
 _CHECKSUM = "checksum"  # of the other values in library.json
 _COPY = "records.json"
 _get_path = attrgetter("path")
-# The fields that change whenever a video's vectors change. The path and the model are not among them: a model's
-# encoding follows from the frames, so a corpus need not read a video again if only its path or model has changed.
+# The fields that change whenever a video's frame vectors change. The path and the model are not among them, so a corpus
+# does not read a video again if only its path or model has changed. A model computes its encoding from the frames.
 _get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
 _LAST_VERSION = (1 << 64) - 1  # the name of a manifest is this number minus its version, so the newest sorts first
 
 RESTORE = "restore the folder from a copy, or index into another --library"
 OTHER_VERSION = "was made by an earlier development version of untrimmed; index again into another --library"
-NO_SETTINGS = (  # there is a table, but no settings file
+NO_SETTINGS = (  # the message if there is a table, but no settings file
     "library.json is missing; if a merge into this library was interrupted, run the same `untrimmed merge` again; "
     "otherwise restore that file, or index into another --library"
 )
@@ -55,16 +55,17 @@ NO_SETTINGS = (  # there is a table, but no settings file
 class Settings:
     """The encoder of a library's videos, and the sampling and the model for new videos."""
 
-    encoder: str  # the name by which it is loaded
-    encoder_identity: str  # names the exact weights; vectors of different identities are never compared
+    encoder: str  # the name by which the encoder is loaded
+    # names the exact weights of the encoder; vectors with different identities are never compared
+    encoder_identity: str
     frame_dim: int
     word_dim: int
     fps: float
     keyframes_only: bool
     model: str = "frames"
-    model_folder: str | None = None  # None for a training-free model
-    products: str = "float32"  # number formats that frames were encoded in, e.g. "bfloat16 and float32"
-    thumbnails: bool = True  # whether small pictures of new videos are kept
+    model_folder: str | None = None  # folder of a trained model; None for a training-free model
+    products: str = "float32"  # number formats with which frames were encoded, e.g. "bfloat16 and float32"
+    thumbnails: bool = True  # whether thumbnails of new videos are stored
     format: int = FORMAT
 
     @property
@@ -91,7 +92,7 @@ class VideoRecord:
     model: str
     indexed_at: float
     warnings: str = ""
-    # The fields of `Timing`. Libraries from before they were stored lack them until the file is indexed again.
+    # The fields of `Timing`. Older libraries lack these fields until the file is indexed again.
     frame_rate: str = ""
     has_variable_rate: bool = False
     start_timecode: str = ""
@@ -99,7 +100,7 @@ class VideoRecord:
 
     @property
     def timing(self) -> Timing | None:
-        """How the file counts its frames; None if that is unknown."""
+        """Frame rate, timecode and audio tracks of the file; None if they are unknown."""
         if not self.frame_rate:
             return None
         return Timing(self.frame_rate, self.has_variable_rate, self.start_timecode, self.num_audio_tracks)
@@ -111,7 +112,7 @@ class VideoRecord:
 
 
 class Changes(NamedTuple):
-    """The ids of videos that are new or have new vectors, and those of removed videos."""
+    """The ids of videos that are new or have new vectors, and the ids of removed videos."""
 
     added: list[str]
     removed: list[str]
@@ -148,7 +149,10 @@ class Records(Sequence[VideoRecord]):
         return self._by_name.get(name) or self._by_name.get(os.path.abspath(name)) or []
 
     def find(self, name: str) -> VideoRecord | None:
-        """Return the only video that `named` returns, or None; UnknownNameError if there are several."""
+        """Return the only video with this path, file name or file name without suffix, or None.
+
+        Raises: UnknownNameError if there are several.
+        """
         matches = self.named(name)
         if len(matches) > 1:
             raise UnknownNameError(
@@ -166,7 +170,7 @@ class Records(Sequence[VideoRecord]):
         return [*self._between(name, f"{name}\0"), *(record for record in videos if record.path != name)]
 
     def changes_since(self, before: Records) -> Changes:
-        """Return the changes from another version, which may also be a later one."""
+        """Return the changes from another version to this one. The other version may also be later."""
         if self is before:
             return Changes([], [])
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
@@ -187,7 +191,7 @@ class Records(Sequence[VideoRecord]):
 
 
 def folders_of_equal_names(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """Return the folder that distinguishes each path from others with the same name; only for such paths.
+    """Return, for each path with the same file name as others, the folder that distinguishes it.
 
     >>> folders_of_equal_names(["/a/1/x.mp4", "/b/1/x.mp4", "/b/1/y.mp4"])
     {PosixPath('/a/1/x.mp4'): 'a', PosixPath('/b/1/x.mp4'): 'b'}
@@ -212,7 +216,9 @@ def content_stamp(record: VideoRecord) -> str:
 
 
 def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Return a library's folder as an absolute path; for one on object storage (s3://BUCKET/NAME), its local folder.
+    """Return a library's folder as an absolute path.
+
+    For a library on object storage (s3://BUCKET/NAME), it is the local folder.
 
     The default is $UNTRIMMED_LIBRARY; without it, a folder in the user's data folder.
 
@@ -226,7 +232,7 @@ def library_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return the absolute path, links not resolved; ConfigError if it is empty or names an unknown user."""
+    """Return the absolute path without resolving links. Raises: ConfigError if it is empty or names an unknown user."""
     if not os.fspath(path):
         raise ConfigError("a path is empty; name a file or a folder ('.' is the current one)")
     try:
@@ -285,7 +291,8 @@ def write_settings(folder: Path, settings: Settings) -> None:
 def read_settings(folder: Path) -> Settings | None:
     """Return the settings of a library; None if nothing was ever indexed.
 
-    Raises: IndexMismatchError if the file is damaged, or was written by a version that this one cannot read.
+    Raises: IndexMismatchError if the file is damaged, or another version of the program wrote it in a form that this
+        version cannot read.
     """
     file = settings_file(folder)
     if not file.exists():
@@ -346,7 +353,7 @@ def read_records_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecor
         if digest != _digest(content) or (copy := json.loads(content))["commit"] != commit:
             return None
         return [VideoRecord(**row) for row in copy["records"]]
-    except (OSError, ValueError, KeyError, TypeError):  # missing, or written by another program: read the table
+    except (OSError, ValueError, KeyError, TypeError):  # the copy is missing, or another program wrote it
         return None
 
 

@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
-# each commit adds a fragment and lists all of them, so fragments are merged regularly
+# each commit adds a fragment (a file of rows) and lists all fragments, so they are merged regularly
 _COMMITS_BETWEEN_COMPACTIONS = 500
 _ROWS_PER_FRAGMENT = 1024  # also the maximum number of old rows that a compaction writes again
 _KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
 _INT32 = ("width", "height", "num_frames")
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
-_UNKNOWN = {  # columns of `Timing`, which older libraries lack, with their values in SQL
+_UNKNOWN = {  # columns of `Timing`, which tables of older libraries lack, with their default values in SQL
     "frame_rate": "''",
     "has_variable_rate": "false",
     "start_timecode": "''",
@@ -80,7 +80,7 @@ def new_video_id() -> str:
 
 @dataclass(frozen=True)
 class StoredVideo:
-    """One row of the table: the record, the frame vectors (float16), and the model's encoding of the video."""
+    """One row of the table: the record, the frame vectors (float16), and the search model's encoding of the video."""
 
     record: VideoRecord
     features: FrameFeatures
@@ -91,7 +91,7 @@ class VideoIndex:
     """The videos of one library: read, add, replace and remove them. Writers use it as a context manager."""
 
     def __init__(self, folder: Path, *, create: bool = False, follow: bool = True, version: int | None = None):
-        """Open a library. It must exist unless `create` is true.
+        """Open the table of a library. The library must exist unless `create` is true.
 
         Args:
             follow: Read the newest version in each call. Otherwise, stay at the version of the first call.
@@ -184,7 +184,8 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return []
-        version = table.version  # now, because another thread may switch the table to a newer version meanwhile
+        # read before the scan, because another thread may switch the table to a newer version during it
+        version = table.version
         with self._guarded("read"):
             rows = list(_records(table.to_table(columns=_record_columns(table.schema))))
         if damaged := [record for record, is_intact in rows if not is_intact]:
@@ -259,14 +260,14 @@ class VideoIndex:
         self._committed()
 
     def relocate(self, record: VideoRecord, *, path: Path, size: int, mtime_ns: int) -> VideoRecord:
-        """Store a new path, size and modification time of a video; return the new record."""
+        """Store a new path, size and modification time of a video. Return the new record."""
         moved = replace(record, path=str(path), size=size, mtime_ns=mtime_ns)
         changes = {"path": _literal(moved.path), "size": str(moved.size), "mtime_ns": str(moved.mtime_ns)}
         self._update(moved, changes)
         return moved
 
     def put_timing(self, record: VideoRecord, timing: Timing) -> VideoRecord:
-        """Store how the file of a video counts its frames; return the new record."""
+        """Store frame rate, timecode and number of audio tracks of a video's file. Return the new record."""
         timed = replace(record, **vars(timing))
         changes = {
             "frame_rate": _literal(timing.frame_rate),
@@ -278,7 +279,7 @@ class VideoIndex:
         return timed
 
     def _update(self, record: VideoRecord, changes: dict[str, str]) -> None:
-        """Store changed values of a record, given in SQL."""
+        """Store changed values of a record, which are SQL expressions."""
         table = self._open_table_to_write()
         assert table is not None, "a record comes from a table"
         with self._guarded("written to"):
@@ -315,12 +316,12 @@ class VideoIndex:
         except UntrimmedError:
             raise
         except BaseException as error:
-            # Lance raises these (Arrow's errors are ValueErrors), and a PanicException for its own bugs.
+            # Lance raises these exceptions (Arrow's errors are ValueErrors), and a PanicException for its own bugs.
             if not isinstance(error, (OSError, RuntimeError, ValueError)) and type(error).__name__ != "PanicException":
                 raise
             if self._options is not None:
                 raise UntrimmedError(f"{self._name}: cannot be {action}: {bucket.reason(error)}") from error
-            # Remove the position in Lance's source.
+            # Remove the line number in Lance's source code from the message.
             reason = getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
             if type(error).__name__ == "PanicException":
                 reason = "a file of its table is damaged"
@@ -332,7 +333,7 @@ class VideoIndex:
             self.compact()
 
     def _open_table(self) -> lance.LanceDataset | None:
-        from untrimmed.search.store.lance import lance  # a slow import; many searches do not need the table
+        from untrimmed.search.store.lance import lance  # a slow import that many searches do not need
 
         with self._guarded("opened"):
             if self._table is None:
@@ -385,7 +386,7 @@ def _schema() -> pa.Schema:
     vectors = {
         "times_s": pa.list_(pa.float64()),
         "frames": pa.large_list(pa.float16()),  # row-major [T, D]
-        "encoded": pa.large_binary(),  # a model's encoding of the video (safetensors); empty for the frames model
+        "encoded": pa.large_binary(),  # the search model's encoding of the video; empty for the model `frames`
     }
     columns = record | vectors | dict.fromkeys(_DIGESTS, pa.string())
     return pa.schema([(name, columns[name]) for name in _COLUMNS])
@@ -406,8 +407,8 @@ def _row(video: StoredVideo) -> pa.Table:
 
 
 def _record_digest(record: VideoRecord) -> str:
-    types = {"str": str, "int": int, "float": float, "bool": bool}  # a column of floats returns 1 as 1.0
-    # A record of an older library, whose timing is unknown, keeps its digest.
+    types = {"str": str, "int": int, "float": float, "bool": bool}  # for example, a column of floats contains 1.0 for 1
+    # If the timing is unknown, as in older libraries, the digest is the same as before timing was stored.
     stored = [field for field in fields(record) if record.frame_rate or field.name not in _UNKNOWN]
     values = [types[str(field.type)](getattr(record, field.name)) for field in stored]
     return xxhash.xxh3_64_hexdigest(repr(values).encode())
@@ -421,12 +422,12 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _record_columns(schema: pa.Schema) -> list[str]:
-    """Return those columns of a record that a table has, and its digest."""
+    """Return the names of the columns of a record that a table has, and of the record's digest."""
     return [name for name in (*_RECORD_COLUMNS, "record_digest") if name in schema.names]
 
 
 def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, bool]]:
-    """Yield records, each with whether its checksum is right."""
+    """Yield each record, and whether its checksum is right."""
     for row in rows.to_pylist():
         digest = row.pop("record_digest")
         if None in row.values():
@@ -436,7 +437,7 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
 
 
 def _rows_with_damage(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
-    """Yield each record; its times, flattened frames and encoding; and a description of damage, empty if intact."""
+    """Yield each record; its times, flattened frames and encoding; and a description of damage, or "" if intact."""
     digests = batch.column("vectors_digest").to_pylist()
     for row, (record, is_intact) in enumerate(_records(batch.select(_record_columns(batch.schema)))):
         times_s, frames = (batch.column(name)[row].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
@@ -461,5 +462,5 @@ def _stored(batch: pa.RecordBatch) -> Iterator[StoredVideo]:
 
 
 def _all_finite(vectors: Float16[np.ndarray, " N"]) -> bool:
-    """Return `np.isfinite(vectors).all()`, 14 times faster: an exponent of ones means infinity or NaN."""
+    """Return `np.isfinite(vectors).all()`. This is 14 times faster: infinity and NaN have an exponent of ones."""
     return not ((vectors.view(np.uint16) & 0x7C00) == 0x7C00).any()

@@ -1,7 +1,8 @@
 """The thumbnails of a library: one file for each video content, beside the table.
 
-A file is named by the hash of the content, so it stays valid when the video is moved, and copies share it. It is
-written before the video's row, and it never changes. A file without a row is removed by the next writer.
+A thumbnail file is named after the hash of the video's content. So it stays valid when the video is moved, and copies
+of the video share it. It is written before the video's row and never changes. The next writer removes files without a
+row.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from untrimmed.search.store.records import THUMBNAILS, VideoRecord, content_stam
 from untrimmed.video.thumbnails import Thumbnails
 
 _OPEN_FILES = 64
-MAX_DISTANCE_S = 0.5  # a picture is shown for times up to this far from its own
+MAX_DISTANCE_S = 0.5  # a picture is shown for times at most this far from the time of its frame
 _EPSILON_S = 1e-6
 
 
 class StoredThumbnails:
-    """The thumbnails of one video in a file that is mapped into memory. Thread-safe.
+    """The thumbnails of one video, in a memory-mapped file. Thread-safe.
 
     All members raise DamagedError if the file is damaged.
     """
@@ -77,16 +78,16 @@ class StoredThumbnails:
 
 
 class ThumbnailFiles:
-    """The files of a library, a few of which stay mapped. Thread-safe."""
+    """The thumbnail files of a library. The files that were used last stay memory-mapped. Thread-safe."""
 
     def __init__(self, library: Path) -> None:
         self._library = library
-        # files by content stamp, which changes when the video is indexed again; the file used last is at the end
+        # files by content stamp, in the order of their last use; the stamp changes when the video is indexed again
         self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, record: VideoRecord) -> StoredThumbnails | None:
-        """The thumbnails of a video; None if it has none, or their file is damaged."""
+        """Return the thumbnails of a video; None if it has none, or if their file is damaged."""
         stamp = content_stamp(record)
         with self._lock:
             if (video := self._open.get(stamp)) is not None:
@@ -101,9 +102,9 @@ class ThumbnailFiles:
         return video
 
     def at(self, record: VideoRecord, time_s: float) -> bytes | None:
-        """The picture nearest to a time, as WebP; None if none is stored within 0.5 s.
+        """Return the picture nearest to a time, as WebP; None if no picture is within 0.5 s.
 
-        After the end of the video, it is the last picture.
+        For a time after the end of the video, it is the last picture.
         """
         try:
             video = self.of(record)
@@ -113,7 +114,7 @@ class ThumbnailFiles:
 
 
 def thumbnails_file(library: Path, content_hash: str) -> Path:
-    """Return the path of the thumbnails of a video with this content hash. It may not exist."""
+    """Return the path of the thumbnails of a video with this content hash. The file may not exist."""
     return library / THUMBNAILS / content_hash
 
 
@@ -130,7 +131,7 @@ def open_thumbnails(library: Path, content_hash: str) -> StoredThumbnails | None
 def write_thumbnails(library: Path, content_hash: str, thumbnails: Thumbnails) -> None:
     """Write the thumbnails of a video atomically, by its content hash.
 
-    UntrimmedError if the disk is full or read-only.
+    Raises: UntrimmedError if the disk is full or read-only.
     """
     path = thumbnails_file(library, content_hash)
     arrays = {
@@ -169,7 +170,7 @@ def copy_thumbnails(source: Path, target: Path, content_hashes: Iterable[str]) -
 def remove_unused_thumbnails(library: Path, content_hashes: Iterable[str]) -> None:
     """Remove all thumbnails except those with these content hashes. The caller holds the writer's lock."""
     used = set(content_hashes)
-    with contextlib.suppress(OSError):  # the library may have no thumbnails
+    with contextlib.suppress(OSError):  # the library may have no folder of thumbnails
         for file in (library / THUMBNAILS).iterdir():
             if file.name not in used:
                 file.unlink(missing_ok=True)
