@@ -317,6 +317,22 @@ def test_ls_status_and_rm(run, videos):
     assert (videos / "sea [1].mp4").exists()
 
 
+def test_commands_take_names_of_indexed_videos_as_paths(run, videos, tmp_path):
+    run("index", videos)
+    for name in ("flag.mp4", "flag"):
+        assert run("cut", f"{name}@1-2", "-o", tmp_path / f"{name}.mp4")[0] == 0
+        code, out, _ = run("similar", f"{name}@1", "-k", "1", "--json")
+        assert Path(json.loads(out)["hits"][0]["video"]) == videos / "flag.mp4"
+        code, out, _ = run("search", "green", "--in", name, "--json")
+        assert {Path(hit["video"]).name for hit in json.loads(out)["hits"]} == {"flag.mp4"}
+        code, out, err = run("search", "--like", f"{name}@1", "-k", "1", "--json")
+        assert code == 0, err
+        code, out, err = run("rm", name, "--dry-run")
+        assert (code, "flag.mp4" in out + err) == (0, True)
+    assert run("cut", "nowhere@1-2", "-o", tmp_path / "no.mp4")[0] == 2
+    assert run("rm", "nowhere", "--dry-run")[0] == 2
+
+
 def test_a_hit_is_cut_by_its_number_and_frames_are_saved(run, videos, tmp_path):
     import av
 

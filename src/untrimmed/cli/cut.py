@@ -13,6 +13,7 @@ from untrimmed.cli.last_search import NumberedMoment, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import write_whole
+from untrimmed.search.store.listing import path_of
 from untrimmed.search.store.records import absolute, folders_of_equal_names, library_folder, settings_file
 from untrimmed.video.process import Limits
 
@@ -61,7 +62,7 @@ def cut(
     Exit code 3: some hits could not be cut (each is listed with the reason).
     """
     folder = library_folder(library)
-    moments = [_parse_span(hits)] if "@" in hits else list(dict.fromkeys(recall(folder, hits)))
+    moments = [_parse_span(hits, folder)] if "@" in hits else list(dict.fromkeys(recall(folder, hits)))
     are_several = "@" not in hits and ("-" in hits or "," in hits)
     if _export(folder, moments, output, margin, overwrite, rate):
         return
@@ -118,13 +119,13 @@ def _export(
     return True
 
 
-def _parse_span(text: str) -> NumberedMoment:
-    """The moment of FILE@START-END."""
+def _parse_span(text: str, library: Path) -> NumberedMoment:
+    """The moment of FILE@START-END. FILE may also be the name of a video of the library."""
     path, _, span = text.rpartition("@")
     start, dash, end = span.partition("-")
     if not dash:
         raise ConfigError(f"{text!r} has no end time; write FILE@START-END, e.g. clip.mp4@1:02-1:10.5")
-    return NumberedMoment("1", Path(path), parse_time(start), parse_time(end))
+    return NumberedMoment("1", path_of(library, path), parse_time(start), parse_time(end))
 
 
 def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
@@ -170,8 +171,9 @@ class _CutDisplay(ProgressBar):
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TimeElapsedColumn(),
-            TextColumn("left"),
+            TextColumn("elapsed,"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             transient=True,
             description=f"{self._name}: opening",
             total=end_s - start_s,

@@ -35,6 +35,7 @@ from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import whole_file
 from untrimmed.precision import Precision, read_precision
 from untrimmed.search.query.query import Cutoff, Filters, Place, Query
+from untrimmed.search.store.listing import path_of
 from untrimmed.search.store.records import library_folder
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def similar(
     if is_hit_number(example) and not exists:
         like = (parse_place(example, folder),)
     elif at and not exists:
-        image = frame_at(Path(path), parse_time(time), last_for_s=_ROUNDED_S)
+        image = frame_at(path_of(folder, path), parse_time(time), last_for_s=_ROUNDED_S)
     elif not os.path.isfile(example):
         raise FeatureError(f"{example}: no such file; name a picture, or a video and a time: clip.mp4@12.5")
     elif is_video_path(example):

@@ -311,9 +311,9 @@ class Library:
         removed: dict[str, VideoRecord] = {}
         with VideoIndex(self.folder) as index:
             records = Records(index.scan())
-            for path in map(absolute, paths):
-                if not (below := records.below(path)):
-                    raise UnknownNameError(f"{path}: not in {self.folder}; see: untrimmed ls")
+            for path in paths:
+                if not (below := records.matching(path)):
+                    raise UnknownNameError(f"{absolute(path)}: not in {self.folder}; see: untrimmed ls")
                 removed.update((record.video_id, record) for record in below)
             if not dry_run:
                 index.remove(list(removed))

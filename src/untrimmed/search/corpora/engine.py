@@ -95,10 +95,9 @@ class View:
 
     def below(self, path: str | os.PathLike[str]) -> frozenset[str]:
         """Return the ids of the videos below a folder, or of one file; UnknownNameError if there are none."""
-        folder = absolute(path)
-        video_ids = frozenset(record.video_id for record in self.records.below(folder))
+        video_ids = frozenset(record.video_id for record in self.records.matching(path))
         if not video_ids:
-            raise UnknownNameError(f"{shown(folder)}: contains no video of {self.folder}; see: untrimmed ls")
+            raise UnknownNameError(f"{shown(absolute(path))}: contains no video of {self.folder}; see: untrimmed ls")
         return video_ids
 
 

@@ -357,9 +357,11 @@ def _record_of(view: View, place: Place) -> VideoRecord:
     try:
         return view.records.of(os.fspath(place.video))
     except KeyError:
-        record = view.records.at(absolute(place.video))
+        record = view.records.at(absolute(place.video)) or view.records.find(os.fspath(place.video))
     if record is None:
-        raise UnknownNameError(f"{place.video}: not an id or path of a video in {view.index.folder}; see: untrimmed ls")
+        raise UnknownNameError(
+            f"{place.video}: not an id, path or name of a video in {view.index.folder}; see: untrimmed ls"
+        )
     return record
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from untrimmed.search.store.records import VideoRecord, newest_commit, read_records_copy, settings_file
+from untrimmed.search.store.records import Records, VideoRecord, newest_commit, read_records_copy, settings_file
 
 # Folders in which drives and network shares are mounted, and how many levels below them mounts can be: 2 for /media, as
 # in /media/USB and /media/me/USB.
@@ -32,6 +32,18 @@ def read_records(folder: Path) -> list[VideoRecord]:
     from untrimmed.search.store.table import VideoIndex
 
     return VideoIndex(folder).scan()
+
+
+def path_of(folder: Path, name: str) -> Path:
+    """Return the path `name` if a file exists there, otherwise the path of the library's video with this name.
+
+    Without such a video the path is returned unchanged. Raises: UnknownNameError if several videos have the name.
+    """
+    path = Path(name)
+    if os.path.lexists(path) or not settings_file(folder).exists():
+        return path
+    record = Records(read_records(folder)).find(name)
+    return path if record is None else Path(record.path)
 
 
 def is_deleted(path: str) -> bool:

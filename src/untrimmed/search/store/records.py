@@ -169,6 +169,13 @@ class Records(Sequence[VideoRecord]):
             videos = [record for record in videos if not record.path.startswith(2 * os.sep)]
         return [*self._between(name, f"{name}\0"), *(record for record in videos if record.path != name)]
 
+    def matching(self, path: str | os.PathLike[str]) -> list[VideoRecord]:
+        """Return the videos `below` a path, otherwise the video that `find` returns for this name."""
+        if videos := self.below(absolute(path)):
+            return videos
+        video = self.find(os.fspath(path))
+        return [] if video is None else [video]
+
     def changes_since(self, before: Records) -> Changes:
         """Return the changes from another version to this one. The other version may also be later."""
         if self is before:
