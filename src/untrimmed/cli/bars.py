@@ -42,6 +42,8 @@ class ProgressBar:
 def counting(label: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Show a bar during the block. The block gets a function `(num_done, total)` that updates the bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    bar = ProgressBar(*columns, TimeRemainingColumn(), muted=muted, transient=True, description=label, total=1)
+    bar = ProgressBar(
+        *columns, TimeRemainingColumn(), TextColumn("left"), muted=muted, transient=True, description=label, total=1
+    )
     with bar:
         yield lambda done, total: bar.show(completed=done, total=total)
