@@ -96,7 +96,9 @@ def test_the_server_describes_its_tools(toy, world):
     assert "seconds" in instructions
     assert {tool.name: tool.annotations.read_only_hint for tool in tools} == {
         "search": True,
+        "videos": True,
         "show": True,
+        "sheet": True,
         "curve": True,
         "cut": False,
         "export": False,
@@ -119,6 +121,29 @@ def test_a_search_finds_the_moment_and_show_returns_its_frame(ask):
     assert (block.type, block.mime_type) == ("image", "image/jpeg")
     red, green, blue = Image.open(io.BytesIO(base64.b64decode(block.data))).resize((1, 1)).getpixel((0, 0))
     assert green > 200 > 60 > max(red, blue)
+
+
+def test_videos_are_listed_by_name(ask):
+    everything, flags, second = ask(("videos", {}), ("videos", {"name": "FLAG"}), ("videos", {"offset": 1, "limit": 1}))
+    paths = [video["video"] for video in everything.structured_content["videos"]]
+    assert everything.structured_content["total"] == len(paths) > 1
+    assert [video["video"] for video in flags.structured_content["videos"]] == [p for p in paths if "flag" in p]
+    assert [video["video"] for video in second.structured_content["videos"]] == paths[1:2]
+
+
+def test_a_contact_sheet_shows_the_video_in_order(ask, video_id):
+    whole, span = ask(
+        ("sheet", {"video_id": video_id, "pictures": 3}),
+        ("sheet", {"video_id": video_id, "start_s": 4.2, "end_s": 5.8, "pictures": 1}),
+    )
+    sheet, single = (Image.open(io.BytesIO(base64.b64decode(result.content[0].data))) for result in (whole, span))
+    assert sheet.width == 3 * single.width
+    colours = [sheet.getpixel((round(sheet.width * (cell + 0.7) / 3), sheet.height // 2)) for cell in range(3)]
+    assert colours[0][0] > 200 > 60 > max(colours[0][1:]), "red"
+    assert min(colours[1]) > 200, "white"
+    assert colours[2][1] > 200 > 60 > max(colours[2][0], colours[2][2]), "green"
+    assert single.getpixel((single.width // 2, single.height // 2))[1] > 200
+    assert "empty" in refusal(ask(("sheet", {"video_id": video_id, "start_s": 99.0}))[0])
 
 
 def test_query_parts_filters_and_min_confidence_reach_the_search(ask, world):

@@ -1,4 +1,4 @@
-"""Five tools for agents over the Model Context Protocol (MCP), via stdio or HTTP.
+"""Seven tools for agents over the Model Context Protocol (MCP), via stdio or HTTP.
 
 The tools make the same calls as the routes of the service and take the same opaque ids.
 """
@@ -45,10 +45,13 @@ from untrimmed.server.schemas import (
     Seconds,
     Sentence,
     VideoId,
+    VideoList,
     request_fields,
 )
 from untrimmed.server.search_routes import answer
 from untrimmed.server.service import Service
+from untrimmed.server.thumbnails import contact_sheet
+from untrimmed.server.video_routes import list_videos
 from untrimmed.version import __version__
 
 INSTRUCTIONS = """\
@@ -64,6 +67,8 @@ _SURROGATES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
+_MAX_PICTURES = 36  # of a contact sheet
+_MAX_VIDEOS = 200  # of a list
 _MAX_POINTS = 500  # largest number of points of a curve, because agents read every point
 
 
@@ -116,6 +121,41 @@ class Tools:
             if picture is None:
                 raise
             return Image(data=picture, format="webp")
+
+    async def sheet(
+        self,
+        video_id: VideoId,
+        start_s: Seconds = 0.0,
+        end_s: Annotated[Seconds | None, Field(description="Default: the end of the video.")] = None,
+        pictures: Annotated[int, Field(ge=1, le=_MAX_PICTURES, description="Number of pictures.")] = 12,
+    ) -> Image:
+        """Show a contact sheet: pictures of a video or of a span at equal distances, each with its time in seconds."""
+        record = await self.service.read(self.service.record, video_id)
+        end_s = record.duration_s if end_s is None else min(end_s, record.duration_s)
+        if start_s >= end_s:
+            raise UntrimmedError(f"the span from {start_s:g} to {end_s:g} s is empty; choose a time before {end_s:g} s")
+        step_s = (end_s - start_s) / pictures
+        times_s = [start_s + (number + 0.5) * step_s for number in range(pictures)]
+        return Image(
+            data=await self.service.read(
+                contact_sheet, [(time_s, await self._small_picture(record, time_s)) for time_s in times_s]
+            ),
+            format="jpeg",
+        )
+
+    async def _small_picture(self, record: VideoRecord, time_s: float) -> bytes:
+        """A stored picture near a time, otherwise the decoded frame."""
+        stored: bytes | None = await self.service.read(self.service.thumbnails.at, record, time_s)
+        return stored or await self.service.frame(record, time_s, 180)
+
+    async def videos(
+        self,
+        name: Annotated[str, Field(max_length=500, description="Only paths that contain this text.")] = "",
+        offset: Annotated[int, Field(ge=0)] = 0,
+        limit: Annotated[int, Field(ge=1, le=_MAX_VIDEOS)] = 50,
+    ) -> VideoList:
+        """List the videos of the library by path, with their lengths in seconds. `total` counts all that match."""
+        return await list_videos(self.service, name, offset, limit)
 
     async def curve(
         self,
@@ -216,7 +256,7 @@ def _line(cause: BaseException | None) -> str | None:
 
 
 def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[Any]:
-    """An MCP server with the five tools. Without a `clips` folder, `cut` and `export` are refused."""
+    """An MCP server with the seven tools. Without a `clips` folder, `cut` and `export` are refused."""
     server = _ToolServer(
         "untrimmed",
         title="untrimmed",
@@ -226,7 +266,7 @@ def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[A
         log_level="WARNING",
     )
     tools = Tools(service, clips)
-    for tool in (tools.search, tools.show, tools.curve):
+    for tool in (tools.search, tools.videos, tools.show, tools.sheet, tools.curve):
         server.add_tool(tool, annotations=_READS)
     for writer in (tools.cut, tools.export):
         server.add_tool(writer, annotations=_WRITES)

@@ -1,6 +1,7 @@
 """Stored thumbnails of videos, single or as sheets. Nothing is decoded from the video, and its file may be missing."""
 
 import io
+from collections.abc import Sequence
 
 from untrimmed.search.store.thumbnails import StoredThumbnails
 
@@ -8,6 +9,8 @@ COLUMNS = 10
 ROWS = 10
 PER_SHEET = COLUMNS * ROWS
 _QUALITY = 75
+_SHEET_HEIGHT = 160  # of a picture on a contact sheet, in pixels
+_SHEET_COLUMNS = 4
 _METHOD = 0  # the fastest method of WebP, because a user is waiting
 
 
@@ -37,4 +40,25 @@ def sheet(video: StoredThumbnails, number: int) -> bytes:
         image.paste(picture, (cell % COLUMNS * width, cell // COLUMNS * height))
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=_QUALITY, method=_METHOD)
+    return buffer.getvalue()
+
+
+def contact_sheet(pictures: Sequence[tuple[float, bytes]]) -> bytes:
+    """Pictures in rows of four, as JPEG, each with its time in seconds in the corner."""
+    from PIL import Image, ImageDraw
+
+    opened = [(time_s, Image.open(io.BytesIO(data)).convert("RGB")) for time_s, data in pictures]
+    first = opened[0][1]
+    width = max(1, round(first.width * _SHEET_HEIGHT / first.height))
+    columns = min(_SHEET_COLUMNS, len(opened))
+    image = Image.new("RGB", (columns * width, -(-len(opened) // columns) * _SHEET_HEIGHT))
+    draw = ImageDraw.Draw(image)
+    for cell, (time_s, picture) in enumerate(opened):
+        left, top = cell % columns * width, cell // columns * _SHEET_HEIGHT
+        image.paste(picture.resize((width, _SHEET_HEIGHT)), (left, top))
+        label = f"{time_s:.1f} s"
+        draw.rectangle(draw.textbbox((left + 3, top + 3), label), fill="black")
+        draw.text((left + 3, top + 3), label, fill="white")
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=_QUALITY)
     return buffer.getvalue()

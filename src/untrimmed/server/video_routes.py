@@ -54,6 +54,11 @@ async def videos(
     name: Annotated[str, Query(max_length=500, description="Only paths that contain this text, ignoring case.")] = "",
 ) -> VideoList:
     """The indexed videos, sorted by path."""
+    return await list_videos(service, name, offset, limit)
+
+
+async def list_videos(service: Service, name: str, offset: int, limit: int) -> VideoList:
+    """A part of the indexed videos whose path contains `name`, ignoring case."""
     records = await service.read(service.records)
     matches = [record for record in records if name.lower() in record.path.lower()] if name else records
     return VideoList(total=len(matches), videos=[Video.of(record) for record in matches[offset : offset + limit]])
