@@ -18,7 +18,7 @@ from untrimmed import __version__
 from untrimmed.cli.console import USAGE
 from untrimmed.errors import UntrimmedError, missing_package
 
-INTERRUPTED = 130  # exit codes of a program that was ended by Ctrl-C or by a closed pipe
+INTERRUPTED = 130  # exit code of a program that Ctrl-C ended; the next constant is for one that a closed pipe ended
 PIPE_CLOSED = 141
 
 _OS_ADVICE = {
@@ -27,9 +27,9 @@ _OS_ADVICE = {
     errno.ENOSPC: "free some disk space",
     errno.EROFS: "choose a folder that is not read-only",
 }
-_QUICK = {"ls", "search", "status"}  # these commands only read, so they need no cleanup at the end
+_QUICK = {"ls", "search", "status"}  # commands that only read, so the process needs no cleanup when it ends
 EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
-_COMMANDS = {  # name -> panel of the help, module
+_COMMANDS = {  # name of the command -> panel of `--help` that lists it, and its module in `cli/`
     "index": (EVERYDAY, "index"),
     "search": (EVERYDAY, "search"),
     "serve": (EVERYDAY, "serve"),
@@ -67,7 +67,10 @@ class _Group(TyperGroup):
 
 
 def _without_flag_types(params: list[Any]) -> list[Any]:
-    """The parameters, in which flags have no type in the help. `--json <bool>` would look as if it required a value."""
+    """Return the parameters with an empty type for flags in the help.
+
+    `--json <bool>` would look as if the flag required a value.
+    """
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -75,7 +78,10 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
 
 
 def build_app(command: str | None = None) -> typer.Typer:
-    """The whole command line, or only one command: importing all of them takes longer than most commands run."""
+    """Build the whole command line, or only one command.
+
+    Importing all commands takes longer than running most of them.
+    """
     app = typer.Typer(
         name="untrimmed",
         cls=_Group,
@@ -110,7 +116,7 @@ def _options(
         bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = None,
 ) -> None:
-    """Options before any command."""
+    """Options that are given before any command."""
 
 
 def main() -> None:
@@ -128,19 +134,23 @@ def main() -> None:
         if error.filename is None:
             raise
         _end(f"{error.filename}: {error.strerror}; {_OS_ADVICE.get(error.errno or 0, 'check the path')}")
-    except SystemExit as stop:  # typer exits after Ctrl-C and with code 1 after a closed pipe
+    except SystemExit as stop:  # typer exits after Ctrl-C, and it exits with code 1 after a closed pipe
         if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(PIPE_CLOSED)
-        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):  # Ctrl-C normally ends these two
+        # `serve` and `mcp` normally end with Ctrl-C
+        if stop.code == INTERRUPTED and sys.argv[1:2] not in (["serve"], ["mcp"]):
             progress = "finished work is saved; run the same command again to continue"
             typer.echo(f"untrimmed: interrupted; {progress}", err=True)
         raise
 
 
 def _requested_command() -> str | None:
-    """The first word after the program's name. If a shell completes a command line, that is not in `sys.argv`."""
+    """Return the first word after the program's name.
+
+    If a shell completes a command line, this word is in an environment variable, not in `sys.argv`.
+    """
     words = sys.argv
-    if "_UNTRIMMED_COMPLETE" in os.environ:  # bash sets the first variable, zsh and fish set the second
+    if "_UNTRIMMED_COMPLETE" in os.environ:  # bash sets COMP_WORDS; zsh and fish set the other variable
         words = (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()
     return next(iter(words[1:]), None)
 
@@ -151,7 +161,10 @@ def _end(reason: str) -> None:
 
 
 def start() -> None:
-    """The entry point of the process. It runs `main` and skips Python's slow shutdown for short commands."""
+    """Start the command line. This is the entry point of the process.
+
+    It runs `main`. For commands that only read, it then skips Python's slow shutdown.
+    """
     gc.set_threshold(100_000, 20)  # collect garbage less often, because imports create many objects and no garbage
     try:
         main()
@@ -160,5 +173,6 @@ def start() -> None:
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(stop.code)  # unloading hundreds of modules takes a tenth of the command's time
+                # the normal shutdown unloads hundreds of modules, which takes a tenth of the command's time
+                os._exit(stop.code)
         raise

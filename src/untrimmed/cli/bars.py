@@ -1,4 +1,7 @@
-"""Progress bars on the error stream. They are drawn only on a terminal, because elsewhere rich prints an empty line."""
+"""Progress bars on the error stream.
+
+They are drawn only on a terminal, because without one rich prints an empty line.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +15,7 @@ B = TypeVar("B", bound="ProgressBar")
 
 
 class ProgressBar:
-    """A progress bar with these columns; a context manager. With `muted` it is never drawn."""
+    """A progress bar with the given columns, used as a context manager. With `muted` it is never drawn."""
 
     def __init__(self, *columns: ProgressColumn, muted: bool = False, transient: bool = False, **task: Any):
         self._is_drawn = progress_console.is_terminal and not muted
@@ -29,7 +32,7 @@ class ProgressBar:
             self._progress.stop()
 
     def show(self, **fields: Any) -> None:
-        """Update the bar."""
+        """Update fields of the bar, such as `completed`."""
         self._progress.update(self._task, **fields)
 
     @property

@@ -1,4 +1,4 @@
-"""`untrimmed compare`: one table of any finished runs."""
+"""`untrimmed compare`: print finished runs as tables."""
 
 from pathlib import Path
 from typing import Annotated

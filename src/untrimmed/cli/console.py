@@ -11,9 +11,9 @@ from rich.text import Text
 
 from untrimmed.errors import ConfigError
 
-NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes
+NOTHING_FOUND, USAGE, SOME_FAILED = 1, 2, 3  # exit codes of all commands
 
-# Rich must print text verbatim: file names may contain [brackets] and :colons:, its markup and emoji.
+# Print text verbatim: rich would interpret [brackets] and :colons: in file names as markup and emoji.
 _VERBATIM: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
 progress_console = Console(stderr=True, **_VERBATIM)  # for progress, notices and failures, one line each
 result_console = Console(**_VERBATIM)
@@ -31,7 +31,10 @@ def print_notice(notice: str | None) -> None:
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
-    """Print the document of `--json`, with paths as text and without escaping letters of any script.
+    """Print the document of a command's `--json`.
+
+    If the stream cannot encode a character, all characters outside ASCII are escaped. This happens, for example, for a
+    surrogate in a path that is not valid text.
 
     If the stream cannot encode a character, e.g. a surrogate in a path that is not valid text, all are escaped.
     """
@@ -44,7 +47,7 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
 
 
 def clock(time_s: float) -> str:
-    """Seconds as a player shows them: 75.25 -> '1:15.2'.
+    """Return a time as a player shows it: 75.25 -> '1:15.2'.
 
     >>> clock(75.25), clock(3600.0), clock(59.96)
     ('1:15.2', '1:00:00.0', '1:00.0')
@@ -57,7 +60,7 @@ def clock(time_s: float) -> str:
 
 
 def parse_time(text: str) -> float:
-    """The seconds in a time such as '75.2', '1:15.2' or '1:02:03'.
+    """Return the seconds in a time such as '75.2', '1:15.2' or '1:02:03'.
 
     >>> parse_time("1:15.2"), parse_time("90"), parse_time("1:02:03")
     (75.2, 90.0, 3723.0)

@@ -33,7 +33,7 @@ img, .none { background: #000; border-radius: .5rem; }
 
 
 class _Pictures:
-    """Pictures of a library's videos: stored thumbnails, otherwise decoded frames."""
+    """Finds pictures of a library's videos: stored thumbnails, or decoded frames if there are no thumbnails."""
 
     def __init__(self, library: Path, reader: FrameReader) -> None:
         self._records = {record.video_id: record for record in read_records(library)}
@@ -41,7 +41,7 @@ class _Pictures:
         self._reader = reader
 
     def address(self, hit: Hit, moment: Moment) -> str | None:
-        """The picture of a moment as a data URL; None if the video cannot be read."""
+        """Return the picture of a moment as a data URL, or None if the video cannot be read."""
         record = self._records.get(hit.video_id)
         if record is not None and (picture := self._stored.at(record, moment.picture_s)) is not None:
             return _data_url(picture, "webp")
@@ -63,10 +63,12 @@ def _data_url(picture: bytes, form: str) -> str:
 
 
 def write_sheet(file: Path, title: str, hits: Sequence[Hit], library: Path) -> None:
-    """Write hits of a library to one HTML file. A video without a picture that cannot be read is listed without one.
+    """Write hits of a library to one HTML file.
 
-    A link opens the video file at the moment (`#t=`, W3C media fragments). Links work on any machine that has the
-    videos under the same paths.
+    If a video has no thumbnail and cannot be read, its hit is listed without a picture.
+
+    Each hit has a link that opens the video file at the moment (`#t=`, W3C media fragments). Links work on any machine
+    that has the videos under the same paths.
     """
     from untrimmed.video.reader import FrameReader
 

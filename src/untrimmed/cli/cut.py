@@ -17,7 +17,7 @@ from untrimmed.search.store.listing import path_of
 from untrimmed.search.store.records import absolute, folders_of_equal_names, library_folder, settings_file
 from untrimmed.video.process import Limits
 
-_LINE_INTERVAL_S = 10.0  # time between progress lines, which replace the bar if there is no terminal
+_LINE_INTERVAL_S = 10.0  # time between the progress lines that replace the bar if there is no terminal
 _STALL_S = 600.0
 
 
@@ -92,7 +92,10 @@ def cut(
 def _export(
     folder: Path, moments: list[NumberedMoment], output: Path, margin_s: float, overwrite: bool, rate: str | None
 ) -> bool:
-    """Write the moments if the suffix of `output` is that of an export format. Return whether it is."""
+    """Write the moments in the export format that has the suffix of `output`.
+
+    Return False, without writing, if no format has this suffix.
+    """
     from untrimmed.exports.counting import ExportedMoment, read_rate
     from untrimmed.exports.formats import export, format_of
     from untrimmed.search.store.listing import read_records
@@ -111,7 +114,8 @@ def _export(
     with TimingReader() as reader:
         timeline = None if rate is None else read_rate(rate)
         exported = export(spans, format_name, timeline, lambda span: reader.read(span.video))
-    file = output.with_suffix(exported.suffix)  # several files of subtitles are in a ZIP file
+    # if there are several files of subtitles, the export is a ZIP file of them
+    file = output.with_suffix(exported.suffix)
     if file.exists() and not overwrite:
         raise ConfigError(f"{shown(file)}: already exists; choose another name or add --overwrite")
     write_whole(file, exported.content)
@@ -120,7 +124,7 @@ def _export(
 
 
 def _parse_span(text: str, library: Path) -> NumberedMoment:
-    """The moment of FILE@START-END. FILE may also be the name of a video of the library."""
+    """Return the moment that FILE@START-END names. FILE may also be the name of a video of the library."""
     path, _, span = text.rpartition("@")
     start, dash, end = span.partition("-")
     if not dash:
@@ -129,9 +133,10 @@ def _parse_span(text: str, library: Path) -> NumberedMoment:
 
 
 def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
-    """A file for each hit, named after its rank, video and times: 02_beach_61.5-66.0s.mp4.
+    """Return the file to write for each hit, named after rank, video and times: 02_beach_61.5-66.0s.mp4.
 
-    If videos have the same name, the name of a folder is added: 02_holiday_beach_61.5-66.0s.mp4.
+    If two videos have the same name, the name of a folder that tells them apart is added:
+    02_holiday_beach_61.5-66.0s.mp4.
     """
     from untrimmed.video.reader import is_video_path
 
@@ -152,7 +157,8 @@ def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
 def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float | None, overwrite: bool) -> None:
     from untrimmed.video.reader import cut as cut_video
 
-    # --timeout also replaces the limit for stalls, because on a busy machine the first progress can take over a minute.
+    # --timeout also limits the time without any progress, because on a busy machine the first progress can take over a
+    # minute
     limits = Limits(stall_s=_STALL_S) if timeout_s is None else Limits(total_s=timeout_s, stall_s=timeout_s)
     with _CutDisplay(file, start_s, end_s) as display:
         cut_end_s = cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
@@ -160,7 +166,7 @@ def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float
 
 
 class _CutDisplay(ProgressBar):
-    """The progress of a cut: a bar on a terminal, elsewhere a line every few seconds."""
+    """Shows the progress of a cut: as a bar on a terminal, otherwise as a line every few seconds."""
 
     def __init__(self, file: Path, start_s: float, end_s: float) -> None:
         self._name = shown(Path(file.name))
@@ -180,7 +186,7 @@ class _CutDisplay(ProgressBar):
         )
 
     def __call__(self, time_s: float) -> None:
-        """Show that the cut has reached this time of the video."""
+        """Show that the cut has reached a time of the video."""
         done_s = min(time_s, self._end_s) - self._start_s
         if done_s < 0:
             state = f"seeking {clock(self._start_s)}, at {clock(time_s)}"

@@ -29,7 +29,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.presets import has_preset, load_preset
 
 BAR_WIDTH = 30
-_FIRST_METHOD = "gmmformer_v2"  # method in the suggested training command
+_FIRST_METHOD = "gmmformer_v2"  # the method in the training command that is suggested at the end
 
 data_app = typer.Typer(
     name="data",
@@ -42,7 +42,7 @@ OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to
 
 
 class TextPooling(str, Enum):
-    """The vector of a caption."""
+    """How a caption's word features become one vector: their mean, or the last one."""
 
     mean = "mean"
     last = "last"
@@ -345,7 +345,10 @@ def simulate_command(
 
 
 def _training(name: str, data_set: str, root: Path, widths: dict[str, int]) -> str:
-    """Return a training command. It sets the widths that differ from the preset; without a preset they are detected."""
+    """Return a training command for a data set.
+
+    It sets widths that differ from the preset. Without a preset, training detects the widths.
+    """
     overrides = {}
     preset = ["--preset", name] if has_preset(_FIRST_METHOD, name) and data_set != name else []
     if has_preset(_FIRST_METHOD, name):

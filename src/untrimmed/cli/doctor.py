@@ -106,7 +106,10 @@ def _video() -> Iterator[Finding]:
 
 
 def _encoder(name: str | None) -> Iterator[Finding]:
-    """Test an encoder. Without a name, `builtin` may be missing if hub encoders are installed."""
+    """Test an encoder.
+
+    Without a name, a missing `builtin` is only a note if the hub encoders' packages are installed.
+    """
     from untrimmed.encoders.hub.weights import missing_packages
     from untrimmed.encoders.registry import BUILTIN, load_encoder
 
@@ -119,7 +122,10 @@ def _encoder(name: str | None) -> Iterator[Finding]:
 
 
 def _default(tested: str) -> Iterator[Finding]:
-    """Check that the weights of the default encoder are on disk, unless it was just tested. Nothing is downloaded."""
+    """Check that the weights of the default encoder are on disk. Nothing is downloaded.
+
+    The check is skipped if the encoder in `tested` is the default.
+    """
     from untrimmed.encoders.hub.weights import locate, missing_packages
     from untrimmed.encoders.registry import DEFAULT, ENCODERS
     from untrimmed.errors import EncoderError
@@ -142,7 +148,7 @@ def _default(tested: str) -> Iterator[Finding]:
 
 
 def _builtin_problem() -> str | None:
-    """Why `builtin` cannot be loaded, if packages are missing."""
+    """Return why `builtin` cannot be loaded, or None if all of its packages are installed."""
     from untrimmed.encoders.builtin.encoder import require_packages
     from untrimmed.errors import EncoderError
 
@@ -169,7 +175,10 @@ def _library(folder: Path | None) -> Iterator[Finding]:
 
 
 def _repair(folder: Path | None) -> Iterator[Finding]:
-    """Read every byte of a library. Damaged videos are removed and have to be indexed again from their files."""
+    """Read every byte of a library and repair it.
+
+    Damaged videos are removed from the library and must be indexed again from their files.
+    """
     import untrimmed
     from untrimmed.search.store.records import THUMBNAILS
 
@@ -192,7 +201,10 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
 
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
-    """Check that a trained model can be read: the one in `folder`, by default the one that the library uses."""
+    """Check that a trained model can be read.
+
+    It is the model in `folder`, by default the one that the library uses.
+    """
     from untrimmed.search.corpora.engine import load_search_model
     from untrimmed.search.store.records import library_folder, read_settings
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from untrimmed.cli.console import print_json, result_console
 from untrimmed.cli.options import JsonOption
 
-_ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # fits 80 columns
+_ROW = "{:16}  {:10}  {:>5}  {:>6}  {:>10}"  # this row fits 80 columns
 
 _KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
 

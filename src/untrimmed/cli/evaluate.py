@@ -88,7 +88,8 @@ RunPrecisionOption = Annotated[
     ),
 ]
 
-_LABELS = {"mean IoU": "mean IoU in the true video"}  # the demo also prints a mean IoU, but of first hits
+# `demo` prints a mean IoU too, but only of first hits, so the label here is more precise
+_LABELS = {"mean IoU": "mean IoU in the true video"}
 
 
 def evaluate(
@@ -131,7 +132,8 @@ def evaluate(
     from untrimmed.cli.run_top import evaluate_top
     from untrimmed.search.store.records import settings_file
 
-    if not settings_file(target).exists() and is_model_folder(target):  # checked second, because it imports torch
+    # `is_model_folder` is called last, because it imports torch
+    if not settings_file(target).exists() and is_model_folder(target):
         for_library = {"--skip-unknown": skip_unknown, "--details": details}
         _require_unset(
             for_library | {"--queries without --top": top is None and queries}, target, "is a run", "library"
@@ -157,7 +159,7 @@ def evaluate(
         for_run: dict[str, object] = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
         for_run |= {"--per-query": per_query, "--trec": trec, "--qrels": qrels, "--scores": scores}
         is_library = settings_file(target).exists()
-        if is_library:  # otherwise only the path is wrong, and these options are not a mistake
+        if is_library:  # if the target is no library either, the path is the mistake, so these options are not reported
             for_run |= {"--against": against, "--no-moments": not moments, "--split": split != "test"}
             for_run |= {"--data": data, "--root": root, "--video-features": video_features}
         _require_unset(for_run, target, "is not a run", "run")

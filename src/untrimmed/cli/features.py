@@ -114,7 +114,7 @@ def features(
             f"{library} as they are, without {'it' if len(unused) == 1 else 'them'}"
         )
     layout_name: ExportLayout | None = None if layout is None else layout.value
-    prepared_data_set(out, name, layout_name, captions=captions is not None)  # check this before hours of decoding
+    prepared_data_set(out, name, layout_name, captions=captions is not None)  # checked now, before hours of decoding
     if captions is not None:
         read_labels(captions)
     folder = library if library is not None else out / f"{name}-library"
@@ -149,9 +149,9 @@ def features(
 def _feature_encoder(
     kinds: list[str], encoder: str | None, fps: float | None, library: Library
 ) -> tuple[str, float | None]:
-    """The encoder of these kinds, and the number of vectors per second.
+    """Return the encoder made of these kinds of networks, and the number of vectors per second.
 
-    For CLIP alone in a new library, it is the papers' number.
+    For CLIP alone in a new library, the number is the one that papers use.
     """
     from untrimmed.encoders.features.kinds import join_parts
     from untrimmed.search.store.records import read_settings
@@ -176,6 +176,7 @@ def _print_written(written: ExportedFeatures, library: Library, name: str) -> No
         widths = f" model.query_dim={written.word_dim} model.video_dim={written.frame_dim}"
         print_line(
             f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}"
-            f"{widths if find_benchmark(name) else ''}"  # a benchmark's preset has the widths of the released features
+            # with a benchmark's name, the preset has the widths of the released features, so these widths must be set
+            f"{widths if find_benchmark(name) else ''}"
         )
         print_line(f"then    untrimmed index --model RUN --library {library.folder}")

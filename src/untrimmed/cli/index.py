@@ -93,7 +93,7 @@ def index(
     some_failed = False
     if paths:
         if model is not None:
-            opened.check_model(model)  # indexing may take hours
+            opened.check_model(model)  # checked now, because indexing may take hours
         if part is not None:
             _print_part(opened.folder, part)
         options = {
@@ -131,14 +131,14 @@ def _print_part(library: Path, part: str) -> None:
     from untrimmed.search.store.bucket import address_of
     from untrimmed.search.store.merge import LibraryPart
 
-    if address_of(library) is None:  # on object storage, indexing refuses this option
+    if address_of(library) is None:  # in object storage, indexing refuses parts
         progress_console.print(f"part {part} is written to {shown(LibraryPart.parse(part).folder(library))}")
 
 
 def _warn_about_simulation(model: str) -> None:
     """Warn if a run was trained on simulated features.
 
-    The features name no encoder, so comparing encoders would not show this.
+    A library does not know the encoder of simulated features, so no other check would find this.
     """
     from untrimmed.data.simulation.simulate import is_simulated
     from untrimmed.running.run import is_run, read_config
@@ -165,7 +165,10 @@ def _use(library: Library, model: str) -> None:
 def index_files(
     library: Library, paths: list[Path], *, on_step: Callable[[Step], None] | None = None, **options: Any
 ) -> IndexReport:
-    """Index files with a progress display, then print notices about the encoder and about links to folders."""
+    """Index files with a progress display.
+
+    Then print notices about the encoder and about links to folders.
+    """
     with IndexDisplay() as display:
 
         def show_step(step: Step) -> None:
@@ -192,7 +195,10 @@ def _print_linked(folders: Sequence[Path]) -> None:
 
 
 class IndexDisplay(ProgressBar):
-    """A bar on a terminal, elsewhere one line per file. Failures stay visible in both."""
+    """Shows the progress of indexing: as a bar on a terminal, otherwise as a line per file.
+
+    Failures are printed as lines in both cases.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -212,7 +218,7 @@ class IndexDisplay(ProgressBar):
         self._video_s = 0.0
 
     def __call__(self, step: Step) -> None:
-        """Show one step."""
+        """Show one step of indexing."""
         is_encoding = step.state == "encoding"
         fraction = min(1.0, step.done_s / step.duration_s) if is_encoding and step.duration_s > 0 else 0.0
         if step.state == "done":

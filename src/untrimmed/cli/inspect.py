@@ -24,7 +24,7 @@ from untrimmed.search.store.records import (
     read_settings,
 )
 
-# settings that `status --json` prints
+# names of the settings that `status --json` prints
 _JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling")
 
 
@@ -75,7 +75,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
 
 
 def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
-    """The numbers of videos whose sampling differs from the library's: ``; 1 video at 2 fps``."""
+    """Return how many videos have another sampling than the library, as text: ``; 1 video at 2 fps``."""
     counts = Counter(record.sampling for record in records if record.sampling != sampling)
     return "".join(
         f"; {_videos(count)} {'at' if name.endswith('fps') else 'by'} {name}" for name, count in counts.items()
@@ -83,7 +83,7 @@ def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
 
 
 def _describe_precision(settings: Settings) -> str:
-    """The number format of the encoder's products on this processor, in words."""
+    """Describe the number format of the encoder's matrix products on this processor."""
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
     number_format = choose_format("auto", "cpu")
@@ -93,7 +93,7 @@ def _describe_precision(settings: Settings) -> str:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size if path.is_file() else 0
-    except FileNotFoundError:  # a writer has just deleted an old version
+    except FileNotFoundError:  # a writer deleted this file of an old version just now
         return 0
 
 
@@ -127,7 +127,7 @@ def rm(
         names_files_only = {record.path for record in removed} == {str(absolute(path)) for path in named}
         if removed and not (yes or names_files_only):
             _confirm(len(removed))
-        # videos whose drive was connected again
+        # the files of these videos exist again, because their drive was connected in the meantime
         back = {record.path for record in missing if not is_deleted(record.path)}
         removed = opened.remove(path for path in targets if path in named or path not in back)
     for record in removed:
@@ -143,7 +143,7 @@ def rm(
 
 
 def _confirm(count: int) -> None:
-    """Exit unless the user confirms."""
+    """Ask the user for confirmation, and exit unless it is given."""
     if not sys.stdin.isatty():
         raise ConfigError(f"{_videos(count)} would be removed; list them with --dry-run, remove them with --yes")
     if not typer.confirm(f"{_videos(count)} will be removed from the library (the files stay); continue?", err=True):

@@ -1,4 +1,4 @@
-"""The hits of the last search in a library, stored beside it so that commands can name a hit by its number."""
+"""The hits of the last search in a library, stored in the library so that commands can name a hit by its number."""
 
 import contextlib
 import hashlib
@@ -20,7 +20,10 @@ _FILE = "last_search.json"
 
 
 def remember(library: Path, hits: Iterable[Hit], sentence: str = "") -> None:
-    """Store these hits in the library, or in the user's cache if the library is read-only. Older hits are deleted."""
+    """Store the hits of a search in the library, or in the user's cache if the library is read-only.
+
+    The hits of earlier searches are deleted.
+    """
     text = json.dumps([{**hit.to_json(rank), "sentence": sentence} for rank, hit in enumerate(hits, start=1)])
     library_file = library / _FILE
     cache_file = _cache_file(library)
@@ -29,12 +32,12 @@ def remember(library: Path, hits: Iterable[Hit], sentence: str = "") -> None:
         if os.path.exists(cache_file):
             cache_file.unlink()
         return
-    except OSError:  # the library is read-only, or the disk is full (then older hits can still be deleted)
+    except OSError:  # the library is read-only, or the disk is full; a full disk still allows deleting older hits
         with contextlib.suppress(OSError):
             library_file.unlink()
     try:
         write_whole(cache_file, text)
-    except OSError:  # the search itself worked, so this is only a warning
+    except OSError:  # the search itself worked, so failing to store its hits is only a warning
         with contextlib.suppress(OSError):
             cache_file.unlink()
         print_marked(
@@ -51,7 +54,7 @@ def _cache_file(library: Path) -> Path:
 class NumberedMoment:
     """A moment of the last search, the number that the user typed for it, and the sentence of the search."""
 
-    number: str  # 3 or 3.2
+    number: str  # the number of a hit (3) or of one of its moments (3.2)
     video: Path
     start_s: float
     end_s: float
@@ -59,7 +62,9 @@ class NumberedMoment:
 
 
 def recall(library: Path, numbers: str) -> list[NumberedMoment]:
-    """The hits "3", "1-5" or "2,4.2" (the fourth hit's second moment), in this order.
+    """Return the moments with the given numbers, in the given order.
+
+    Examples of numbers are "3", "1-5", and "2,4.2" (the second hit, and the fourth hit's second moment).
 
     Raises:
         UnknownNameError: The last search has no such hit.
@@ -84,11 +89,12 @@ def _parse(part: str) -> Iterable[tuple[int, int | None]]:
 
 
 def _read(file: Path) -> list[tuple[Hit, str]]:
-    """The hits, each with the sentence of the search."""
+    """Return the stored hits, each with the sentence of the search."""
     try:
         documents = json.loads(file.read_text(encoding="utf-8"))
         return [(Hit.from_json(document), str(document.get("sentence", ""))) for document in documents]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # unreadable, not JSON, or JSON of another form
+    # the file is unreadable, not JSON, or JSON of another form
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         raise ConfigError(f"{file}: the hits of the last search cannot be read; search again") from None
 
 

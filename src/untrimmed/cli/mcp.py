@@ -47,7 +47,7 @@ def mcp(
     from untrimmed.server.access import Access
     from untrimmed.server.agents import serve_http, serve_stdio
 
-    # --token is not in this list, because the token may come from the environment.
+    # --token is not listed, because the token may come from the environment
     http_options = {"--host": host != "127.0.0.1", "--allow-host": bool(allow_host)}
     if http is None and (set_options := [name for name, is_set in http_options.items() if is_set]):
         raise ConfigError(f"{' and '.join(set_options)} can only be used with HTTP; add --http PORT")

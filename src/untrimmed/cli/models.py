@@ -71,7 +71,7 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
 
 
 def _presets(by_data: dict[str, dict[str, float]]) -> str:
-    """A line for each data set, with the SumR that its authors report."""
+    """Return a line for each data set with a preset, with the SumR that the authors report."""
     sums = {data: f"({reported['SumR']:g})" if "SumR" in reported else "" for data, reported in by_data.items()}
     return "\n".join(f"{data} {sum_r}" for data, sum_r in sums.items())
 

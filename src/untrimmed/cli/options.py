@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-# Groups of `--help`. Options without a group (--library, --import, --help) come first.
+# Names of the groups in `--help`. Options without a group (--library, --import, --help) are listed first.
 DATA_PANEL = "Data"
 OUTPUT_PANEL = "Output"
 RUNTIME_PANEL = "Where it runs"
@@ -20,9 +20,9 @@ videos_option = partial(typer.Option, rich_help_panel="How videos are read")
 
 
 def parse_path(text: str) -> Path:
-    """The path in an argument.
+    """Return the path in the text of an argument.
 
-    An empty text, e.g. from an unset variable, is an error, because it would mean the current folder.
+    An empty text, for example from an unset shell variable, is an error. As a path it would mean the current folder.
 
     Raises:
         typer.BadParameter: The text is empty.
@@ -40,7 +40,7 @@ def _parse_library(text: str) -> Path:
 
 
 def _import_all(modules: list[str] | None) -> list[str] | None:
-    """Import the modules of `--import` while options are parsed, before any name is looked up in a registry."""
+    """Import the modules of `--import` while options are parsed, so before a name is looked up in a registry."""
     for module in modules or ():
         from untrimmed.plugins import import_module
 
@@ -49,7 +49,7 @@ def _import_all(modules: list[str] | None) -> list[str] | None:
 
 
 def _make_token(text: str | None) -> str | None:
-    """The token itself, or a new random one for "auto"."""
+    """Return the token that was given, or a new random token for "auto"."""
     return secrets.token_urlsafe(24) if text == "auto" else text
 
 

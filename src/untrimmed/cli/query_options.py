@@ -1,4 +1,7 @@
-"""Generates the options of a search from the fields of `Query`, `Filters` and `Cutoff`, and reads them back."""
+"""Generates the options of a search from the fields of `Query`, `Filters` and `Cutoff`.
+
+It also converts the values of these options to a query.
+"""
 
 import inspect
 import re
@@ -17,8 +20,8 @@ from untrimmed.search.query.query import Cutoff, Filters, NumMoments, Place, Que
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _HITS_PANEL = "Which hits to show"
 _PANELS = {Query: "What to find", Filters: "Which videos to search", Cutoff: _HITS_PANEL}
-_HIT_FIELDS = {"group_by", "fold"}  # fields of `Query` that the help lists under `_HITS_PANEL`
-_EXAMPLES = {  # metavar -> example of a value, for help
+_HIT_FIELDS = {"group_by", "fold"}  # fields of `Query` whose options are in the panel `_HITS_PANEL` of the help
+_EXAMPLES = {  # metavar of an option -> example of a value for its help
     "TIME": "e.g. 90 or 1:30",
     "BYTES": "e.g. 500k or 1.5G",
     "DATE": "e.g. 2026-05-01",
@@ -28,7 +31,10 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def query_options(*names: str) -> Callable[[Command], Command]:
-    """A decorator that adds the options of these fields (default: all) to a command. Unset options are None."""
+    """Return a decorator that adds the options of these fields to a command; by default, of all fields.
+
+    An option that is not given has the value None.
+    """
 
     def decorate(command: Command) -> Command:
         parameters = inspect.signature(command, eval_str=True).parameters.values()
@@ -45,14 +51,14 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
         if kind is not Filters:
             default = False if get_origin(kind) is Literal else None
             is_sentence = owner is Query and name == "text"
-            # a list, so that a sentence of several words needs no quotes
+            # a list of words, so that a sentence of several words needs no quotes
             option_type = list[str] | None if is_sentence else _typed(kind, spec)
             annotation = Annotated[option_type, _option(owner, name, kind, spec)]
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _form(spec: Spec) -> str:
-    """The metavar of an option: the last word of `Spec.option`, unless that is a flag."""
+    """Return the metavar of an option: the last word of `Spec.option`, unless this word is a flag."""
     return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
 
 
@@ -61,7 +67,10 @@ def _flags(name: str, spec: Spec) -> list[str]:
 
 
 def _typed(kind: Any, spec: Spec) -> Any:
-    """The type of an option for typer: a switch for a choice of two values, text for values that `read_part` parses."""
+    """Return the type of an option for typer.
+
+    A choice between two values is a switch. Values that `read_part` parses are text.
+    """
     if get_origin(kind) is Literal:
         return bool
     number = next((number_type for number_type in (int, float) if number_type in (kind, *get_args(kind))), None)
@@ -90,10 +99,12 @@ def _option(owner: type, name: str, kind: Any, spec: Spec) -> Any:
 
 
 def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
-    """The query and the cutoff that a command's options describe, with pictures read and places looked up.
+    """Return the query and the cutoff that a command's options describe.
+
+    Pictures are read, and the numbers of hits are replaced by places in videos.
 
     Raises:
-        ConfigError: A value cannot be parsed, or the query makes no sense, see `Query`.
+        ConfigError: A value cannot be parsed, or the query is invalid (see `Query`).
         FeatureError: The picture cannot be read.
         UnknownNameError: No hit has this number, or no part of a query has this name.
     """
@@ -106,9 +117,11 @@ def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
 
 
 def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
-    """A `Query`, `Filters` or `Cutoff` from a command's options; fields of unset options keep their defaults.
+    """Return a `Query`, `Filters` or `Cutoff` from a command's options.
 
-    Raises: As `read_query`.
+    The fields of options that are not given have their defaults.
+
+    Raises: The errors of `read_query`.
     """
     parsers: dict[str, Callable[[Any], Any]] = {
         "TIME": parse_time,
@@ -138,14 +151,14 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
 
 
 def _with_flag(owner: type, message: str) -> str:
-    """The message, with a field's name at the beginning replaced by the option that sets the field."""
+    """Return a message in which a field's name at the beginning is replaced by the option that sets the field."""
     name, space, rest = message.partition(" ")
     _, spec = specs(owner).get(name, (None, None))
     return message if spec is None or name == "text" else f"{_flags(name, spec)[0]}{space}{rest}"
 
 
 def parse_size(text: str) -> int:
-    """The bytes of a size such as 500k, 20M or 1.5GB.
+    """Return the number of bytes in a size such as 500k, 20M or 1.5GB.
 
     Raises:
         ConfigError: The text is not a size.
@@ -160,10 +173,10 @@ def parse_size(text: str) -> int:
 
 
 def parse_number_or_all(text: str) -> NumMoments:
-    """A number, or all.
+    """Return the number in a text, or "all" if the text is that word.
 
     Raises:
-        ConfigError: The text is neither.
+        ConfigError: The text is neither a number nor "all".
     """
     if text == "all":
         return "all"
@@ -179,7 +192,7 @@ def is_hit_number(text: str) -> bool:
 
 
 def parse_place(text: str, library: Path) -> Place:
-    """A hit of the last search by its number, or a frame or a moment of an indexed video.
+    """Return the place that a text names: a hit of the last search by its number, or a frame or a moment of a video.
 
     Raises:
         ConfigError: The text cannot be parsed.
@@ -198,7 +211,7 @@ def parse_place(text: str, library: Path) -> Place:
 
 
 def parse_weights(assignments: list[str]) -> Weights:
-    """The weights of a list of PART=X.
+    """Return the weights in a list of texts PART=X.
 
     Raises:
         ConfigError: X is not a number.
@@ -218,7 +231,7 @@ def parse_weights(assignments: list[str]) -> Weights:
 
 
 def read_picture(file: Path) -> Any:
-    """The RGB values of a picture.
+    """Return the RGB values of the picture in a file.
 
     Raises:
         FeatureError: The picture cannot be read.

@@ -94,7 +94,7 @@ def _require_compatible(root: Path | None, out: Path | None, simulated: bool) ->
 
 
 def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool, json_output: bool) -> None:
-    """Print a table or figure, or the commands that produce it."""
+    """Print a table or figure if it is computed here, otherwise the commands that produce it."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
     from untrimmed.reproduction.tables import TrainedTable, UntrainedTable
@@ -122,7 +122,7 @@ def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool, 
 
 
 def _print_entry(paper: Paper, entry: Entry) -> None:
-    """Print an entry's title and commands, or why it has none. Commands are not wrapped, so they can be copied."""
+    """Print an entry's title, notes and command. Commands are not wrapped, so they can be copied."""
     from untrimmed.reproduction.render import command_of
 
     result_console.print(f"{entry.title}.", *entry.notes)
@@ -130,7 +130,7 @@ def _print_entry(paper: Paper, entry: Entry) -> None:
 
 
 def _print_commands(table: TrainedTable | UntrainedTable) -> None:
-    """Print the commands that train and evaluate each row, without wrapping, so they can be copied."""
+    """Print the commands that train and evaluate each row, unwrapped, so that they can be copied."""
     from untrimmed.reproduction.commands import commands_of, untrained_commands
     from untrimmed.reproduction.tables import UntrainedTable
 
@@ -143,7 +143,10 @@ def _print_commands(table: TrainedTable | UntrainedTable) -> None:
 
 
 def _write(papers: list[Paper], selection: Entry | None, settings: RunSettings, out: Path, command: str) -> None:
-    """Write the page of one entry, or of all entries. Sweeps run only if they are selected."""
+    """Write the page of one entry, or of all entries.
+
+    Sweeps, which train many variants, are included only if they are selected.
+    """
     from untrimmed.reproduction.document import document
     from untrimmed.reproduction.tables import TrainedTable
 
@@ -151,7 +154,7 @@ def _write(papers: list[Paper], selection: Entry | None, settings: RunSettings, 
     included = [
         entry for entry in entries if entry is selection or not (isinstance(entry, TrainedTable) and entry.sweep)
     ]
-    # Open the file first, so that an unwritable path fails before hours of training.
+    # open the file first, so that a path that cannot be written fails before hours of training
     with whole_file(out) as path, progress_console.status("starting") as status:
         parts = document(papers, included, settings, command, _ProgressLine(status))
         path.write_text("".join(parts), encoding="utf-8")
@@ -168,7 +171,7 @@ def _command(paper: str | None, entry: str | None, settings: RunSettings, out: P
 
 
 def _grid_document(grid: Grid) -> dict[str, object]:
-    """A table for JSON, with the printed cells."""
+    """Return a table for JSON, with its cells as they are printed."""
     return {"title": grid.title, "header": grid.header, "rows": grid.lines, "notes": grid.notes}
 
 
@@ -203,7 +206,8 @@ def _print_papers(papers: list[Paper], json_output: bool) -> None:
 
 def _print(grid: Grid) -> None:
     table = Table(title=grid.title, title_justify="left", box=box.SIMPLE)
-    width = len(grid.header) - grid.num_commands  # commands follow the table, without wrapping
+    # the columns with commands are printed after the table, without wrapping
+    width = len(grid.header) - grid.num_commands
     for name, figures in zip(grid.header[:width], grid.are_figures, strict=False):
         table.add_column(name, justify="right" if figures else "left", overflow="fold")
     for line in grid.lines:
@@ -220,7 +224,7 @@ class _ProgressLine:
         self._status = status
 
     def __call__(self, progress: TableProgress) -> None:
-        """Show the progress."""
+        """Show the current row and activity."""
         line = f"{progress.number}/{progress.total} {progress.name}: {progress.activity}"
         self._status.update(escape(line))
         if progress.is_finished:

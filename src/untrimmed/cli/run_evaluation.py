@@ -28,7 +28,7 @@ FORMATS = ("table", "json", "csv", "latex")
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """The options of opening a model with a split of a data set, named like the arguments of `open_model`."""
+    """The options that select a model's split of a data set, named like the arguments of `open_model`."""
 
     split: str = "test"
     data: str | None = None
@@ -41,7 +41,7 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFiles:
-    """The files about every query that `evaluate` writes, named like its options.
+    """The files with the results of every query that `evaluate` writes, named like its options.
 
     A file that is not requested is None.
     """
@@ -62,12 +62,15 @@ class ExportFiles:
 
     @property
     def paths(self) -> dict[str, Path]:
-        """The requested files by option."""
+        """The paths of the requested files by name of the option."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: path for name, path in values if path is not None}
 
     def write(self, split: ScoredSplit, temporary: Mapping[str, Path], tag: str) -> None:
-        """Write the contents of the requested files to `temporary`; `tag` names the run in TREC's format."""
+        """Write the contents of the requested files to the paths `temporary`.
+
+        `tag` names the run in TREC's format.
+        """
         from untrimmed.evaluation import export
 
         is_jsonl = self.per_query is not None and self.per_query.suffix.lower() == ".jsonl"
@@ -82,7 +85,7 @@ class ExportFiles:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether `evaluate_run` accepts this: a folder of a run or a saved model, or the name of a training-free model."""
+    """Whether this is a folder with a run or a saved model, or the name of a model without training."""
     from untrimmed.running.run import is_model, is_run
     from untrimmed.running.training_free import is_training_free
 
@@ -105,10 +108,13 @@ def evaluate_run(
     truths: Path | None = None,
     files: ExportFiles | None = None,
 ) -> None:
-    """Print the results of a model in one of `FORMATS`, and the difference from `against` with significance tests.
+    """Print the results of a model in one of `FORMATS`.
 
-    `moments` adds the metrics of moments if the data have any. `truths`, a file of dense labels, adds recall with
-    several right videos. The changed settings of `opening` and the `files` apply only to the first model.
+    If `against` is another model, the differences from its results are printed, with significance tests.
+
+    `moments` adds the metrics of moments if the data set has moments. `truths`, a file of dense labels, adds recall
+    with several right videos. `files` and the changed settings in `opening` apply to the model in `folder`, but not to
+    `against`.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -121,7 +127,7 @@ def evaluate_run(
     opening = opening or Opening()
     files = files or ExportFiles()
     with ExitStack() as written, progress_console.status("scoring"):
-        # Open the files first, so that an unwritable path fails before minutes of scoring.
+        # open the file first, so that a path that cannot be written fails before minutes of scoring
         temporary = {name: written.enter_context(whole_file(path)) for name, path in files.paths.items()}
         report = evaluate(folder, moments=moments, truths=truths, keep_scores=bool(temporary), **vars(opening))
         if report.scores is not None:
@@ -156,7 +162,7 @@ def evaluate_run(
 
 
 def _describe_labels(report: Report) -> str:
-    """The number of queries with labels, and the numbers of labels that could not be used."""
+    """Describe dense labels: the number of queries with labels, and the numbers of labels that could not be used."""
     counts = report.truths
     unused = {
         "queries that are not in the split": counts["other_queries"],

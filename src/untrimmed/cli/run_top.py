@@ -27,7 +27,7 @@ def evaluate_top(
     *,
     output: str = "table",
 ) -> None:
-    """Print the first `count` videos of all captions of a split, or of the captions that the file `queries` names."""
+    """Print the first `count` videos for all captions of a split, or only for those that `queries` names."""
     import numpy as np
 
     from untrimmed.running.loaded import open_model
@@ -55,7 +55,7 @@ def evaluate_top(
 
 
 def as_document(ranking: CaptionRanking) -> dict[str, Any]:
-    """One caption and its first videos for JSON. Times are in seconds, or null if they are unknown."""
+    """Return one caption and its first videos for JSON. Times are in seconds, or null if they are unknown."""
     return {
         "id": ranking.caption_id,
         "query": ranking.text,
@@ -90,7 +90,7 @@ def _to_csv(rankings: list[CaptionRanking]) -> str:
 
 
 def _to_latex(title: str, rankings: list[CaptionRanking]) -> str:
-    """A LaTeX table for a paper, which needs the packages booktabs and amssymb."""
+    """Return a LaTeX table for a paper, which must load the packages booktabs and amssymb."""
     from untrimmed.evaluation.report import escape_latex
 
     lines = [f"% {title}", r"\begin{tabular}{rlcrl}", r"\toprule", r"& video & right & score & moment (s) \\"]

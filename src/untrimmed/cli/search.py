@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from untrimmed.search.query.hits import Hit, Hits
     from untrimmed.types import Moment
 
-_ROUNDED_S = 0.1  # a rounded duration may be this much longer than the video
+_ROUNDED_S = 0.1  # seconds by which a rounded duration may exceed the video's
 _LIKELY = 0.5
-# largest length of the video's name in a frame's file name: at most 200 bytes of the 255 that are allowed
+# largest number of characters of a video's name in the file name of a frame: at most 200 of the 255 bytes of a name
 _NAME_CHARACTERS = 50
 
 SheetOption = Annotated[
@@ -106,13 +106,16 @@ def search(
 
 
 def _do_nothing() -> None:
-    """Do not update the cache, because the service that answered does it."""
+    """Leave the cache unchanged, because the service that answered updates it."""
 
 
 def _search(
     folder: Path, query: Query, cutoff: Cutoff, service: bool, precision: Precision, ray: str | None, shards: int
 ) -> tuple[Hits, Callable[[], None]]:
-    """The hits, from a running service if there is one, and a function that updates the cache afterwards."""
+    """Return the hits, and a function that updates the cache afterwards.
+
+    The hits come from a running service if there is one.
+    """
     if service and ray is None and shards == 1 and precision == "auto":
         from untrimmed.server.client import ask_service
 
@@ -204,7 +207,8 @@ def _show(
     best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
     if round(best, 2) < _LIKELY and not json_output:
         progress_console.print(f"there may be no match: the best hit has {best:.0%} confidence")
-    update_cache()  # update after the answer is printed, so that the next process need not read the whole table again
+    # updates after the answer is printed, so that the user need not wait; later processes need not read the whole table
+    update_cache()
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "no hits above the threshold")
         raise typer.Exit(NOTHING_FOUND)
@@ -215,7 +219,10 @@ def _span(moment: Moment) -> str:
 
 
 def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
-    """Save one JPEG per hit, at the peak of its best moment. If a video is missing, only its frame is skipped."""
+    """Save one JPEG per hit: the frame at the peak of the best moment.
+
+    If a video is missing, only its frame is skipped.
+    """
     from PIL import Image
 
     from untrimmed.video.reader import frame_at

@@ -105,7 +105,10 @@ def serve(
 
 
 def print_library(folder: Path) -> None:
-    """Print which library is served, and a note if it does not exist yet: it may be created while the service runs."""
+    """Print which library is served.
+
+    If it does not exist, print a note, because it may be created while the service runs.
+    """
     from untrimmed.search.store.bucket import name_of
     from untrimmed.search.store.records import how_to_make, settings_file
 
@@ -116,13 +119,14 @@ def print_library(folder: Path) -> None:
 
 
 class _JobPrinter:
-    """Prints one line per indexing job of the watched folders, and one per file that could not be indexed."""
+    """Prints one line per indexing run of the watched folders, and one line per file that could not be indexed."""
 
     def __init__(self) -> None:
-        self._notice: str | None = None  # the last notice, because every job repeats the notice about the encoder
+        # the last printed notice, because every run repeats the notice about the encoder
+        self._notice: str | None = None
 
     def __call__(self, job: Job) -> None:
-        """Print the result of a finished job."""
+        """Print the result of a finished run."""
         for failure in job.failed:
             print_marked("failed", "red", f"   {failure.reason}")
         if job.problem is not None:

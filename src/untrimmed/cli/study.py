@@ -181,7 +181,7 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _command(plan: StudyPlan, setups: list[StudySetup], page: Path, imports: list[str]) -> str:
-    """Return the command that writes the page again, with all options that are not at their default."""
+    """Return the command that writes the page again, with all options that do not have their default."""
     from untrimmed.study.study import StudyPlan
 
     setup = setups[0]
@@ -206,7 +206,7 @@ def _command(plan: StudyPlan, setups: list[StudySetup], page: Path, imports: lis
 
 
 def _write(page: Path, results: list[StudyResults], command: str) -> None:
-    """Write the page, and its picture to the folder `figures` beside it."""
+    """Write the page, and its picture to the folder `figures` beside the page."""
     from untrimmed.files import write_whole
     from untrimmed.plots.combinations import CombinationResult, Combinations, draw_combinations
     from untrimmed.plots.style import save

@@ -77,7 +77,7 @@ def train(
     from untrimmed.training.train import train as run_training
 
     values = parse_overrides(overrides or [])
-    require_sections(values)  # without a section, the key would become an argument of `run_training`
+    require_sections(values)  # a key without a section would become an argument of `run_training`
     with _TrainDisplay() as display:
         run = run_training(
             method,
@@ -113,7 +113,10 @@ def _print_best(run: Run) -> None:
 
 
 class _TrainDisplay(ProgressBar):
-    """A bar on a terminal, elsewhere a line per epoch. Of several processes only the first prints anything."""
+    """Shows the progress of training: as a bar on a terminal, otherwise as a line per epoch.
+
+    If training has several processes, only the first prints anything.
+    """
 
     def __init__(self) -> None:
         self.muted = _is_further_process()
@@ -131,11 +134,11 @@ class _TrainDisplay(ProgressBar):
         )
 
     def packing(self, done: int, total: int) -> None:
-        """Show the number of videos whose features are prepared."""
+        """Show how many videos have prepared features."""
         self.show(description="preparing features", completed=done, total=total)
 
     def __call__(self, step: TrainingProgress) -> None:
-        """Show one step."""
+        """Show one step of training."""
         done = (step.epoch - 1) * step.num_steps + step.step
         where, figures = "untrained", ""
         if step.num_epochs:
@@ -157,5 +160,5 @@ class _TrainDisplay(ProgressBar):
 
 
 def _is_further_process() -> bool:
-    """Whether torchrun started several processes and this is not the first."""
+    """Whether torchrun started several processes and this process is not the first."""
     return os.environ.get("RANK", "0") != "0"
