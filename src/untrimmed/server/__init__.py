@@ -1,1 +1,4 @@
-"""The service: a library over HTTP, for its page, the command line and other programs; no scoring happens here."""
+"""The service gives access to a library over HTTP, for its web page, the command line and other programs.
+
+It computes no scores itself; the library does.
+"""

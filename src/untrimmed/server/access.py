@@ -1,8 +1,8 @@
-"""Access control for all routes: Host, Origin and token checks.
+"""Access control for all routes, by checks of the Host header, the Origin header and a token.
 
 Any page that is open in a browser can send requests to programs on the same machine. Three checks reject such requests.
-The Host header must name this machine; a foreign name that resolves to it is rejected. A request from a page must come
-from this service's own page. A service that other machines can reach requires a token.
+The Host header must name this machine; a foreign name that resolves to this machine's address is rejected. A request
+from a page must come from this service's own page. A service that other machines can reach requires a token.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from untrimmed.errors import ConfigError
 from untrimmed.server.problems import problem
 
 MAX_BODY_BYTES = 1 << 20
-IS_HEAD = "untrimmed.is_head"  # key in the scope of a HEAD request, whose response gets no body
+IS_HEAD = "untrimmed.is_head"  # key in the scope of a HEAD request; the response of such a request gets no body
 _TOO_LONG = f"the request body is larger than {MAX_BODY_BYTES >> 20} MB; send a smaller request"
-_PICTURE = "/api/search/picture"  # this route has its own size limit
+_PICTURE = "/api/search/picture"  # this route has a size limit of its own
 MIN_TOKEN_LENGTH = 16
-# Allow only this service's own scripts, styles, pictures and videos, and forbid embedding the page in a frame.
+# Browsers may load only this service's own scripts, styles, pictures and videos, and may not show the page in a frame
+# of another page.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -49,18 +50,20 @@ HEADERS = {
 class Access:
     """The host names and tokens that a service accepts.
 
-    `own_token` is also accepted. It is stored in a file in the library folder that only this user can read.
+    `own_token` is accepted too, in addition to `token`. It is stored in the library folder, in a file that only this
+    user can read.
     """
 
     names: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})
-    # accept any IP address as a Host header, because a foreign host name cannot look like one
+    # whether a Host header with any IP address is accepted; this is safe, because the host name of a foreign page is no
+    # IP address
     any_address: bool = False
     token: str | None = None
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @classmethod
     def for_host(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Access:
-        """The access rules of a service that listens at an address.
+        """Return the access rules of a service that listens at an address.
 
         Raises:
             ConfigError: Other machines can reach the address and there is no token, or the token is too short.
@@ -87,7 +90,7 @@ class Access:
         return name in self.names or (self.any_address and _is_address(name))
 
     def knows(self, token: str) -> bool:
-        """Whether a token is accepted."""
+        """Whether a token is one of the accepted tokens."""
         accepted = [self.own_token, *([self.token] if self.token is not None else [])]
         return sum(secrets.compare_digest(token.encode(), expected.encode()) for expected in accepted) > 0
 
@@ -111,15 +114,16 @@ def _is_address(name: str) -> bool:
 
 
 class Guard:
-    """Middleware that rejects forbidden requests and adds security headers to every response."""
+    """Middleware that rejects forbidden requests, and adds security headers to every response."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app = app
         self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "websocket":  # there are no such routes; closing before accepting sends status 403
+        """Reject a forbidden request, or pass the request on and add security headers to the response."""
+        # there are no routes for web sockets; closing the connection before it is accepted sends status 403
+        if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
@@ -146,7 +150,7 @@ class Guard:
             await self.app(scope, receive if scope["path"] == _PICTURE else _capped(receive), send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        """The status and reason of a refusal; status 0 if the request is allowed."""
+        """Return the status and the reason of a refusal, or the status 0 if the request is allowed."""
         hosts = headers.getlist("host")
         origins = headers.getlist("origin")
         if len(hosts) != 1 or not self.access.allows_host(hosts[0]):
@@ -181,7 +185,10 @@ class Guard:
 
 
 def _is_visit(scope: Scope, headers: Headers) -> bool:
-    """Whether a link or a typed address opens the page. Any site may link to it, but no site can read the answer."""
+    """Whether a user opens the page by a link or by typing its address.
+
+    Any site may link to the page, but no site can read the response.
+    """
     return scope["method"] in ("GET", "HEAD") and scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
 
 
@@ -192,7 +199,10 @@ def _token_in_address(scope: Scope) -> str | None:
 
 
 def _cookie_name(headers: Headers) -> str:
-    """The cookie's name, with the port: browsers send cookies of one host to all its ports."""
+    """Return the name of the cookie for the token.
+
+    It contains the port, because browsers send the cookies of a host to all of its ports.
+    """
     return "_".join(["untrimmed_token", *re.findall(r":([0-9]+)$", headers["host"])])
 
 
@@ -221,7 +231,7 @@ class Heads:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Answer a HEAD request like a GET request without the body, and pass on other requests."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self.app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""Seven tools for agents over the Model Context Protocol (MCP), via stdio or HTTP.
+"""Seven tools for agents over the Model Context Protocol (MCP), over stdin and stdout or over HTTP.
 
 The tools make the same calls as the routes of the service and take the same opaque ids.
 """
@@ -62,25 +62,26 @@ you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
-# matches escapes in JSON. Group 1 has those to keep, including complete pairs; the others are halves
+# Matches escapes in JSON. Group 1 matches escapes that are kept, including complete surrogate pairs; other matches are
+# halves of a pair.
 _SURROGATES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-_MAX_PICTURES = 36  # of a contact sheet
-_MAX_VIDEOS = 200  # of a list
-_MAX_POINTS = 500  # largest number of points of a curve, because agents read every point
+_MAX_PICTURES = 36  # largest number of pictures on a contact sheet
+_MAX_VIDEOS = 200  # largest number of videos in a list
+_MAX_POINTS = 500  # largest number of points of a curve; it is small, because agents read every point
 
 
 class WrittenFile(BaseModel):
-    """A file in the clips folder."""
+    """A file that a tool has written to the clips folder."""
 
     file: str = Field(description="Path on the machine that serves the library.")
     num_bytes: int
 
 
 def _with_arguments(fields: dict[str, Any]) -> Callable[[Tool], Tool]:
-    """Give a tool these optional arguments."""
+    """Return a decorator that adds these optional arguments to a tool."""
 
     def decorate(tool: Tool) -> Tool:
         parameters = [
@@ -96,7 +97,10 @@ def _with_arguments(fields: dict[str, Any]) -> Callable[[Tool], Tool]:
 
 
 class Tools:
-    """The tools. Agents read their docstrings as descriptions. `clips` is the folder for clips."""
+    """The tools of the server, one method each.
+
+    Agents read the methods' docstrings as descriptions. `clips` is the folder for clips.
+    """
 
     def __init__(self, service: Service, clips: Path | None) -> None:
         self.service = service
@@ -200,7 +204,7 @@ class Tools:
 
 
 def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
-    """Write a clip and return its path, which has a number appended if `out` exists."""
+    """Write a clip and return its path. A number is appended to the name if `out` exists."""
     return write_clip(file, start_s, end_s, _unused(out), ends)
 
 
@@ -216,7 +220,7 @@ def _export(request: ExportRequest, records: list[VideoRecord], folder: Path, en
 
 
 def _unused(out: Path) -> Path:
-    """The path, with a number appended if it exists."""
+    """Return the path, with a number appended to its name if the path exists."""
     numbered = (out.with_stem(f"{out.stem}_{number}") for number in count(2))
     path = out
     while path.exists():
@@ -245,7 +249,7 @@ class _ToolServer(MCPServer[Any]):
 
 
 def _line(cause: BaseException | None) -> str | None:
-    """A one-line message for the agent; None for bugs and for errors whose own message is clear."""
+    """Return a one-line message for the agent, or None for bugs and for errors with a clear message of their own."""
     if isinstance(cause, ValidationError):
         return validation_message(dict(cause.errors()[0]))[0]
     if isinstance(cause, ModuleNotFoundError):
@@ -256,7 +260,7 @@ def _line(cause: BaseException | None) -> str | None:
 
 
 def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[Any]:
-    """An MCP server with the seven tools. Without a `clips` folder, `cut` and `export` are refused."""
+    """Create an MCP server with the seven tools. Without a `clips` folder, `cut` and `export` are refused."""
     server = _ToolServer(
         "untrimmed",
         title="untrimmed",
@@ -274,38 +278,40 @@ def create_server(service: Service, *, clips: Path | None = None) -> MCPServer[A
 
 
 def create_agents_app(service: Service, access: Access, *, clips: Path | None = None) -> ASGIApp:
-    """An ASGI application that serves the tools at /mcp (streamable HTTP), with access control."""
+    """Create an ASGI application that serves the tools at /mcp (streamable HTTP), with access control."""
     app = create_server(service, clips=clips).streamable_http_app(
         stateless_http=True,
         json_response=True,
         max_request_body_size=MAX_BODY_BYTES,
-        # The guard has already checked Host and Origin, and it knows --allow-host.
+        # `Guard` checks Host and Origin before this application, and it knows --allow-host
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     return Guard(app, access)
 
 
 class _Lines(io.TextIOWrapper):
-    """Lines of JSON in which a replacement character replaces each half of a surrogate pair.
+    """Lines of JSON in which unpaired halves of surrogate pairs are replaced.
 
-    Such halves are valid in JSON, and clients that cut texts send them, but the SDK would never answer the request.
+    Each half is replaced by a replacement character. Such halves are valid in JSON, and clients that cut texts send
+    them, but the MCP SDK would never answer a request that contains one.
     """
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as in the base class
-        """The next line."""
+        """Return the next line, without unpaired halves."""
         return _SURROGATES.sub(lambda match: match[1] or "\\ufffd", super().readline(size))
 
 
 async def _run_over_stdio(server: MCPServer[Any]) -> None:
-    """Run a server like `server.run("stdio")`, but read stdin by `_Lines`."""
+    """Run a server like `server.run("stdio")`, but read stdin with `_Lines`."""
     lines = anyio.wrap_file(_Lines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
     async with stdio_server(stdin=lines) as (requests, answers):
-        lowlevel = server._lowlevel_server  # no public function of the SDK runs a server on other streams (2.3)
+        # in version 2.3, the SDK has no public function that runs a server on other streams
+        lowlevel = server._lowlevel_server
         await lowlevel.run(requests, answers, lowlevel.create_initialization_options())
 
 
 def serve_stdio(library: Library, *, clips: Path | None = None) -> None:
-    """Serve the parent process over stdin and stdout until it closes them."""
+    """Serve the parent process over stdin and stdout, until the parent closes them."""
     with closing(Service(library)) as service:
         service.warm_up()
         anyio.run(_run_over_stdio, create_server(service, clips=clips))
@@ -320,7 +326,7 @@ def serve_http(
     clips: Path | None = None,
     on_start: Callable[[str], None],
 ) -> None:
-    """Serve over HTTP until Ctrl-C. `on_start` is called with the address.
+    """Serve the tools over HTTP until Ctrl-C. `on_start` is called with the address.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.

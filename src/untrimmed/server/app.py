@@ -30,12 +30,15 @@ router = APIRouter(tags=["service"])
 
 
 class _Page(Mount):
-    """The page's files, at paths without a route. A path whose route has other methods is refused with 405."""
+    """Serves the files of the web page at all paths without a route.
+
+    A request is refused with status 405 if its path has a route, but only for other methods.
+    """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match only partly, so that routes take precedence.
+        """Return a partial match, so that routes take precedence.
 
-        A route with another method also matches partly, but earlier.
+        A route for another method also matches partly, and it is tried earlier.
         """
         match, child_scope = super().matches(scope)
         return (Match.PARTIAL if match is Match.FULL else match), child_scope
@@ -51,14 +54,16 @@ def create_app(
     on_job: Callable[[Job], None] = lambda job: None,
     warm: bool = False,
 ) -> FastAPI:
-    """The service as an ASGI application. It opens no socket and loads no model before it starts.
+    """Create the service as an ASGI application.
+
+    The application opens no socket, and it loads no model before it starts.
 
     Args:
-        access: Accepted hosts and tokens; by default this machine only.
+        access: Accepted hosts and tokens; by default, only this machine has access.
         folders: Folders that may be indexed from the page, in addition to those with indexed videos.
-        watch: Folders to index whenever they change, in addition to those added from the page of an earlier service
-            of the library.
-        pace: Intervals of watching.
+        watch: Folders to index whenever they change, in addition to those added from the page of an earlier service of
+            the library.
+        pace: Intervals at which watched folders are checked.
         on_job: Called with every finished indexing run that a change in a watched folder started.
         warm: Load the encoder and vectors in the background when the application starts.
     """
@@ -80,7 +85,7 @@ def create_app(
         description="Find, by a sentence, the moment inside long untrimmed videos.",
         lifespan=lifespan,
         openapi_url="/api/openapi.json",
-        docs_url=None,  # these pages load scripts from other sites
+        docs_url=None,  # FastAPI's documentation pages are disabled, because they load scripts from other sites
         redoc_url=None,
         responses=RESPONSES,
     )
@@ -137,7 +142,7 @@ def _num_open(service: Service) -> int:
 
 
 def _add_schema_of_problems(app: FastAPI) -> None:
-    """Add the schema of problems, which the responses refer to, to the OpenAPI document."""
+    """Add the schema of problems to the OpenAPI document, because the responses of routes refer to it."""
     original = app.openapi
 
     def with_problems() -> dict[str, object]:

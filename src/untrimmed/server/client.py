@@ -1,4 +1,7 @@
-"""Client of a running service, so that a search need not load the encoder and vectors. Imports nothing slow."""
+"""A client of a running service, so that a search need not load the encoder and vectors.
+
+This module imports nothing slow.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,16 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
 
-_PATIENCE_S = 60.0  # long enough for a service's first search, which loads the encoder and vectors
+_PATIENCE_S = 60.0  # seconds; long enough for the first search of a service, which loads the encoder and vectors
 
 
 def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
-    """Hits from the running service of a library; None if no service can answer, so that the caller must search.
+    """Return hits from the running service of a library.
+
+    Return None if no service can answer; then the caller must search itself.
 
     Raises:
-        UntrimmedError: The library refuses the query.
+        UntrimmedError: The service's library refuses the query.
     """
     notice = find_notice(library)
     if notice is None:
@@ -43,7 +48,7 @@ def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
 
 
 def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None = None) -> Hits:
-    """Hits from the service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
+    """Return hits from the service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
 
     Raises:
         UntrimmedError: The address is invalid, no service answers there, or the service refuses the query.
@@ -78,14 +83,14 @@ def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None
 
 
 def _request(query: Query, cutoff: Cutoff) -> dict[str, Any]:
-    """The JSON body for a query, without its picture."""
+    """Return the body of a request for a query as JSON. A picture is not part of it."""
     if (within := query.filters.within) is not None:
         query = replace(query, filters=replace(query.filters, within=absolute(within)))
     return as_json(query) | as_json(cutoff)
 
 
 def as_json(value: Any) -> Any:
-    """A part of a query as JSON, without the fields that have their default value."""
+    """Return a part of a query as JSON, without the fields that have their default value."""
     if isinstance(value, Place):
         return {"video_id": os.fspath(value.video), "start_s": value.start_s, "end_s": value.end_s}
     if is_dataclass(value):
@@ -114,7 +119,9 @@ def _post(notice: Notice, request: dict[str, Any], picture: UInt8[np.ndarray, "Y
     if status == 200:
         return answer
     _raise(answer)
-    return None  # the service has a lower limit, or there is a bug: the search in this process reports the cause
+    # the service has a lower limit, or there is a bug; the caller then searches itself, and that search reports the
+    # cause
+    return None
 
 
 def _send(
@@ -124,7 +131,7 @@ def _send(
     request: dict[str, Any],
     picture: UInt8[np.ndarray, "Y X 3"] | None,
 ) -> tuple[int, dict[str, Any]]:
-    """The status and JSON object of the response.
+    """Send a request, and return the status and the JSON object of the response.
 
     Raises:
         OSError, http.client.HTTPException, ValueError: The request failed, or the response is not a JSON object.
@@ -147,14 +154,17 @@ def _send(
 
 
 def _raise(problem: dict[str, Any]) -> None:
-    """Raise the error that the library of the service raised, if it is an UntrimmedError."""
+    """Raise the error that the service reports, if it is an UntrimmedError."""
     kind = getattr(errors, str(problem.get("error")), None)
     if isinstance(kind, type) and issubclass(kind, errors.UntrimmedError) and "detail" in problem:
         raise kind(problem["detail"])
 
 
 def _places(library: Path, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
-    """Places with video ids instead of paths; None if a video is unknown. A search in this process then reports it."""
+    """Return places in which paths of videos are replaced by ids.
+
+    Return None if a video is unknown; a search by the caller then reports the unknown video.
+    """
     if not places:
         return ()
     records = read_records(library)

@@ -1,4 +1,4 @@
-"""Dependencies of routes: the service, and the video or indexing run of an id in the request."""
+"""Arguments that FastAPI passes to routes: the service, and the video or indexing run whose id is in the request."""
 
 from typing import Annotated
 

@@ -24,20 +24,20 @@ from untrimmed.video.timing import Timing
 MAX_CLIP_S = 600.0
 _MAX_CLIPS_S = 3600.0  # largest total duration of the clips in one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
-_FOLDER_CHARACTERS = 20  # largest number of characters of the folder in the name of a clip
+_FOLDER_CHARACTERS = 20  # a folder's name is cut to this number of characters in the name of a clip
 _Moments = Sequence[tuple[Mark, VideoRecord]]
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A file in a temporary folder. The caller removes both."""
+    """An exported file in a temporary folder. The caller must delete the folder."""
 
     path: Path
     kind: str
 
 
 def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threading.Event) -> Exported:
-    """Write moments in the requested format. Setting `ends` cancels the current clip.
+    """Write moments in the requested format. Setting the event `ends` cancels the current clip.
 
     Raises:
         PublicError: A span is empty or too long, the clips are too long in total, a video cannot be read, or the
@@ -68,7 +68,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
 
 
 def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float = MAX_CLIP_S) -> None:
-    """Check the length of a span. The default maximum is that of a clip.
+    """Check the length of a span. By default, the maximum is that of a clip.
 
     Raises:
         PublicError: The span is empty or too long.
@@ -82,13 +82,16 @@ def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float =
 
 
 def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "") -> str:
-    """The file name of a clip, from its video and span, and the folder if others have the same name."""
+    """Return the file name of a clip, made of its video and span.
+
+    If other videos have the same name, it also contains the folder.
+    """
     name = f"{folder[:_FOLDER_CHARACTERS]}_{Path(record.path).name}" if folder else record.path
     return f"{file_name(name)}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
 
 def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
-    """Write a span of an indexed file to `out`. Setting `ends` cancels it.
+    """Write a span of an indexed file to `out`. Setting the event `ends` cancels the writing.
 
     Raises:
         PublicError: The service is shutting down.

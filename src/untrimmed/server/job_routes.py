@@ -103,7 +103,7 @@ async def retry(service: ServiceDependency, job: JobDependency) -> Job:
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse)
 async def events(service: ServiceDependency, job: JobDependency) -> AsyncIterable[ServerSentEvent]:
-    """Changes of the run, as server-sent events of type `job`, until the run finishes or the service stops."""
+    """Changes of an indexing run, as server-sent events of type `job`, until the run finishes or the service stops."""
     last_change = -1
     while True:
         is_last = not job.is_open

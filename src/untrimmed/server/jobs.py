@@ -21,21 +21,27 @@ from untrimmed.server.problems import PublicError
 
 log = logging.getLogger(__name__)
 
-_MAX_JOBS = 20  # if there are more runs, the oldest finished ones are forgotten
+_MAX_JOBS = 20  # if there are more runs than this, the oldest finished runs are forgotten
 _MAX_LISTED = 100  # largest number of failed files that are listed for a run
 _MAX_PATHS = 5  # largest number of paths that are listed for a run
 _OPEN = ("waiting", "running", "paused", "stopping")
 
 
 class _StoppedError(Exception):
-    """Stops a run between two steps. Videos reported as done stay indexed."""
+    """Raised to stop a run between two steps. Videos that were reported as done stay indexed."""
 
 
 class IndexJob:
-    """One indexing run. The thread calls `step`; requests read `shown` and control the run."""
+    """One indexing run.
+
+    The thread of `Jobs` runs it. Requests read `status` and pause, resume or stop the run.
+    """
 
     def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
-        """`follows`: whether to remove the videos of deleted files from the library."""
+        """Create a run for these paths.
+
+        With `follows`, it also removes the videos of deleted files from the library.
+        """
         self.job_id = secrets.token_hex(8)
         self.paths = tuple(paths)
         self._follows = follows
@@ -43,7 +49,7 @@ class IndexJob:
         self._is_unpaused = threading.Event()
         self._is_unpaused.set()
         self._is_stopping = False
-        self._lock = threading.RLock()  # held while a state is read and changed
+        self._lock = threading.RLock()  # held while `status` is read and changed
         self.changed_at = 0  # incremented on every change, so that readers notice it
         self.status = schemas.Job(
             job_id=self.job_id,
@@ -69,7 +75,7 @@ class IndexJob:
 
     @property
     def is_open(self) -> bool:
-        """Whether the run is not finished."""
+        """Whether the run has not finished yet."""
         return self.status.state in _OPEN
 
     def failed_files(self) -> tuple[Path, ...]:
@@ -77,8 +83,8 @@ class IndexJob:
         return tuple(self._failed)
 
     def run(self, library: Library) -> None:
-        """Run the indexing. Called by the thread of `Jobs`."""
-        with self._lock:  # do not overwrite the state of a run that was paused or stopped while it waited
+        """Run the indexing. The thread of `Jobs` calls this."""
+        with self._lock:  # keep the state of a run that was paused or stopped before it started
             state = "running" if self.status.state == "waiting" else self.status.state
             self._update(state=state, started_at=time.time())
         try:
@@ -86,7 +92,7 @@ class IndexJob:
             deleted = _find_deleted(library, self.paths) if self._follows else set()
             paths = [path for path in self.paths if os.path.lexists(path) or not self._follows]
             notice = library.index(paths, progress=self.step).notice if paths or not self._follows else None
-            if deleted:  # deleted videos that indexing has not found at another path
+            if deleted:  # videos whose files were deleted; indexing keeps those that it finds at another path
                 num_removed, kept_notice = _remove(library, deleted)
                 self._update(num_removed=num_removed)
                 notice = notice or kept_notice
@@ -104,7 +110,7 @@ class IndexJob:
             self._update(ended_at=time.time(), path=None)
 
     def step(self, step: Progress) -> None:
-        """Record one step, and wait while the run is paused."""
+        """Record one step of indexing, and wait while the run is paused."""
         job, failed = self.status, self.status.failed
         if step.state == "failed":
             self._failed.append(step.path)
@@ -126,21 +132,21 @@ class IndexJob:
         self._wait()
 
     def pause(self) -> None:
-        """Pause at the next step. Does nothing if the run is stopping or finished."""
+        """Pause the run at the next step. Does nothing if the run is stopping or finished."""
         with self._lock:
             if self.status.state in ("waiting", "running"):
                 self._update(state="paused")
                 self._is_unpaused.clear()
 
     def resume(self) -> None:
-        """Resume after a pause."""
+        """Resume the run if it is paused."""
         with self._lock:
             if self.status.state == "paused":
                 self._update(state="running" if self.status.started_at else "waiting")
                 self._is_unpaused.set()
 
     def stop(self) -> None:
-        """Stop at the next step. The current video is not indexed."""
+        """Stop the run at the next step. The current video is not indexed."""
         with self._lock:
             if self.is_open:
                 self._is_stopping = True
@@ -159,7 +165,7 @@ class IndexJob:
 
 
 def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, str]]:
-    """The ids and paths of videos at or below `places` whose files certainly no longer exist."""
+    """Return the ids and paths of videos at or below `places` whose files certainly no longer exist."""
     if not settings_file(library.folder).exists():
         return set()
     records = Records(library.videos())
@@ -168,7 +174,10 @@ def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, st
 
 
 def _remove(library: Library, deleted: set[tuple[str, str]]) -> tuple[int, str | None]:
-    """Remove deleted videos, except those on a missing drive. Returns their number and a notice for the user."""
+    """Remove the deleted videos, except those on a missing drive.
+
+    Return the number of removed videos, and a notice for the user about those that were kept.
+    """
     gone, missing = find_deleted(library.videos())
     paths = [record.path for record in gone if (record.video_id, record.path) in deleted]
     if paths:
@@ -190,10 +199,12 @@ class Jobs:
         self._thread: threading.Thread | None = None
 
     def start(self, paths: Iterable[Path], *, follows: bool = False) -> IndexJob:
-        """Queue a run for files and folders. With `follows`, it also removes deleted videos from the library.
+        """Queue a run for files and folders.
+
+        With `follows`, the run also removes the videos of deleted files from the library.
 
         Raises:
-            PublicError: Too many runs are open.
+            PublicError: Too many runs are waiting or running.
         """
         job = IndexJob(paths, follows=follows)
         with self._lock:
@@ -210,12 +221,12 @@ class Jobs:
         return job
 
     def all(self) -> list[IndexJob]:
-        """All runs, newest first."""
+        """Return all runs, newest first."""
         with self._lock:
             return list(reversed(self._jobs.values()))
 
     def get(self, job_id: str) -> IndexJob:
-        """The run with an id.
+        """Return the run with an id.
 
         Raises:
             PublicError: No run has this id.

@@ -1,4 +1,4 @@
-"""Serves indexed files, only if they are unchanged since they were indexed."""
+"""Gives access to indexed files, but only to those that have not changed since they were indexed."""
 
 import io
 import os
@@ -15,7 +15,7 @@ from untrimmed.server.problems import PublicError
 from untrimmed.video.messages import identity_of
 from untrimmed.video.pictures import read_pictures
 
-_KINDS = {  # the page shows single frames of videos that the browser cannot play
+_KINDS = {  # types of files that browsers may play; for other videos, the page shows single frames
     ".mp4": "video/mp4",
     ".m4v": "video/mp4",
     ".mov": "video/quicktime",
@@ -28,7 +28,7 @@ _KINDS = {  # the page shows single frames of videos that the browser cannot pla
 
 @dataclass(frozen=True)
 class MediaFile:
-    """An indexed file, with links resolved."""
+    """An indexed file that exists and is unchanged. Symbolic links in its path are resolved."""
 
     path: Path
     status: os.stat_result
@@ -36,48 +36,52 @@ class MediaFile:
 
     @property
     def identity(self) -> list[int]:
-        """The identity that a decoder checks when it opens the path. The file may have been replaced by then."""
+        """The identity of the file, which a decoder compares when it opens the path.
+
+        The file may have been replaced by then.
+        """
         return identity_of(self.status)
 
 
 def media_file(record: VideoRecord) -> MediaFile:
-    """The unchanged file of a record; see `open_media` for errors."""
+    """Return the file of a record if it is unchanged. Raises the errors of `open_media`."""
     file, stream = open_media(record)
     stream.close()
     return file
 
 
 def frame_source(record: VideoRecord) -> MediaFile:
-    """The unchanged file of a record, or its unchanged folder of pictures; see `open_media` for errors."""
+    """Return the file of a record, or its folder of pictures, if it is unchanged. Raises the errors of `open_media`."""
     path = Path(record.path)
     try:
-        # read the status before the pictures are checked, so that it is not the status of a folder that replaced this
-        # one
+        # read the status first: if another folder replaces this one while the pictures are checked, its status does not
+        # count
         status = path.lstat()
         pictures = read_pictures(path, 1.0) if stat.S_ISDIR(status.st_mode) else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):
             return MediaFile(path, status, "")
     except OSError:
-        pass  # the exception after this block gives the reason
+        pass  # `media_file` below raises an error with the reason
     return media_file(record)
 
 
 class OpenedResponse(FileResponse):
-    """A response that sends an open file, completely or by ranges, and closes it. Its path is not opened again."""
+    """Sends an open file, completely or by ranges, and closes it. The path is not opened again."""
 
     def __init__(self, file: MediaFile, stream: io.FileIO, headers: dict[str, str]) -> None:
         self._stream = stream
         super().__init__(f"/dev/fd/{stream.fileno()}", media_type=file.kind, stat_result=file.status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Send the response to one request."""
         with self._stream:
-            head_scope = {**scope, "method": "HEAD"} if scope.get(IS_HEAD) else scope  # avoids reading the file
+            # for a HEAD request, the base class then does not read the file
+            head_scope = {**scope, "method": "HEAD"} if scope.get(IS_HEAD) else scope
             await super().__call__(head_scope, receive, send)
 
 
 def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
-    """Open the file of a record.
+    """Open the file of a record, and return it with an open stream.
 
     Raises:
         PublicError: 404 if the file cannot be opened; 409 if it has changed since it was indexed, or is a link to a
@@ -88,7 +92,7 @@ def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
         real = Path(os.path.realpath(path, strict=True))
         if path.is_symlink() and not real.is_relative_to(os.path.realpath(path.parent)):
             raise PublicError(409, f"{path.name!r} is a link to a file outside its folder; index that file")
-        # Opening reports missing permissions now. O_NONBLOCK keeps a pipe from blocking.
+        # Opening the file also checks permissions. O_NONBLOCK prevents waiting if the file is a pipe.
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         status = os.fstat(descriptor)
     except (OSError, ValueError) as error:

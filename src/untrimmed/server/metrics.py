@@ -28,16 +28,16 @@ class Metrics:
         )
 
     def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """Add a gauge whose value is computed on every scrape."""
+        """Add a gauge whose value is computed whenever Prometheus reads the metrics."""
         Gauge(f"untrimmed_{name}", description, registry=self._registry).set_function(value)
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Record an answered request."""
+        """Count an answered request and its duration."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(method, route).observe(seconds)
 
     def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
 
 
@@ -49,7 +49,7 @@ class Meter:
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Count and time one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -65,8 +65,8 @@ class Meter:
         try:
             await self.app(scope, receive, send_noting_status)
         finally:
-            # Use the pattern of the route, because with the requested path, a client could create any number of time
-            # series.
+            # Label the request with the pattern of its route. With the requested path, a client could create any number
+            # of time series.
             route = getattr(scope.get("route"), "path", "none")
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             self.metrics.note(method, route, status, time.perf_counter() - started)

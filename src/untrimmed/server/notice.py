@@ -1,7 +1,7 @@
-"""A file in the library folder with the port and token of its service, for the command line.
+"""A file in the library folder with the port and token of the library's service, for the command line.
 
-Only its owner can read the file. The service holds a lock on it while it runs, so a free lock shows that the service
-has stopped, even after a crash. It is written only for services that listen at a local address.
+Only the owner of the file can read it. A service holds a lock on its file while it runs, so a free lock shows that the
+service has stopped, even after a crash. The file is written only for services that listen at a local address.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 FILE = "service.json"
-_LOCK_ATTEMPTS = 20  # try several times, because a reader may hold the lock for a moment
+_LOCK_ATTEMPTS = 20  # several attempts, because a reader may hold the lock for a moment
 _LOCK_RETRY_S = 0.02
 
 
 @dataclass(frozen=True)
 class Notice:
-    """The address of a service and its token for programs of this user."""
+    """The address of a service, and its token for programs of the same user."""
 
     host: str
     port: int
@@ -33,12 +33,13 @@ class Notice:
 
 @contextlib.contextmanager
 def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
-    """Announce the service to this user's commands during the block. Yields whether that worked.
+    """Write the file of a service, so that this user's commands find it, and delete the file after the block.
 
-    It fails if the library is not writable, or if another service of the library is announced.
+    Yields whether the file was written. It is not written if the library is not writable, or if another service has
+    announced itself for the library.
     """
     try:
-        # No O_TRUNC: the file may belong to a running service.
+        # O_TRUNC is left out, because the file may belong to a running service
         file = os.open(library / FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError:
         yield False
@@ -62,7 +63,10 @@ def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
 
 
 def find_notice(library: Path) -> Notice | None:
-    """The notice of a running service on this machine; None if there is none or the file is not private."""
+    """Return the notice of a running service on this machine.
+
+    Return None if there is no such service, or if other users can read the file.
+    """
     try:
         file = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -74,7 +78,7 @@ def find_notice(library: Path) -> Notice | None:
             return None
         notice = Notice(**json.loads(os.read(file, 4096)))
         return notice if notice.machine == socket.gethostname() and notice.host in ("127.0.0.1", "::1") else None
-    except (OSError, ValueError, TypeError):  # the file is being written, or is damaged
+    except (OSError, ValueError, TypeError):  # the file is being written, or it is damaged
         return None
     finally:
         os.close(file)

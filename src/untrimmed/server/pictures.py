@@ -1,4 +1,4 @@
-"""Decodes frames and uploaded pictures in warm child processes with resource limits, and caches recent frames."""
+"""Decodes frames and uploaded pictures in child processes with resource limits, and caches recent frames."""
 
 import io
 import queue
@@ -15,14 +15,17 @@ from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 
 _QUALITY = 80
-_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short, because a user is waiting
+_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # the limits are short, because a user is waiting
 
 
 class Pictures:
-    """Frames of videos as JPEG, and still pictures. Thread-safe; each child process decodes one file at a time."""
+    """Decodes frames of videos to JPEG, and still pictures.
+
+    It is thread-safe. Each child process decodes one file at a time.
+    """
 
     def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:
-        # last in, first out, because the reader used last still has its process
+        # the reader that was used last is used first, because its child process is still running
         self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()
         self._all = [FrameReader(limits=limits) for _ in range(children)]
         for reader in self._all:
@@ -34,7 +37,7 @@ class Pictures:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the cached frames."""
+        """The number of bytes of all cached frames."""
         return self._num_bytes
 
     def jpeg(
@@ -46,10 +49,12 @@ class Pictures:
         duration_s: float,
         identity: list[int] | None = None,
     ) -> bytes:
-        """The frame of a file at a time (to 0.01 s) as JPEG; the last frame after its end.
+        """Return the frame of a file at a time as JPEG, or the last frame for a time after the end.
 
-        `content` is the hash of the file, `duration_s` its duration. With an `identity` (`messages.identity_of`), a
-        file with another identity is refused.
+        Times are rounded to 0.01 s.
+
+        `content` is the hash of the file, `duration_s` its duration. If `identity` is given (see `identity_of`), a file
+        with another identity is refused.
 
         Raises:
             VideoError: The file cannot be decoded.
@@ -69,7 +74,7 @@ class Pictures:
         return self._store(key, buffer.getvalue())
 
     def image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """A still picture (PNG, JPEG, WebP, BMP, GIF) as RGB.
+        """Return a still picture (PNG, JPEG, WebP, BMP, GIF) as RGB values.
 
         Raises:
             VideoError: The file has another format or is damaged.

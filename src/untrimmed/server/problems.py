@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457), with the same one-line messages as the command line."""
+"""Responses to failed requests, in the format of RFC 9457, with the same one-line messages as on the command line."""
 
 import logging
 from collections.abc import Mapping
@@ -22,11 +22,12 @@ from untrimmed.errors import (
 log = logging.getLogger(__name__)
 
 _IDS = {"video_id", "job_id", "folder_id", "folder_ids"}
-_STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (  # the first class that matches an error determines the status
+# the first class in this list that an error belongs to determines the status
+_STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (
     (UnknownNameError, 404),
     (FeatureError, 422),
     (ConfigError, 422),
-    (UntrimmedError, 409),  # the state of the library: it is empty, locked by a writer, or lacks its encoder
+    (UntrimmedError, 409),  # the library is empty, locked by a writer, or lacks its encoder
 )
 
 
@@ -45,7 +46,7 @@ class Problem(BaseModel):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses for problems with these statuses."""
+    """Return the documentation of problems with these statuses, for the OpenAPI document."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -55,12 +56,13 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-_BRANCH_OF_UNION = "constrained-int"  # pydantic's name for the number in a field that is a number or a word
-RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # documented responses of every route
+# pydantic's name for the alternative "number" in a field that is a number or a word
+_BRANCH_OF_UNION = "constrained-int"
+RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # the statuses of failures that are documented for every route
 
 
 class PublicError(Exception):
-    """Refuses a request with a status."""
+    """Raised to refuse a request with a status and a one-line reason."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -69,13 +71,16 @@ class PublicError(Exception):
 
 
 def problem(status: int, detail: str, error: str | None = None, headers: dict[str, str] | None = None) -> Response:
-    """The response to a failed request."""
+    """Create the response to a failed request."""
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error)
     return JSONResponse(body.model_dump(), status, headers, media_type="application/problem+json")
 
 
 def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
-    """One line for a pydantic error, and whether the line has all information. Otherwise the schema explains more."""
+    """Return one line for a pydantic error, and whether the line is sufficient.
+
+    If not, callers should also point to the schema.
+    """
     place = ".".join(str(part) for part in first["loc"] if part != _BRANCH_OF_UNION)
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
         return f"{place}: {str(first['input'])[:50]!r} is not an id; expected 16 hexadecimal digits", True
@@ -83,7 +88,7 @@ def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Make the application respond with problem details to errors of this package, invalid requests, and bugs."""
+    """Make the application answer errors of this package, invalid requests, and bugs with problem details."""
 
     @app.exception_handler(UntrimmedError)
     async def library_error(_: Request, error: UntrimmedError) -> Response:

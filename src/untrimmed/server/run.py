@@ -1,4 +1,4 @@
-"""Opens a socket and serves until a signal stops it."""
+"""Opens a socket and runs the service until a signal stops the process."""
 
 import errno
 import socket
@@ -19,7 +19,8 @@ from untrimmed.server.notice import announce
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
-_KEEP_ALIVE_S = 60  # longer than clients pause between requests, so they do not hit a closing connection
+# a longer time than clients pause between requests, so that their next request does not meet a closing connection
+_KEEP_ALIVE_S = 60
 
 
 def serve(
@@ -35,8 +36,8 @@ def serve(
 ) -> None:
     """Serve a library until Ctrl-C.
 
-    `on_start` is called with the address when the service starts, `on_job` with every finished indexing run that a
-    watched folder started.
+    `on_start` is called with the address when the service starts. `on_job` is called with every finished indexing run
+    that a change in a watched folder started.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
@@ -45,18 +46,21 @@ def serve(
         app = create_app(library, access=access, folders=folders, watch=watch, on_job=on_job, warm=True)
         on_start(address + (f"?token={access.token}" if access.token else ""))
         local = _local_address(host)
-        with suppress(OSError):  # the notice needs the folder, and a new library does not have it yet
+        with suppress(OSError):  # `announce` writes to this folder, which does not exist yet for a new library
             library.folder.mkdir(parents=True, exist_ok=True)
         with announce(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext():
             run_app(app, listening, app.state.service)
 
 
 def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
-    """Serve an application on a socket until Ctrl-C, which also cancels long work of the service."""
+    """Serve an application on a socket until Ctrl-C.
+
+    Ctrl-C also cancels long work of the service, such as indexing.
+    """
     config = uvicorn.Config(
         app,
-        log_level="error",  # warnings are about malformed requests, with which a client could fill the log
-        ws="none",  # a request for a web socket is answered like any other
+        log_level="error",  # warnings are about malformed requests, so a client could fill the log with them
+        ws="none",  # answer a request for a web socket like any other request
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,
@@ -68,7 +72,7 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
 
 @contextmanager
 def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """A listening socket and its URL. Port 0 chooses a free port.
+    """Open a socket for the block, and yield it with its URL. Port 0 chooses a free port.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
@@ -83,20 +87,24 @@ def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
 
 
 class _HttpServer(uvicorn.Server):
-    """A server that cancels long work on a signal, before it waits for open requests."""
+    """A server that cancels long work when a signal arrives, before it waits for open requests."""
 
     def __init__(self, config: uvicorn.Config, cancel: Callable[[], None]) -> None:
         super().__init__(config)
         self._cancel = cancel
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Handle a signal. A thread cancels the work, because the interrupted code may hold a lock that it needs."""
+        """Handle a signal.
+
+        Another thread cancels the work, because the code that the signal interrupted may hold a lock that cancelling
+        needs.
+        """
         threading.Thread(target=self._cancel, daemon=True).start()
         super().handle_exit(sig, frame)
 
 
 def _local_address(host: str) -> str | None:
-    """The loopback address of a service that listens at `host`; None if it has none."""
+    """Return the loopback address of a service that listens at `host`, or None if it cannot be reached at one."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0"):
         return "127.0.0.1"
     return "::1" if host in ("::1", "::") else None
@@ -106,8 +114,8 @@ def _socket(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=128)
-        # Connections inherit this. Without it the system holds back the body of a small answer until the client has
-        # acknowledged the headers, for 40 ms. asyncio sets it only for sockets that it creates itself.
+        # Connections inherit this option. Without it, the system delays the body of a small response by 40 ms, until
+        # the client has acknowledged the headers. asyncio sets the option only for sockets that it creates itself.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:

@@ -1,4 +1,7 @@
-"""Requests and responses. Field names contain units and match the output of `--json` (docs/json.md)."""
+"""The requests and responses of the service.
+
+Field names contain units and match the output of `--json` (docs/json.md).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ class PlaceJson(RequestModel):
 
 
 def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
-    """The JSON fields of a query part. `changes` overrides default and upper bound by field name."""
+    """Return the JSON fields of a part of a query.
+
+    `changes` replaces the default and upper bound of fields, by field name.
+    """
     fields = {}
     for name, (kind, spec) in specs(owner).items():
         if spec.is_json:
@@ -50,7 +56,8 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
                 else {"ge": spec.minimum, "le": maximum}
             )
             if choices := choices_of(kind):
-                kind = Annotated[int, Field(**bounds)] | Literal[choices]  # pydantic would compare a word with bounds
+                # pydantic would also compare a word in this field with the bounds, so only the number has them
+                kind = Annotated[int, Field(**bounds)] | Literal[choices]
                 bounds = {}
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help
             if kind in _LISTS:
@@ -88,7 +95,7 @@ class SearchRequest(_SearchFields):
     )
 
     def query(self, image: UInt8[np.ndarray, "Y X 3"] | None = None) -> Query:
-        """The query for the library.
+        """Convert the request to a query for the library.
 
         Raises:
             ConfigError: The parts cannot be combined.
@@ -97,7 +104,7 @@ class SearchRequest(_SearchFields):
         return query
 
     def cutoff(self) -> Cutoff:
-        """The limits on hits."""
+        """Return the limits that the request sets on hits."""
         cutoff: Cutoff = _read(Cutoff, self)
         return cutoff
 
@@ -168,7 +175,7 @@ class SearchAnswer(BaseModel):
 
     @classmethod
     def of(cls, hits: Hits, took_s: float) -> SearchAnswer:
-        """The response for hits."""
+        """Create the response for hits."""
         return cls(**hits.to_json(), took_s=round(took_s, 4))
 
 
@@ -205,7 +212,7 @@ class Video(BaseModel):
 
     @classmethod
     def of(cls, record: VideoRecord) -> Video:
-        """The response for a record."""
+        """Create the response for a record."""
         return cls(
             video_id=record.video_id,
             video=record.path,
@@ -258,7 +265,10 @@ class RelevanceCurve(BaseModel):
 
     @classmethod
     def of(cls, times_s: Float[np.ndarray, " T"], relevance: Float[np.ndarray, " T"], points: int) -> RelevanceCurve:
-        """A curve with at most `points` points. Each is the maximum of several consecutive times."""
+        """Create a curve with at most `points` points.
+
+        Each point is the maximum over several consecutive times.
+        """
         if len(relevance) > points:
             starts = np.unique(np.linspace(0, len(relevance), points, endpoint=False).astype(int))
             times_s, relevance = times_s[starts], np.maximum.reduceat(relevance, starts)

@@ -1,4 +1,4 @@
-"""Search routes: with a query, and with an uploaded picture."""
+"""The routes that search: with a query, and with an uploaded picture."""
 
 import asyncio
 import itertools
@@ -24,7 +24,8 @@ from untrimmed.server.schemas import HitJson, SearchAnswer, SearchLine, SearchRe
 from untrimmed.server.service import Service
 
 MAX_PICTURE_BYTES = 32 << 20
-_MAX_QUERY_LENGTH = 4000  # characters; each takes up to 12 bytes in an address, which servers limit to 64 kB
+# in characters; a character takes up to 12 bytes in an address, and servers limit addresses to 64 kB
+_MAX_QUERY_LENGTH = 4000
 _MAX = {name: spec.service_maximum for name, (_, spec) in specs(Cutoff).items()}
 
 router = APIRouter(prefix="/api", tags=["search"])
@@ -60,12 +61,12 @@ async def search_lines(service: ServiceDependency, request: SearchRequest) -> Re
     def done(work: asyncio.Task[SearchAnswer]) -> None:
         lines.put_nowait(None)
         if not work.cancelled():
-            work.exception()  # marks the exception as retrieved, even if the client has disconnected
+            work.exception()  # reading the exception prevents a warning of asyncio if the client has disconnected
 
     work.add_done_callback(done)
     first = await lines.get()
     if first is None:
-        await work  # raises, so that a refused query gets the status of a problem
+        await work  # raises the error of a refused query, so that the response is a problem with its status
 
     async def stream() -> AsyncIterator[str]:
         line = first
@@ -120,7 +121,7 @@ async def search_picture(
                         413, f"the picture is larger than {MAX_PICTURE_BYTES >> 20} MB; send a smaller one"
                     )
                 file.write(piece)
-        except ClientDisconnect:  # nobody reads this response, but the disconnect must not be logged as a bug
+        except ClientDisconnect:  # the client is gone, but the disconnect must not be logged as a bug
             raise PublicError(400, "the picture was not received completely; send it again") from None
         file.flush()
         try:
@@ -140,7 +141,9 @@ def _read(query: str) -> SearchRequest:
 async def answer(
     service: Service, request: SearchRequest, picture: Any = None, on_hit: Callable[[Hit], None] | None = None
 ) -> SearchAnswer:
-    """The response to a search, with its duration. A thread calls `on_hit`; see `Library.search`.
+    """Search, and return the response with the duration of the search.
+
+    `on_hit` is called in a thread; see `Library.search`.
 
     Raises:
         UntrimmedError: The library refuses the query.

@@ -1,6 +1,7 @@
 """Shared state of all routes: the library, decoders, indexing runs, and threads.
 
-Searching, reading, decoding and cutting have separate thread limits, so that no kind of work waits for another.
+Searching, reading, decoding and cutting each have their own limit of threads, so that no kind of work waits for another
+kind.
 """
 
 import hashlib
@@ -34,7 +35,8 @@ from untrimmed.server.watching import Pace, Watches
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 _NUM_DECODERS = 2
-_BUCKET_CHECK_S = 1.0  # time between checks for commits in a bucket, each of which takes several requests
+# time between checks for new commits of a library in object storage; each check takes several requests
+_BUCKET_CHECK_S = 1.0
 
 
 @dataclass(eq=False)
@@ -45,7 +47,8 @@ class Service:
     folders: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
-    on_job: Callable[[Job], None] = lambda job: None  # called with every finished run of a watched folder
+    # called with every finished run that a change in a watched folder started
+    on_job: Callable[[Job], None] = lambda job: None
 
     def __post_init__(self) -> None:
         self.thumbnails = ThumbnailFiles(self.library.folder)
@@ -59,29 +62,29 @@ class Service:
         self.ends = threading.Event()  # set when the service shuts down
         self._warming: threading.Thread | None = None
         self._records: tuple[object, Records] = (None, Records())
-        self._next_check_at = 0.0  # monotonic time
+        self._next_check_at = 0.0  # a time of `time.monotonic`
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
-        """Run a search in a thread."""
-        self._next_check_at = 0.0  # requests for frames follow a search, and they need the commit that it has read
+        """Run a search in a thread, and return its result."""
+        self._next_check_at = 0.0  # make the next `records` read the newest commit: requests for a hit's frames need it
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:
-        """Run a quick read of files in a thread."""
+        """Run a quick read of files in a thread, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._read)
 
     async def decode(self, work: Callable[..., T], *values: object) -> T:
-        """Run the decoding of a frame in a thread."""
+        """Run the decoding of a frame in a thread, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._decode)
 
     async def cut(self, work: Callable[..., T], *values: object) -> T:
-        """Run the writing of clips in a thread, one call at a time."""
+        """Run the writing of clips in a thread, one call at a time, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
-        """The current videos, which may be empty.
+        """Return the records of all current videos; there may be none.
 
-        For a library in a bucket, changes since the last search may show up a second late.
+        If the library is in object storage, changes since the last search may be missing for up to a second.
         """
         folder = self.library.folder
         with self._lock:
@@ -96,7 +99,7 @@ class Service:
             return self._records[1]
 
     def record(self, video_id: str) -> VideoRecord:
-        """The video with an id.
+        """Return the record of the video with an id.
 
         Raises:
             PublicError: No video has this id.
@@ -107,7 +110,7 @@ class Service:
             raise PublicError(404, "no video has this id; search again, or list the videos again") from None
 
     async def frame(self, record: VideoRecord, time_s: float, short_side: int) -> bytes:
-        """The frame of a video at a time, as JPEG. After the end it is the last frame.
+        """Return the frame of a video at a time as JPEG, or the last frame for a time after the end.
 
         Raises:
             PublicError: The file is missing or has changed since it was indexed.
@@ -119,7 +122,10 @@ class Service:
         )
 
     def indexable(self) -> dict[str, Path]:
-        """The folders that may be indexed, by opaque id: `folders` and the topmost folders with indexed videos."""
+        """Return the folders that may be indexed, by opaque id.
+
+        These are `folders` and the topmost folders with indexed videos.
+        """
         indexed = sorted({Path(record.path).parent for record in self.records()})
         top: list[Path] = []
         for folder in [*self.folders, *indexed]:
@@ -131,12 +137,12 @@ class Service:
         return bool(self.records().below(path))
 
     def watch(self, folders: Iterable[Path]) -> None:
-        """Start watching folders."""
+        """Start watching folders, but only in this service."""
         for folder in folders:
             self.watches.add(_folder_id(folder), folder)
 
     def start_watching(self, folders: Iterable[Path]) -> None:
-        """Watch folders in this and in later services of the library.
+        """Watch folders in this service and in later services of the library.
 
         Raises:
             UntrimmedError: The list of folders cannot be written.
@@ -147,7 +153,9 @@ class Service:
         self.watch(folders)
 
     def stop_watching(self, folder_id: str) -> None:
-        """Stop watching a folder, in this service and in later ones that do not name it. Its videos stay indexed.
+        """Stop watching a folder. Its videos stay indexed.
+
+        Later services do not watch the folder either, unless their `--watch` names it.
 
         Raises:
             PublicError: The folder is not watched.
@@ -171,7 +179,7 @@ class Service:
         self._warming.start()
 
     def cancel_long_work(self) -> None:
-        """Cancel long work: indexing, writing clips, and event streams."""
+        """Cancel work that takes long: indexing, writing clips, and event streams."""
         self.ends.set()
         self.watches.close()
         self.jobs.stop()
@@ -182,7 +190,8 @@ class Service:
         self.jobs.close()
         self.pictures.close()
         if self._warming is not None:
-            self._warming.join()  # a process that exits while a C++ library loads would abort
+            # wait for this thread, because a process that exits while the thread loads a C++ library would abort
+            self._warming.join()
 
 
 def _folder_id(folder: Path) -> str:
@@ -190,7 +199,7 @@ def _folder_id(folder: Path) -> str:
 
 
 def real_folders(folders: Iterable[Path], option: str) -> tuple[Path, ...]:
-    """The folders of an option as absolute paths.
+    """Return the folders that an option names as absolute paths. `option` is its name in messages.
 
     Raises:
         UntrimmedError: A path is not a folder.

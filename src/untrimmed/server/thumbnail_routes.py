@@ -1,4 +1,4 @@
-"""Routes of stored thumbnails: one picture, their times, and sheets of a hundred."""
+"""The routes of stored thumbnails: a single picture, the times of all pictures, and sheets of a hundred pictures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,7 +95,7 @@ def _sheet(service: Service, record: VideoRecord, number: int) -> bytes:
 
 @contextmanager
 def _readable(service: Service, record: VideoRecord) -> Iterator[StoredThumbnails]:
-    """The stored thumbnails of a video; PublicError if there are none, or they are damaged."""
+    """Return the stored thumbnails of a video; raises PublicError if there are none, or they are damaged."""
     video = service.thumbnails.of(record)
     if video is None:
         raise PublicError(404, "no thumbnails of this video are stored; add them with: untrimmed index --thumbnails")

@@ -1,4 +1,7 @@
-"""Stored thumbnails of videos, single or as sheets. Nothing is decoded from the video, and its file may be missing."""
+"""Combines stored thumbnails of a video into sheets.
+
+The video is not decoded, so its file may be missing.
+"""
 
 import io
 from collections.abc import Sequence
@@ -9,22 +12,22 @@ COLUMNS = 10
 ROWS = 10
 PER_SHEET = COLUMNS * ROWS
 _QUALITY = 75
-_SHEET_HEIGHT = 160  # of a picture on a contact sheet, in pixels
+_SHEET_HEIGHT = 160  # height of a picture on a contact sheet, in pixels
 _SHEET_COLUMNS = 4
-_METHOD = 0  # the fastest method of WebP, because a user is waiting
+_METHOD = 0  # WebP's fastest method, because a user is waiting
 
 
 def size_of(video: StoredThumbnails) -> tuple[int, int]:
-    """Width and height of the first picture, which the cells of a sheet have too."""
+    """Return width and height of the first picture. All cells of a sheet have this size."""
     from PIL import Image
 
     return Image.open(io.BytesIO(video.picture(0))).size
 
 
 def sheet(video: StoredThumbnails, number: int) -> bytes:
-    """A sheet as WebP, filled by rows.
+    """Return a sheet of thumbnails as WebP, filled row by row.
 
-    Its pictures are `number * PER_SHEET` up to `(number + 1) * PER_SHEET`, if there are so many.
+    Sheet `number` has the pictures from `number * PER_SHEET` up to `(number + 1) * PER_SHEET`, or up to the last one.
 
     The last sheet has only as many rows as it needs.
     """
@@ -35,7 +38,7 @@ def sheet(video: StoredThumbnails, number: int) -> bytes:
     image = Image.new("RGB", (min(COLUMNS, len(pictures)) * width, -(-len(pictures) // COLUMNS) * height))
     for cell, picture_number in enumerate(pictures):
         picture: Image.Image = Image.open(io.BytesIO(video.picture(picture_number)))
-        if picture.size != (width, height):  # the size changed within the video
+        if picture.size != (width, height):  # a video's frames can change their size
             picture = picture.resize((width, height))
         image.paste(picture, (cell % COLUMNS * width, cell // COLUMNS * height))
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Video routes: lists, relevance curves, frames, files, clips and exports."""
+"""The routes of videos: lists, relevance curves, frames, files, clips and exports."""
 
 import tempfile
 import threading
@@ -27,7 +27,8 @@ from untrimmed.server.schemas import (
 from untrimmed.server.service import Service
 
 MAX_POINTS = 4000  # largest number of points of a curve
-SIDES = (90, 180, 360, 720)  # shorter sides of frames in pixels; there are few sizes, so that the cache is effective
+# possible shorter sides of frames in pixels; there are only few, so that cached frames are used often
+SIDES = (90, 180, 360, 720)
 
 Points = Annotated[
     int, Query(ge=1, le=MAX_POINTS, description="Maximum number of points. Each is the best of several times.")
@@ -37,12 +38,12 @@ router = APIRouter(prefix="/api", tags=["videos"])
 
 
 class _OneTimeFile(FileResponse):
-    """A response with a file in a temporary folder. Both are removed after the response."""
+    """Sends a file in a temporary folder, and then deletes the file and the folder."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
-        finally:  # a background task would not run after a refusal or a disconnect
+        finally:  # a background task would not run if the request is refused or the client disconnects
             _remove(Path(self.path))
 
 

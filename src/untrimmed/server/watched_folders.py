@@ -1,6 +1,8 @@
-"""Stores the folders that were watched from the page in a file in the library folder, for the next service.
+"""Stores the folders that users of the page watch in a file in the library folder.
 
-The folders of `--watch` are not stored: they are named at every start.
+The service watches these folders again after a restart.
+
+The folders of `--watch` are not stored, because this option names them at every start.
 """
 
 import json
@@ -16,9 +18,12 @@ FILE = "watched.json"
 
 
 def read_folders(library: Path) -> tuple[Path, ...]:
-    """The stored folders, even those that do not exist now; none if the file is damaged or has another owner.
+    """Return the stored folders, even those that do not exist now.
 
-    Other users who can write to the library must not choose what is read with this user's rights.
+    Return no folders if the file is damaged or has another owner.
+
+    Otherwise, another user who can write to the library could choose folders that the service reads with this user's
+    rights.
     """
     try:
         opened = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -27,14 +32,14 @@ def read_folders(library: Path) -> tuple[Path, ...]:
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
                 return ()
             folders = json.load(file)
-    except (OSError, ValueError):  # no file, or not JSON
+    except (OSError, ValueError):  # the file does not exist, or is not JSON
         return ()
     is_valid = isinstance(folders, list) and all(isinstance(path, str) and os.path.isabs(path) for path in folders)
     return tuple(map(Path, folders)) if is_valid else ()
 
 
 def write_folders(library: Path, folders: Iterable[Path]) -> None:
-    """Replace the stored folders.
+    """Replace the list of stored folders.
 
     Raises:
         UntrimmedError: The file cannot be written.

@@ -1,8 +1,8 @@
 """Watched folders: new, changed and deleted videos are indexed once they stop changing.
 
-The system reports changes (`watchfiles`). Folders are also scanned every few minutes. The system does not report
-changes on remote file systems, so these are scanned every few seconds. A file counts as complete when it stops
-changing.
+The operating system reports changes (by the package `watchfiles`). Folders are also scanned every few minutes. Changes
+on remote file systems are not reported, so folders there are scanned every few seconds. A file counts as complete when
+it stops changing.
 """
 
 import contextlib
@@ -30,21 +30,23 @@ from untrimmed.video.reader import is_video_path
 
 log = logging.getLogger(__name__)
 
-_MAX_LISTED = 100  # largest number of waiting paths that are listed for a folder
+_MAX_LISTED = 100  # largest number of changed paths that are listed for a folder until they are indexed
 _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse", "vboxsf", "virtiofs", "prl_fs")
-_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")  # escaped spaces in mount points
-_LISTEN_TIMEOUT_MS = 500  # time between a listener's checks whether to stop
+# matches the escapes of special characters in mount points, e.g. of spaces
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")
+_LISTEN_TIMEOUT_MS = 500  # time after which a listener checks whether it must stop
 
 
 @dataclass(frozen=True)
 class Pace:
     """Intervals in seconds."""
 
-    settle_s: float = 2.0  # a path must be unchanged for this long
+    settle_s: float = 2.0  # time for which a path must be unchanged before it is indexed
     look_s: float = 0.5  # time between checks for changes
     poll_s: float = 5.0  # time between scans of a folder whose changes the system does not report
     sweep_s: float = 600.0  # time between scans of other folders, because reports of changes can be lost
-    again_s: float = 5.0  # time before a failed run is retried; it doubles with each failure, up to 64 times this value
+    # time before a failed run is repeated; it doubles with each failure, up to 64 times this value
+    again_s: float = 5.0
 
 
 class Settling:
@@ -52,7 +54,8 @@ class Settling:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        self._stamps: dict[Path, tuple[str, float]] = {}  # path -> its stamp, and the time of its last change
+        # path -> hash of its state (`stamp`), and the time of its last change
+        self._stamps: dict[Path, tuple[str, float]] = {}
 
     def note(self, paths: Iterable[Path], now: float) -> None:
         """Record that these paths have changed."""
@@ -60,7 +63,7 @@ class Settling:
             self._stamps[path] = stamp(path), now
 
     def take(self, now: float) -> list[Path]:
-        """Remove and return the paths that have stopped changing."""
+        """Return the paths that have stopped changing, and remove them from the changed paths."""
         settled = []
         for path, (last_stamp, changed_at) in list(self._stamps.items()):
             if (current_stamp := stamp(path)) != last_stamp:
@@ -77,9 +80,9 @@ class Settling:
 
 
 def stamp(path: Path) -> str:
-    """A hash of the names, sizes and modification times of a video or of all videos in a folder."""
+    """Return a hash of the names, sizes and modification times of a video, or of all videos in a folder."""
     digest = hashlib.blake2b(digest_size=16)
-    with contextlib.suppress(UntrimmedError):  # no videos
+    with contextlib.suppress(UntrimmedError):  # raised if there are no videos
         for file in find_videos([path]).files:
             with contextlib.suppress(OSError):
                 status = file.stat()
@@ -97,8 +100,8 @@ class Watched:
     ends: threading.Event = field(default_factory=threading.Event)
     stamp: str = ""
     scanned_at: float = -math.inf
-    inode: tuple[int, int] | None = None  # device and inode of the folder; None while it does not exist
-    problem: str | None = None  # why the system does not report its changes
+    inode: tuple[int, int] | None = None  # device and inode of the folder, or None while the folder does not exist
+    problem: str | None = None  # why the system does not report changes of this folder
 
     @property
     def is_polled(self) -> bool:
@@ -112,7 +115,10 @@ class Watches:
     def __init__(
         self, jobs: Jobs, has_videos: Callable[[Path], bool], on_job: Callable[[schemas.Job], None], pace: Pace = Pace()
     ) -> None:
-        """`has_videos` returns whether the library has videos at a path. `on_job` is called with every finished run."""
+        """Create watches without folders.
+
+        `has_videos` returns whether the library has videos at a path. `on_job` is called with every finished run.
+        """
         self._jobs = jobs
         self._has_videos = has_videos
         self._on_job = on_job
@@ -124,7 +130,7 @@ class Watches:
         self._waiting: list[Path] = []  # paths for the next run
         self._job: IndexJob | None = None  # the current run
         self._last_id: str | None = None
-        self._failed: dict[Path, str] = {}  # files that could not be indexed, with reasons
+        self._failed: dict[Path, str] = {}  # files that could not be indexed, with the reasons
         self._retry_at = 0.0
         self._num_failed = 0
         self._ends = threading.Event()
@@ -157,7 +163,7 @@ class Watches:
             return watched.folder
 
     def status(self) -> list[schemas.Watch]:
-        """The responses for the watched folders."""
+        """Return the watched folders as responses."""
         with self._lock:
             watched = list(self._watched.values())
         waiting = {*self._settling.paths, *self._waiting}
@@ -186,10 +192,13 @@ class Watches:
             for watched in self._watched.values():
                 watched.ends.set()
 
-    # -- the listening threads
+    # the functions of the listening threads
 
     def _listen(self, watched: Watched) -> None:
-        """Queue the reported changes of a folder, also after another folder has replaced it."""
+        """Queue the reported changes of a folder.
+
+        Listening continues if another folder replaces it.
+        """
         while True:
             inode = watched.inode
             is_new = True
@@ -206,11 +215,11 @@ class Watches:
                     for path in [watched.folder] if is_new else [Path(changed) for _, changed in changes]:
                         if _is_relevant(path, watched.folder):
                             self._changes.put(path)
-                    # changes before the first report may have been missed, so the whole folder is queued once
+                    # changes before the listener started may have been missed, so the whole folder is queued once
                     is_new = False
                     if watched.inode != inode:
                         break
-            # the folder was deleted, or has too many subfolders for the system
+            # the folder was deleted, or it has more subfolders than the system can watch
             except (OSError, RuntimeError) as error:
                 if watched.folder.is_dir():
                     watched.problem = f"the system does not report its changes ({error}), so it is scanned instead"
@@ -219,7 +228,7 @@ class Watches:
             if watched.ends.wait(self._pace.look_s):
                 return
 
-    # -- the working thread
+    # the functions of the working thread
 
     def _work(self) -> None:
         while not self._ends.wait(self._pace.look_s):
@@ -248,9 +257,10 @@ class Watches:
                 self._waiting, self._last_id = [], self._job.job_id
 
     def _may_be_indexed(self, path: Path) -> bool:
-        """Whether the library may have videos at a path.
+        """Whether the library has videos at a path, or cannot be read.
 
-        True if the library cannot be read; then a run reports that and is retried.
+        If the library cannot be read, an indexing run is started all the same. It reports the problem and is repeated
+        later.
         """
         try:
             return self._has_videos(path)
@@ -258,7 +268,7 @@ class Watches:
             return True
 
     def _has_changed(self, watched: Watched, now: float) -> bool:
-        """Whether a folder has appeared or has changed since the last scan."""
+        """Whether a folder has appeared, was replaced, or has changed since the last scan."""
         last_inode = watched.inode
         watched.inode = _inode(watched.folder)
         if watched.inode is None:
@@ -272,7 +282,7 @@ class Watches:
         return watched.stamp != last_stamp or not is_same
 
     def _end(self, job: IndexJob, now: float) -> None:
-        """Record a finished run. A run that failed is retried later."""
+        """Record a finished run. If it failed, its paths are indexed again later."""
         self._job = None
         older = {path: reason for path, reason in self._failed.items() if not any(map(path.is_relative_to, job.paths))}
         self._failed = older | {Path(failed.path): failed.reason for failed in job.status.failed}
@@ -286,7 +296,7 @@ class Watches:
 
 
 def _is_relevant(path: Path, folder: Path) -> bool:
-    """Whether a change at a path can affect videos that indexing the folder finds, or found earlier."""
+    """Whether a change at a path can affect videos in the folder that indexing would find or has found."""
     if not path.is_relative_to(folder):
         return False
     inner = path.relative_to(folder)
@@ -298,10 +308,13 @@ def _is_relevant(path: Path, folder: Path) -> bool:
 
 
 def _has_videos(path: Path) -> bool:
-    """Whether indexing a path would find videos. A file that has replaced a video may have another type."""
+    """Whether indexing a path would find videos.
+
+    It finds none if the path is a file of another type.
+    """
     if path.is_file() and not is_video_path(path):
         return False
-    with contextlib.suppress(UntrimmedError):  # no videos
+    with contextlib.suppress(UntrimmedError):  # raised if there are no videos
         return bool(find_videos([path]).files)
     return False
 
