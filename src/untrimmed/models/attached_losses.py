@@ -20,7 +20,7 @@ class QueryDiversityV1(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` takes one logarithm for each query, `paper` one for each pair (Eq. 13)."""
+        """`reduction`: `released` takes a logarithm for each query, `paper` for each pair of queries (Eq. 13)."""
 
         margin: float = 0.15
         scale: float = 32.0
@@ -42,7 +42,7 @@ class QueryDiversity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` divides the sum over a batch by its queries, `paper` averages by video (Eq. 5)."""
+        """`reduction`: `released` averages over the queries of a batch, `paper` first within each video (Eq. 5)."""
 
         margin: float = 0.2
         scale: float = 32.0
@@ -61,7 +61,7 @@ class QueryDiversity(AttachedLoss):
 
 @register("query_similarity")
 class QuerySimilarity(AttachedLoss):
-    """The loss that preserves the similarity of queries of one video in DreamPRVR (arXiv 2604.03653)."""
+    """The loss of DreamPRVR that preserves the similarity of queries of one video (arXiv 2604.03653)."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):

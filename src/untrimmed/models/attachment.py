@@ -2,18 +2,18 @@
 
 CONTRIBUTING.md has a complete loss. Switch a loss on by its name, `create_model("ms_sl+my_loss")`, or by its settings:
 `losses: {my_loss: {margin: 0.2}}` in a preset, or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off.
-`weights: {my_loss: 0.1}` sets its weight. As released, attached losses read a second pass of the query encoder with
-other dropout (with `separate_pass: false` they read the first). A loss is an `AttachedLoss`, or a `StepLoss` if it
-needs more than the encodings.
+`weights: {my_loss: 0.1}` sets its weight. As released, attached losses read the output of a second pass of the query
+encoder with other dropout. With `separate_pass: false`, they read the output of the first pass. A loss is an
+`AttachedLoss`, or a `StepLoss` if it needs more than the encodings.
 
 A part is an `Attachment` whose constructor takes `(config, model)`. Register it like a method and override the hooks
 that it needs. Switch it on by its name. Its settings are a section of the model's settings: `my_part.size=4`, or
-`model: {my_part: {size: 4}}` in a preset. Constructor and hooks get the model as a `Carrier`. The method already has
-its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in the method's
-encodings: `encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
+`model: {my_part: {size: 4}}` in a preset. The constructor and the hooks get the model as a `Carrier`. The method
+already has its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in the
+method's encodings: `encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
 
-`presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file they come
-from `training_defaults` of the class, or from each training (`weights.my_loss=0.1`).
+`presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file, settings
+and weights come from `training_defaults` of the class, or from the options of a training (`weights.my_loss=0.1`).
 """
 
 from abc import ABC, abstractmethod
@@ -46,11 +46,12 @@ from untrimmed.scores.score import Scores
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The input of losses: encodings, their batch (features, ids of videos and captions, moments), and the progress.
+    """The input of losses: encodings, the batch that they come from, and the progress of training.
 
-    Losses take random numbers only from `draws`. `encode` encodes further rows in the same way as the batch. `epoch`
-    and `update`, the number of finished updates of the weights, are counted from 0. `is_rehearsal` is True in the trial
-    before training, whose losses are not used: a loss that remembers earlier steps should not remember this one.
+    Losses take random numbers only from `draws`. `batch` has features, ids of videos and captions, and moments.
+    `encode` encodes further rows in the same way as the batch. `epoch` and `update`, the number of finished updates of
+    the weights, are counted from 0. `is_rehearsal` is True in the trial step before training, whose losses are not
+    used. A loss that remembers earlier steps should not remember this step.
     """
 
     queries: EncodedQueries
@@ -85,9 +86,9 @@ class Carrier(Protocol):
     def text_tower(self) -> Tower | None:
         """The text tower.
 
-        Attachments read its words, and may build a tower with the same layers that uses its positions.
+        Attachments read the words that it encodes, and may build a tower with the same layers and with its positions.
 
-        None by default, and for a method whose words need no tower.
+        It is None by default, and for a method whose words need no tower.
         """
         return None
 
@@ -98,7 +99,7 @@ class Carrier(Protocol):
         return self.text_tower(queries.words, queries.mask)
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Return clips that do not overlap, by default all. Only for methods with `has_clips`."""
+        """Return clips that do not overlap, by default all clips. Only for methods with `has_clips`."""
         return clips_of(videos)
 
     def branch_losses(
@@ -120,7 +121,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class ExtraRows:
-    """Extra rows for the layers over clips and over frames, and records to store in the encoding, by name."""
+    """Extra rows for the layers over clips and over frames, and tensors to store in the encoding."""
 
     clips: Float[Tensor, "V R D"] | None = None
     frames: Float[Tensor, "V R D"] | None = None
@@ -132,21 +133,23 @@ class Attachment(nn.Module):
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
-    training_defaults: ClassVar[Mapping[str, Any]] = {}  # sections of a preset: {"weights": {"my_loss": 0.1}}
+    # defaults in the form of a preset's sections: {"weights": {"my_loss": 0.1}}
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
-    # draw the weights of all linear maps again, also of copied ones, as the released programs do
+    # draw the weights of all linear maps again, also of copied maps, as the released programs do
     draws_maps: ClassVar[bool] = False
-    second_pass: ClassVar[bool] = False  # whether losses read the second pass of the queries if there is one
-    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which its authors released it
+    # whether losses read the output of the second pass of the query encoder if there is one
+    second_pass: ClassVar[bool] = False
+    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which the authors of the attachment released it
 
     def __init__(self, config: AttachmentConfig, model: Carrier):
         super().__init__()
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights, once, after all constructors. By default this depends on `draws_maps`."""
+        """Draw initial weights, once, after all constructors. By default, weights are drawn only with `draws_maps`."""
         if self.draws_maps:
             initialise(self, model.config.init_std)
 
@@ -173,12 +176,12 @@ class Attachment(nn.Module):
     def row_tensors(self, model: Carrier) -> TensorNames:
         """Return the attachment's part of `RetrievalModel.row_tensors`.
 
-        The method then must not score with these tensors.
+        The method must not use these tensors for its own scores.
         """
         return {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
-        """Return the vectors of queries to compare with those of `sketch`, multiplied by weights, by branch."""
+        """Return the vectors of queries to compare with the vectors of `sketch`, multiplied by weights, by branch."""
         return {}
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
@@ -190,7 +193,7 @@ class Attachment(nn.Module):
         return {}
 
     def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """Return named numbers for each query, whose means training logs for each epoch."""
+        """Return named numbers for each query. Training logs the means of these numbers for each epoch."""
         return {}
 
     def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:

@@ -3,20 +3,20 @@
 A method implements hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
 Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These call the method's hook, then
 each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A constructor only creates
-modules: `create_model` then draws their weights (`draw_weights`) and builds the attachments. If a method needs more
-fields than `EncodedQueries` or `EncodedVideos` have, define a subclass of these (frozen, keyword-only) in the method's
-file, and convert with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
+modules. Afterwards, `create_model` draws their weights (`draw_weights`) and builds the attachments. If a method needs
+more fields than `EncodedQueries` or `EncodedVideos` have, define a subclass of these (frozen, keyword-only) in the
+method's file, and convert with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
 
 Optional hooks:
 
 - `Score.best` gives the frame or clip of the best score. `compute_timeline` and `similarity` give moments and curves.
 - `compute_sketch` and `compute_probe` give vectors with which an index finds candidates. `list_row_tensors` names the
   tensors of branches whose score depends only on their best row.
-- `places` are branches of the score that an attachment may provide. The method then leaves out the branches in
+- `places` are branches of the score that an attachment may provide. A method with `places` leaves out the branches in
   `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
 - `training_defaults` has the weights of losses and other settings, for a method without a preset file.
 - `draw_weights` sets initial weights that are not random.
-- `watched_queries` and `watched_videos` give numbers that training logs for each epoch.
+- `watched_queries` and `watched_videos` give numbers whose means training logs for each epoch.
 - `list_released_names` translates the authors' parameter names.
 """
 
@@ -58,10 +58,11 @@ class RetrievalModel(nn.Module, Carrier):
 
     name: str  # on the class, the method's name (set by `register`); on a model, METHOD+ATTACHMENT+...
     Config: ClassVar[type[ModelConfig]]
-    training_defaults: ClassVar[Mapping[str, Any]] = {}  # sections of a preset: weights, train, features, ...
+    # defaults in the form of a preset's sections: weights, train, features, ...
+    training_defaults: ClassVar[Mapping[str, Any]] = {}
     places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
     attachments: nn.ModuleDict  # set by `create_model`, not by the constructor
-    row_times: ClassVar[RowTimes] = "middle"  # the times of a timeline's rows, for pooling under windows
+    row_times: ClassVar[RowTimes] = "middle"  # which times the rows of a timeline have when windows pool them
     keeps_frames: ClassVar[bool] = True  # whether encoded videos can contain frames
     has_layers: ClassVar[bool] = False  # whether layers over clips and frames can read extra rows of an attachment
 
@@ -90,11 +91,14 @@ class RetrievalModel(nn.Module, Carrier):
 
     @abstractmethod
     def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
-        """Return the vectors of videos. Except with some released options, they depend only on the video's frames."""
+        """Return the vectors of videos.
+
+        Except with some released options, a video's vectors depend only on its own frames.
+        """
 
     @abstractmethod
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score every query against every video, with the branches that no attachment provides."""
+        """Score every query against every video, using only the branches that no attachment provides."""
 
     @abstractmethod
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
@@ -127,10 +131,10 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return the tensors with the rows of branches whose score depends only on the best row, by branch.
+        """Return the names of tensors by branch, if the branch's score depends only on their best row.
 
-        Branches are those of `compute_sketch`. A branch with a negative weight is left out, because the row that its
-        probe finds is its worst row, but its score depends on its best row.
+        The branches are those of `compute_sketch`. A branch with a negative weight is left out: its score depends on
+        its best row, but the probe, which contains the weight, would find its worst row.
         """
         return {}
 
@@ -164,23 +168,23 @@ class RetrievalModel(nn.Module, Carrier):
         return scores
 
     def sketch(self, videos: EncodedVideos) -> Branches:
-        """Return videos as vectors for a nearest-neighbour index, `V N D` by branch; see `candidate_score`."""
+        """Return videos as vectors for a nearest-neighbour index, of shape `V N D` by branch; see `candidate_score`."""
         return self.compute_sketch(videos) | {
             branch: rows for part in self.carried for branch, rows in part.sketch(self, videos).items()
         }
 
     def probe(self, queries: EncodedQueries) -> Branches:
-        """Return queries as vectors to compare with those of `sketch`, multiplied by weights, `Q M D` by branch."""
+        """Return queries as vectors to compare with `sketch`, multiplied by weights, of shape `Q M D` by branch."""
         return self.compute_probe(queries) | {
             branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
         }
 
     @property
     def row_tensors(self) -> TensorNames:
-        """The tensors with the rows of branches of `sketch` whose score depends only on the best row, by branch.
+        """The names of tensors by branch of `sketch`, if the branch's score depends only on their best row.
 
-        The score of a video does not change if all rows except the best are removed and `num_frames` keeps the number
-        of frames before the removal.
+        The score of a video does not change if all other rows are removed and `num_frames` is still the original number
+        of frames.
         """
         rows = dict(self.list_row_tensors())
         for part in self.carried:
@@ -190,8 +194,8 @@ class RetrievalModel(nn.Module, Carrier):
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
         """Return an upper bound of each video's score, which finds candidates without computing all scores.
 
-        It is the sum over the vectors of `probe` of their best dot product in the branch's `sketch`. For most methods
-        it equals the score (the tests of all methods list which).
+        The upper bound is the sum, over the vectors of `probe`, of each vector's best dot product with the branch's
+        `sketch`. For most methods, it equals the score; the tests of all methods list these methods.
 
         Raises: ConfigError for a method without `compute_sketch`.
         """
@@ -227,13 +231,13 @@ class RetrievalModel(nn.Module, Carrier):
         is_rehearsal: bool = False,
         encode: Encode = encode_here,
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return all loss terms of a batch by name, unweighted: those of the method, then those of attachments."""
+        """Return all loss terms of a batch by name, unweighted: first the method's, then the attachments'."""
         queries = encode(self.encode_queries, batch.queries)
         videos = encode(self.encode_videos, batch.videos)
         step = TrainingStep(queries, videos, batch, draws, epoch, encode, update, is_rehearsal)
         terms = self.compute_losses(step)
         second = None if self.training and self.config.separate_pass else step
-        for attachment in self.carried:  # in `carried`, losses are last
+        for attachment in self.carried:  # losses are the last entries of `carried`
             reads = step
             if attachment.second_pass:
                 second = second or replace(step, queries=encode(self.encode_queries, batch.queries))
@@ -242,7 +246,7 @@ class RetrievalModel(nn.Module, Carrier):
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """Return vectors of each video in the space of sentences, in order at equal time steps, and their mask.
+        """Return vectors of each video in the space of sentences, in temporal order at equal steps, and their mask.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -260,13 +264,16 @@ class RetrievalModel(nn.Module, Carrier):
         return products(F.normalize(queries.sentence, dim=-1), F.normalize(units, dim=-1))
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows of every video and their similarities: by default JSG's, which need no training."""
+        """Return the windows of every video and their similarities.
+
+        The default windows are JSG's, which need no training.
+        """
         similarity = partial(self.similarity, queries)
         (units, mask) = self.timeline(videos)
         return JSG_WINDOWS, window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=self.row_times)
 
     def locate_settings(self) -> LocateSettings:
-        """Return how many moments are returned by default."""
+        """Return the default numbers of moments and the default overlap."""
         return LocateSettings()
 
     def rank_moments(
@@ -276,7 +283,9 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """Return each query's best windows of all videos before suppression, so that parts of a corpus can be merged.
+        """Return each query's best windows of all videos.
+
+        Overlaps are not suppressed, so rankings of several corpora can be merged.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """

@@ -1,8 +1,8 @@
 """Reads the tensors, settings and validation results in an authors' checkpoint without executing pickled code.
 
-The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). Memory is bounded by
-the size of the file: compressed members, tensors larger than their storage and pickles with too many objects are
-refused before anything is allocated.
+The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). The size of the file
+limits the memory that reading it needs: compressed members, tensors larger than their storage and pickles with too many
+objects are refused before anything is allocated.
 """
 
 import math
@@ -25,7 +25,10 @@ from untrimmed.models.pickle_reader import (
 )
 
 MAX_PICKLE_BYTES = 16 * 2**20
-"""Released checkpoints have at most 0.3 MB of pickle: names, shapes and settings. Tensors are outside of it."""
+"""Largest size of the pickle.
+
+In released checkpoints it has at most 0.3 MB: names, shapes and settings, without tensors.
+"""
 _MAX_NAME = 300  # characters
 
 
@@ -34,8 +37,8 @@ class Checkpoint:
     """The content of an authors' checkpoint.
 
     `tensors` are views of the file's storages, by the authors' parameter names. `config` has the settings that the
-    program stored: numbers, texts and lists or mappings of them. `validation` has the numbers of `model_val`, in the
-    program's order. Both are empty in files without them. `epoch` counts from 0.
+    program stored: numbers, texts and lists or mappings of them. `validation` has the numbers of the entry `model_val`,
+    in the program's order. In files without such entries, `config` and `validation` are empty. `epoch` counts from 0.
     """
 
     tensors: Mapping[str, Tensor]
@@ -45,7 +48,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Return the parameters (entry `state_dict` or `model`, or the whole file), settings and results in a checkpoint.
+    """Return the parameters, settings and validation results in a checkpoint.
 
     Raises: CheckpointError if the file is missing, truncated, older than PyTorch 1.6, contains no tensors, or would
         need more memory than its size justifies.
@@ -105,7 +108,7 @@ class _Storages:
         return self._archive.read(self._pickle)
 
     def tensor(self, name: str, reference: TensorReference) -> Tensor:
-        """Return a view of a storage; raises CheckpointError for a tensor that its storage does not contain."""
+        """Return a view of a storage. Raises: CheckpointError for a tensor that extends beyond its storage."""
         (dtype, key), offset, shape, stride = reference
         count = math.prod(shape)
         end = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 if count else 0
@@ -146,7 +149,7 @@ def _checkpoint(content: Any, storages: _Storages) -> Checkpoint:
     if not all(name.isprintable() and len(name) <= _MAX_NAME for name in references):
         raise CheckpointError("the name of a tensor is not printable or too long; download the file again")
     total = sum(math.prod(item.shape) * item.storage.dtype.itemsize for item in references.values())
-    if total > 2 * storages.file_size:  # a few tensors may share a storage
+    if total > 2 * storages.file_size:  # some tensors share a storage, so the sum may exceed the size of the file
         raise CheckpointError(
             f"its tensors have {total:,} bytes, the file has {storages.file_size:,}; save a copy of each tensor with "
             "torch, or download it again"
@@ -165,10 +168,12 @@ def _checkpoint(content: Any, storages: _Storages) -> Checkpoint:
 
 
 class _Settings:
-    """Converts pickled settings to numbers, texts, lists and mappings. All other values, and those too deep, are None.
+    """Converts pickled settings to numbers, texts, lists and mappings.
 
-    An object with items is a mapping (EasyDict), and otherwise an object with a mapping as its state (Namespace). A
-    pickle can contain one list many times, so the number of values is limited.
+    All other values, and values nested too deep, become None.
+
+    An object with items becomes a mapping (EasyDict). So does an object whose state is a mapping (Namespace). A pickle
+    can contain one list many times, so the number of values is limited.
     """
 
     MAX_DEPTH: ClassVar[int] = 20
@@ -179,7 +184,7 @@ class _Settings:
         self._num_values = 0
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Return the plain value; raises CheckpointError for more than `MAX_VALUES` values."""
+        """Return the converted value. Raises: CheckpointError for more than `MAX_VALUES` values."""
         self._num_values += 1
         if self._num_values > self.MAX_VALUES:
             raise CheckpointError(f"its settings have more than {self.MAX_VALUES:,} values; save only the weights")

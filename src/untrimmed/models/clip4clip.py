@@ -1,9 +1,9 @@
 """CLIP4Clip (arXiv 2104.08860), mean pooling: a video is the mean of its frames, compared with the sentence by cosine.
 
-It is for ordinary text-to-video retrieval (RAL, Table 5). It reads features of an image-text encoder and does not
-train the encoder. One linear map for text and one for video replace fine-tuning. A map between equal widths starts as
-the identity, so an untrained model gives the encoder's mean-pooled cosine. We wrote it from the papers and did not
-reproduce their results.
+CLIP4Clip is a method for ordinary text-to-video retrieval (RAL, Table 5). Here it reads features of an image-text
+encoder and does not train the encoder. One linear map for text and one for video replace fine-tuning. A map between
+equal widths starts as the identity, so an untrained model gives the encoder's mean-pooled cosine. We implemented it
+from the papers and did not reproduce their results.
 """
 
 import math
@@ -24,7 +24,7 @@ from untrimmed.models.registry import register
 from untrimmed.scores.max_sim import Branches, units, vector_sim
 from untrimmed.scores.score import Scores
 
-MAX_LOGIT_SCALE = math.log(100.0)  # CLIP clips its learned scale there
+MAX_LOGIT_SCALE = math.log(100.0)  # CLIP limits its learned scale to this value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class CLIP4Clip(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """`sentence`: `last` takes the last token, as CLIP does; `mean`, for other encoders, averages the words."""
+        """`sentence`: `last` is the last token, as in CLIP; `mean`, for other encoders, is the mean of the words."""
 
         dim: int = 512
         max_frames: int = 12
@@ -90,7 +90,10 @@ class CLIP4Clip(RetrievalModel):
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Return mapped word features. They need no tower because the text encoder gave them their context."""
+        """Return mapped word features.
+
+        They need no tower, because the text encoder has already related them to each other.
+        """
         return self.query_map(queries.words)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
@@ -118,12 +121,15 @@ class CLIP4Clip(RetrievalModel):
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return the mean cross-entropy of both directions, on cosines over the learned temperature; ignores `dot`."""
+        """Return the mean cross-entropy of both directions, on cosines divided by the learned temperature.
+
+        `dot` is ignored.
+        """
         logits = cosine * self.logit_scale.clamp_max(MAX_LOGIT_SCALE).exp()
         return {f"{branch}_nce": nce(logits, step.batch.video_index) / 2}
 
     def branch_weight(self, branch: str) -> float:
-        """Return the weight of the mean, or of a frame branch that an attachment provides."""
+        """Return the weight of the branch that compares the mean, or of a frame branch that an attachment provides."""
         return {"video": self.config.video_weight, "frame": self.config.frame_weight}[branch]
 
 

@@ -1,7 +1,7 @@
 """The encoder that GMMFormer v2 and its successors share: parallel layers, fused at each time point.
 
-Each branch has a tower and one block. A query token fuses the outputs of the layers; the token is learned, or it is
-their mean. Numbers of equations and tables are those of GMMFormer v2 (arXiv 2405.13824).
+Each branch has a tower and one block. A token fuses the outputs of the layers by attention. The token is learned, or it
+is the mean of the outputs. Numbers of equations and tables are those of GMMFormer v2 (arXiv 2405.13824).
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ FusionToken = Literal["learned", "mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConsolidatedConfig(TwoBranchConfig):
-    """`gaussian_widths`: one layer for each width, inf = no window (Table 5, Fig. 5); `temperature`: tau of Eq. 2.
+    """`gaussian_widths`: one layer for each width; inf means no window (Table 5, Fig. 5). `temperature`: tau of Eq. 2.
 
-    `fusion_token`: the token that fuses the layers: `learned` for all videos, or the `mean` of the layers' outputs,
-    including padding.
+    `fusion_token`: the token that fuses the layers. `learned`: one for all videos. `mean`: the mean of the layers'
+    outputs, including padding.
     """
 
     input_dropout: float = 0.2
@@ -56,11 +56,14 @@ class ConsolidatedConfig(TwoBranchConfig):
 
 
 class ConsolidatedModel(TwoBranchModel):
-    """Query, clip and frame towers with one block each. Subclasses set defaults and can use other blocks."""
+    """A query tower, and a tower and a block each for clips and frames.
+
+    Subclasses set defaults and can use other blocks.
+    """
 
     config: ConsolidatedConfig
     has_layers: ClassVar[bool] = True
-    released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, without the number
+    released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, without the layer's number
 
     def __init__(self, config: ConsolidatedConfig):
         super().__init__(config)
@@ -99,7 +102,7 @@ class ConsolidatedModel(TwoBranchModel):
         return self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=skips)
 
     def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
-        """Return consolidated clips and frames (Eq. 1-3); frame rows at padding are 0."""
+        """Return consolidated clips and frames (Eq. 1-3). Frames at padding are 0."""
         embedded = self.clip_tower(videos.clips)
         joining = (part.extra_rows(self, embedded) for part in self.carried if part.joins_layers)
         extra = next(joining, ExtraRows())

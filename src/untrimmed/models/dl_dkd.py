@@ -3,8 +3,8 @@
 Released code: HuiGuanLab/DL-DKD, the branch named for the conference (`version: conference`), and its default branch,
 DL-DKD++ (`version: later`). We follow the release:
 
-- In the conference version, the exploration branch reads words through the input layer of the inheritance branch. Its
-  own input layer is in checkpoints but is never used, so our model does not have it.
+- In the conference version, the exploration branch reads words through the input layer of the inheritance branch.
+  Checkpoints contain an input layer of the exploration branch, but it is never used, so our model does not have it.
 - The divergence from the teacher is summed over queries.
 - Frames pass one more linear map after their tower.
 - No branch has clips.
@@ -56,14 +56,14 @@ class DLDKDVideos(EncodedVideos):
 
 
 class Teacher(NamedTuple):
-    """A teacher's vectors of a batch. Its frames have the same mask as the student's."""
+    """A teacher's vectors of a batch. The teacher's frames have the same mask as the student's frames."""
 
     sentence: Float[Tensor, "Q S"]
     frames: Float[Tensor, "V T S"]
 
 
 class StudentBranch(nn.Module):
-    """Encodes a query as one vector and each frame as one, by attention layers without a feed-forward part."""
+    """Encodes a query as one vector and each frame as one vector, by attention layers without a feed-forward part."""
 
     def __init__(self, config: ModelConfig, dim: int, *, own_query_input: bool):
         super().__init__()
@@ -93,21 +93,23 @@ class DLDKD(RetrievalModel):
     class Config(ModelConfig):
         """`dim` is the width of the inheritance branch. Fields after `margin` affect only training.
 
-        With soft labels, the share `hard_share` of a batch keeps hard labels. The labels of the rest are the hard ones
-        times `label_share` plus a softmax of guiding scores. Both shares fall with the epoch.
+        With soft labels, the share `hard_share` of a batch keeps hard labels. The labels of the other queries are the
+        sum of two parts: the hard labels times `label_share`, and a softmax of guiding scores. Both shares fall with
+        the epoch.
         """
 
         version: Literal["conference", "later"] = "conference"
         two_branches: bool = True
-        exploration_dim: int | None = None  # None: the same as `dim`
+        exploration_dim: int | None = None  # None: the same width as `dim`
         inheritance_weight: float = 0.7
         exploration_weight: float = 0.3
         margin: float = 0.1
-        temperature: float = 0.2  # divides the cosines of the distributions over frames
+        temperature: float = 0.2  # divides the cosines before they become distributions over frames
         distillation_decay: Decay = "exponential"
         labels: Literal["hard", "soft"] = "hard"
         share_decay: ShareDecay = "sigmoid"
-        hard_share: float = 0.8  # share in the first epoch
+        # `hard_share` and `label_share` in the first epoch
+        hard_share: float = 0.8
         label_share: float = 0.8
         share_epochs: int = 120  # number of epochs of a run, which the linear and the cosine decay need
 
@@ -238,7 +240,7 @@ class DLDKD(RetrievalModel):
         if c.labels == "soft":
             guides["inheritance"] = max_sim(teacher.sentence, teacher.frames, mask, similarity="dot").value
         terms: dict[str, Tensor] = {}
-        # The order of the random draws: exploration first in the conference version.
+        # In the conference version, random numbers are drawn for the exploration branch first.
         for name in sorted(cosine, reverse=c.version == "later"):
             score = dot[name].value
             terms |= branch_terms(name, cosine[name].value, score, index, margin=c.margin, draws=step.draws)
@@ -251,12 +253,15 @@ class DLDKD(RetrievalModel):
         return terms | {"distillation": self.distillation_factor(step.epoch) * divergence}
 
     def distillation_factor(self, epoch: int) -> float:
-        """Return the factor of the distillation loss in an epoch. As released, a rising factor starts from 1."""
+        """Return the factor of the distillation loss in an epoch. As released, a factor that rises starts from 1."""
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)
 
     def shares(self, epoch: int) -> tuple[float, float]:
-        """Return the shares of hard data and hard labels in an epoch. As released, the latter stays at 0.5 or above."""
+        """Return the shares of hard data and of hard labels in an epoch.
+
+        As released, the share of hard labels stays at 0.5 or above.
+        """
         c = self.config
         hard = share_decay(c.share_decay, epoch, start=c.hard_share, floor=0.0, num_epochs=c.share_epochs)
         floor = 0.5 if c.label_share >= 0.5 else 0.0

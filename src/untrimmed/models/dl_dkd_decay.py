@@ -1,4 +1,4 @@
-"""Values that change with the epoch (DL-DKD): the weight of distillation, and the shares of hard data and labels."""
+"""Values that change with the epoch (DL-DKD): the distillation weight, and the shares of hard data and hard labels."""
 
 import math
 from typing import Literal
@@ -63,5 +63,5 @@ def share_decay(kind: ShareDecay, epoch: int, *, start: float, floor: float, num
 
 
 def _sigmoid(epoch: int) -> float:
-    power = min(100 * epoch / SIGMOID_SCALE, 700)  # larger exponents overflow
+    power = min(100 * epoch / SIGMOID_SCALE, 700)  # larger exponents would overflow
     return SIGMOID_SCALE / (SIGMOID_SCALE + math.exp(power))

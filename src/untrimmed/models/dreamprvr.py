@@ -25,7 +25,10 @@ RELEASED_LOSSES = {
 
 @register("dreamprvr")
 class DreamPRVR(ConsolidatedModel):
-    """Blocks of eight layers that read registers with clips or frames; both branches score by their best row."""
+    """Blocks of eight layers that read registers together with clips or frames.
+
+    Both branches score by their best row.
+    """
 
     released_layer: ClassVar[str] = "e_attns."
 

@@ -1,9 +1,9 @@
 """The two evidential losses of Holmes, which attach to other methods too (arXiv 2605.06083).
 
 The authors released them only with Holmes. With other methods, `evidence` reads the cosines by which the method ranks
-videos, for all pairs of queries and videos. This also holds for MS-SL and JSG, although some of their losses read only
-each query's own video. `transport` reads the clips that are compared with sentences (for MS-SL its units, because
-longer clips overlap). Weights are those of Holmes on the same data set.
+videos, for all pairs of queries and videos. MS-SL and JSG use all pairs here, too, although some of their other losses
+read only each query's own video. `transport` reads the clips that are compared with sentences (for MS-SL its units,
+because longer clips overlap). Weights are those of Holmes on the same data set.
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ from untrimmed.models.registry import register
 class Evidence(StepLoss):
     """The evidential loss of Holmes between videos (arXiv 2605.06083): how certain a query's match is."""
 
-    second_pass: ClassVar[bool] = False  # it reads the scores that InfoNCE and triplet read
+    second_pass: ClassVar[bool] = False  # the loss reads the same scores as the InfoNCE and triplet losses
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
         """From epoch `warmup_epoch` on (counted from 0), labels of queries that fit several videos are smoothed."""
 
-        temperature: float = 0.05  # divides the cosines before they become evidence
+        temperature: float = 0.05  # divides the cosines before they are converted to evidence
         division_bound: float = 0.3  # the argument `bound` of `losses.evidence.divide`
         smoothing: float = 0.2
         warmup_epoch: int = 20
@@ -43,7 +43,7 @@ class Evidence(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss over all branches of the score, separately and together."""
+        """Return the loss, summed over each branch of the score and all branches together."""
         c = self.config
         branches = model.score(step.queries, step.videos).branches
         return between_videos(
@@ -69,7 +69,7 @@ class Transport(StepLoss):
         The loss is 0 before `warmup_epoch` (from 0).
         """
 
-        temperature: float = 0.06  # divides the cosines before they become evidence
+        temperature: float = 0.06  # divides the cosines before they are converted to evidence
         regularisation: float = 0.1
         iterations: int = 50
         warmup_epoch: int = 20

@@ -29,11 +29,11 @@ from untrimmed.scores.max_sim import Padding
 
 @register("gmmformer")
 class GMMFormer(TwoBranchModel):
-    """Query, clip and frame towers. Frames are pooled into one vector per video."""
+    """A query, a clip and a frame tower. Frames are pooled into one vector per video."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TwoBranchConfig):
-        """`gaussian_widths`: one layer for each width, inf = no window."""
+        """`gaussian_widths`: one layer for each width; inf means no window."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2
@@ -41,7 +41,7 @@ class GMMFormer(TwoBranchModel):
         num_blocks: int = 2
         window_length: Literal["batch", "full"] = "batch"  # full: windows for max_frames in every batch
         output_map: bool = True
-        ffn_ratio: int = 0  # the paper has a feed-forward part: 4
+        ffn_ratio: int = 0  # 0: no feed-forward part; the paper has one: 4
         second_branch: SecondBranch = "video"
         padding_scores: Padding = "excluded"
         losses: Losses = field(default_factory=lambda: {"query_diversity_v1": QueryDiversityV1.Config()})

@@ -5,8 +5,8 @@ Towers and blocks are those of `models/consolidated.py`.
 
 - The release normalises after each residual; Eq. 14-15 normalise before (`norm: pre`).
 - The released windows use relative positions (`window`).
-- The released frame score includes zeroed padding, so a video with fewer than `max_frames` frames never scores below 0
-  (`padding_scores`).
+- The released frame score includes padding as zero vectors, so the frame score of a video with fewer than `max_frames`
+  frames is never below 0 (`padding_scores`).
 """
 
 import math
@@ -22,7 +22,7 @@ RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "optim
 
 @register("gmmformer_v2")
 class GMMFormerV2(ConsolidatedModel):
-    """Blocks of eight layers, fused with one learned token; clips and frames both score by their best row."""
+    """Blocks of eight layers, fused with one learned token. A video scores by its best clip and by its best frame."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):

@@ -2,9 +2,10 @@
 
 Released code: lijun2005/ICCV25-HLFormer. It shares the encoder of GMMFormer v2 (`models/consolidated.py`), with two
 differences: a block has Euclidean and Lorentz layers, and the mean of their outputs fuses them instead of a learned
-token. The mean includes padding, so frames are always padded to `max_frames`. `models/partial_order.py` is the loss on
-the hierarchy. Only the layers use hyperbolic space in retrieval, so moments and relevance curves use cosines. Only the
-abstract, introduction and overview of the paper were available, so we follow the release.
+token. The mean includes padding, so frames are always padded to `max_frames`. `models/partial_order.py` has the loss
+that puts videos above their captions in a hierarchy. Only the layers use hyperbolic space in retrieval, so moments and
+relevance curves use cosines. Only the abstract, introduction and overview of the paper were available to us, so we
+follow the release.
 """
 
 import math
@@ -26,13 +27,14 @@ RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "parti
 
 @register("hlformer")
 class HLFormer(ConsolidatedModel):
-    """Blocks of four Euclidean and four Lorentz layers; clips and frames both score by their best row."""
+    """Blocks of four Euclidean and four Lorentz layers. A video scores by its best clip and by its best frame."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
         """`lorentz_widths`: one Lorentz layer for each width, like `gaussian_widths` for Euclidean layers.
 
-        `lorentz_dim`: the width of their tangent space, one less than the width of the points of all heads.
+        `lorentz_dim`: the width of the Lorentz layers' tangent space, for all heads together; points have one number
+        more.
         """
 
         gaussian_widths: tuple[float, ...] = (math.inf, 2.0, 4.0, 8.0)

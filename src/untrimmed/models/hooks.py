@@ -1,7 +1,7 @@
 """Calls the hooks of a model one by one and checks what each returns.
 
-A mistake in a method or an attachment then ends in one line, with the hook, the expected axes and the returned shape.
-Training calls them on a few items before its first step (`training/rehearsal.py`).
+So a mistake in a method or an attachment causes an error of one line, with the hook, the expected axes and the returned
+shape. Training calls these functions on a few items before its first step (`training/rehearsal.py`).
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _UNITS = {"Q": " queries", "V": " videos"}
 
 
 def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQueries:
-    """Return the queries, encoded by the method and its attachments.
+    """Return the queries, encoded by the method and its attachments, after checking each hook.
 
     Raises: ConfigError that names the first hook whose result has the wrong type or axes.
     """
@@ -39,14 +39,14 @@ def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQuerie
 
 
 def checked_videos(model: RetrievalModel, videos: VideoBatch) -> EncodedVideos:
-    """Return the videos, encoded by the method and its attachments; raises like `checked_queries`."""
+    """Return the videos, encoded by the method and its attachments. Raises: the errors of `checked_queries`."""
     return _checked_vectors(model, videos, EncodedVideos, "compute_video_vectors", "encode_videos")
 
 
 def _checked_vectors(
     model: RetrievalModel, batch: QueryBatch | VideoBatch, kind: type[E], method_hook: str, attachment_hook: str
 ) -> E:
-    """Return what the hook of the method returns after the hooks of its attachments have changed it."""
+    """Return the result of the method's hook, changed by the hooks of its attachments."""
     inputs = batch.tensors()
     hook = f"{_of(model)}.{method_hook}"
     result = _call(hook, inputs, getattr(model, method_hook), batch)
@@ -59,7 +59,7 @@ def _checked_vectors(
 
 
 def checked_scores(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-    """Return the scores of the method and its attachments; raises like `checked_queries`."""
+    """Return the scores of the method and its attachments. Raises: the errors of `checked_queries`."""
     inputs = queries.tensors() | videos.tensors()
     shape = (len(queries), len(videos))
     hook = f"{_of(model)}.compute_scores"
@@ -79,7 +79,7 @@ def checked_scores(model: RetrievalModel, queries: EncodedQueries, videos: Encod
 
 
 def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tensor]:
-    """Return the loss terms of the method and its attachments; raises like `checked_queries`."""
+    """Return the loss terms of the method and its attachments. Raises: the errors of `checked_queries`."""
     inputs = step.queries.tensors() | step.videos.tensors()
     terms: dict[str, Tensor] = {}
     for owner, hook, arguments in (
@@ -103,7 +103,7 @@ def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tenso
 def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
     """Check `timeline` and `similarity`, which are needed to find moments.
 
-    Raises: NoTimelineError for a method that encodes a video as one vector only, ConfigError as `checked_queries`.
+    Raises: NoTimelineError for a method that encodes a video as one vector only, and the errors of `checked_queries`.
     """
     inputs = videos.tensors()
     hook = f"{_of(model)}.compute_timeline"
@@ -121,7 +121,7 @@ def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: Encod
 
 
 def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
-    """Check `compute_sketch` and `compute_probe`, with which an index finds candidates; raises ConfigError."""
+    """Check `compute_sketch` and `compute_probe`, with which an index finds candidates. Raises: ConfigError."""
     rows = {}
     for hook, encoded, annotation in (
         ("sketch", videos, Float[Tensor, "V N D"]),
@@ -142,7 +142,7 @@ def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: Encode
 def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator[None]:
     """Turn an exception in code outside this package into a ConfigError with its line and the shapes of `inputs`.
 
-    Exceptions in this package are bugs, and keep their traceback. So does a lack of memory.
+    Exceptions in this package are bugs and keep their traceback, and so do errors for lack of memory.
     """
     try:
         yield
@@ -194,7 +194,7 @@ class _Axes:
 
 
 def _checked_record(hook: str, encoded: Any, kind: type[E], num_rows: int) -> E:
-    """Return a record; raises ConfigError unless it has the axes of its annotations and this number of rows."""
+    """Return a record. Raises: ConfigError unless it has the axes of its annotations and this number of rows."""
     if not isinstance(encoded, kind):
         raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
     axis = "Q" if kind is EncodedQueries else "V"
@@ -217,7 +217,7 @@ def _annotations(record: type[Record]) -> dict[str, Any]:
     """Return the annotations of the tensors of a record, without None, in the order of its fields."""
     try:
         hints = typing.get_type_hints(record)
-    except NameError:  # annotations of names that exist only for type checkers
+    except NameError:  # the annotation contains names that exist only for type checkers
         hints = typing.get_type_hints(record.__mro__[1])
     tensors = {}
     for field in dataclasses.fields(record):

@@ -1,22 +1,24 @@
-"""JSG, joint searching and grounding (ACM MM 2023): a glance at a short form of the video, a gaze around its focus.
+"""JSG, joint searching and grounding (ACM MM 2023): a glance at a short form of the video, then a gaze at a part.
 
-Released code: CFM-MSG/Code_JSG, two programs over one network, selected here by `variant`. `event` compares each query
-with one column per caption of the batch; the paper reports it for moments. `video` compares with one column per video
-in the glance; the paper reports it for videos. Both return all loss terms, and the weights of the preset select among
-them. We follow the release, which differs from the paper:
+Released code: CFM-MSG/Code_JSG, two programs with one network. `variant` selects the program. With `event`, the losses
+compare each query with one column per caption of the batch; the paper reports the results for moments. With `video`,
+the losses of the glance compare with one column per video; the paper reports the results for videos. Both programs
+return all loss terms, and the weights of the preset select among them. We follow the release, which differs from the
+paper:
 
-- One encoder without a feed-forward part serves both branches (`shared_encoder: false`: one for each).
+- Both branches use the same encoder without a feed-forward part (`shared_encoder: false`: one encoder for each branch).
 - The video variant also trains an attention branch of MS-SL, although no reported score reads it.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
 - The released video variant calls a function that does not exist. We leave the call out, since only unused terms read
   its result.
 
-The ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the paper
-removes from the glance only), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD). GLC-sim, GZ-sim and Sum-sim
-are set by the two score weights for videos, and by `rank_moments_by` for moments. Table 6: a loss weight of 0 turns off
-the terms `glance_*`, `gaze_*` or `intra_*`. Without its `gaze_*` terms, the gaze ranks at random, so the glance has to
-rank from the first epoch on. The row w/o GZ of Table 5 has neither `gaze_*` nor `intra_*`.
+The paper's ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the
+paper removes from the glance only), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD). GLC-sim, GZ-sim and
+Sum-sim are set by the two score weights for videos, and by `rank_moments_by` for moments. Table 6: a loss weight of 0
+turns off the terms `glance_*`, `gaze_*` or `intra_*`. Without the `gaze_*` terms, the gaze ranks at random, so
+`rank_moments_by` must be `glance` from the first epoch on. The row w/o GZ of Table 5 has neither `gaze_*` nor
+`intra_*`.
 """
 
 from dataclasses import dataclass
@@ -62,7 +64,7 @@ GlanceInput = Literal["coarse", "clips", "frames"]
 
 @dataclass(frozen=True, kw_only=True)
 class JSGVideos(EncodedVideos):
-    """`clips` are the coarse rows, or None if the glance reads the frames."""
+    """`clips` are the rows of the short form of the video (coarse rows), or None if the glance reads the frames."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -75,13 +77,13 @@ class JSGVideos(EncodedVideos):
 
 @register("jsg")
 class JSG(RetrievalModel):
-    """One encoder over coarse rows and frames, which are pooled under the same proposals."""
+    """One encoder for coarse rows and frames. Both are pooled under the same proposals."""
 
     row_times = "released"
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """If release and paper differ, the default is the release.
+        """If release and paper differ, the default is as released.
 
         `frame_sampling: fixed` stretches every video to `max_frames` rows by repeating rows, so an encoding depends
         only on its video. `padded` does not stretch and includes the padding of a batch in the pooling, like the option
@@ -90,7 +92,8 @@ class JSG(RetrievalModel):
 
         variant: Literal["event", "video"] = "event"
         proposals: Literal["centered", "sliding"] = "centered"
-        gaze_proposals: Literal["as_glance", "centered"] = "as_glance"  # at inference; centered: w/o CBPG of the paper
+        # proposals of the gaze at inference; centered: w/o CBPG of the paper
+        gaze_proposals: Literal["as_glance", "centered"] = "as_glance"
         num_centers: int = 32
         num_widths: int = 10
         min_width: float = 0.05
@@ -150,7 +153,7 @@ class JSG(RetrievalModel):
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
 
     def _coarse_rows(self) -> int:
-        """Return the number of coarse positions.
+        """Return the number of position embeddings of the tower over coarse rows.
 
         As released, it is the number of frames, although down-sampling gives fewer.
         """
@@ -188,7 +191,8 @@ class JSG(RetrievalModel):
         if self.config.frame_sampling == "padded" or frames.shape[1] > length:
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)
-        # The segment means of the release: no segment has more than one frame, so each mean is the frame at its bound.
+        # The release computes means of segments. No segment has more than one frame, so each mean is the frame at the
+        # segment's start.
         share = torch.arange(length, device=frames.device) / length
         index = torch.minimum((share * num_real).round().long(), num_real - 1)
         stretched = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[2]))
@@ -197,7 +201,7 @@ class JSG(RetrievalModel):
     def glance_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
         """Return the vectors that the glance compares, one for each of its proposals (Eq. 5).
 
-        As released, padding counts like any other row, here and in `gaze_pooled`.
+        As released, padding is pooled like any other row, here and in `gaze_pooled`.
         """
         return pool(videos.glance_rows, self.proposals, self.config.pooling)
 
@@ -224,9 +228,9 @@ class JSG(RetrievalModel):
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
-        """Score coarse rows pooled by attention with the best proposal, as in the release; no ranking uses this score.
+        """Return the scores of coarse rows pooled by attention with the best proposal. No ranking uses these scores.
 
-        As released, it reads coarse rows, although the video variant trains it on frames.
+        As released, this branch reads coarse rows, although the video variant trains it on frames.
         """
         videos = JSGVideos.of(videos)
         proposals = self.glance_pooled(videos)
@@ -238,12 +242,12 @@ class JSG(RetrievalModel):
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the similarities that rank moments.
+        """Return the windows and the similarities that rank moments.
 
-        By default the gaze computes them (section 3.5); see `rank_moments_by`.
+        By default, the gaze computes the similarities (section 3.5); see `rank_moments_by`.
 
-        `sum` uses the branch weights for videos. Both branches then use the windows of the gaze, so that they can be
-        added.
+        `sum` adds the similarities of both branches, weighted as in the score of videos. Both branches then use the
+        windows of the gaze.
         """
         c = self.config
         similarity = partial(self.similarity, queries)
@@ -298,7 +302,7 @@ class JSG(RetrievalModel):
     ) -> Float[Tensor, "Q D"]:
         """Return each query's video as one vector, pooled by attention with the query's best proposal.
 
-        It pools coarse rows, or frames in the video variant.
+        The video is pooled from coarse rows, or from frames in the video variant.
         """
         if self.config.variant == "event":
             return self.guided_attention.of_positives(videos.glance_rows, None, proposals, own_best, video_index)
@@ -313,7 +317,7 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Return the gaze of each query at its own video, around the query's focus.
+        """Return the gaze of each query at its own video, around the centre of the query's best glance proposal.
 
         As released, the gaze of the video variant does not train the query tower.
         """
@@ -352,7 +356,7 @@ class JSG(RetrievalModel):
             "ml_head.mapping_linear.1.weight",
             "ml_head.modular_video_mapping.weight",
         )
-        ours = self.state_dict().keys()  # settings can leave out parts of the model
+        ours = self.state_dict().keys()  # depending on the settings, the model may lack some parts
         return dict.fromkeys(never_read, released.UNUSED) | {
             theirs: slot if slot.parameter in ours else released.UNUSED for theirs, slot in names.items()
         }

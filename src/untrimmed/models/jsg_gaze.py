@@ -16,9 +16,9 @@ from untrimmed.scores.score import Score, required_best
 class Gaze:
     """The gaze of each query at its own video.
 
-    `proposals` are pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot` compares with
-    the proposals of query m; `cosine.best` is the best width. The last three are each query's cosines with the parts
-    of the video before and after its best proposal, and with the whole video.
+    `proposals` are pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot` compares
+    queries with the proposals of query m; `cosine.best` is the best width. `left` and `right` are each query's cosines
+    with the parts of the video before and after its best proposal. `whole` is the cosine with the whole video.
     """
 
     focus: Float[Tensor, " Q"]
@@ -40,7 +40,10 @@ def look_closely(
     pooling: Pooling,
     sides: SideNegatives,
 ) -> Gaze:
-    """Compare every query with the proposals around every query's focus; `frames` are of each query's own video."""
+    """Compare every query with the proposals around every query's focus.
+
+    `frames` has the frames of each query's own video.
+    """
     grid = time_grid(frames.shape[1], pooling, frames.device)
     center, width = torch.broadcast_tensors(focus[:, None], widths)
     proposals = pooling_weights(center, width, grid, pooling=pooling).to(frames.dtype) @ frames

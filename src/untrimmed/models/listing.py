@@ -1,7 +1,7 @@
-"""Lists methods, attachments and what fits together.
+"""Lists methods and attachments, and which of them fit together.
 
-The list of this package is stored in a file, because the registry imports torch. After a change of a method, write it
-again:
+The list for this package is stored in a file, because the registry imports torch. After a change of a method, write the
+file again:
 
     python -m untrimmed.models.listing
 """
@@ -20,7 +20,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class ModelListing:
-    """Names and their papers. `refused` has the reason for each METHOD+ATTACHMENT that does not fit, by its name."""
+    """Names and their papers. `refused` has the reason for each METHOD+ATTACHMENT that does not fit, by this name."""
 
     methods: Mapping[str, str]
     attachments: Mapping[str, str]
@@ -39,7 +39,7 @@ class ModelListing:
 
 
 def list_all(*, with_plugins: bool) -> ModelListing:
-    """Return all names. Without plug-ins, also those of installed packages, it needs no torch."""
+    """Return all names. This needs torch only if plug-ins are used, including plug-ins of installed packages."""
     if with_plugins or importlib.metadata.entry_points(group=GROUP):
         return registered_listing()
     return stored_listing()

@@ -5,7 +5,7 @@ Released code: HuiGuanLab/ms-sl. We follow the release:
 - Its transformer layers have no feed-forward part.
 - In training, the frame branch compares queries only with the frames of positive pairs, in a square matrix. There,
   other queries of the same video count as negatives.
-- MS-SL finds only videos. JSG (Tables 1-2) uses its clips as moments; `moments: clips` does that.
+- MS-SL finds only videos. JSG (Tables 1-2) uses MS-SL's clips as moments, and so does `moments: clips`.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,10 @@ class MSSLVideos(EncodedVideos):
 
 @register("ms_sl")
 class MSSL(ClipFrameModel):
-    """Query, clip and frame towers. The clip score uses all 528 proposals; the key clip guides the frame score."""
+    """A query, a clip and a frame tower. The clip score uses all 528 proposals.
+
+    The best clip (key clip) guides the frame score.
+    """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
@@ -80,7 +83,10 @@ class MSSL(ClipFrameModel):
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def compute_video_vectors(self, videos: VideoBatch) -> MSSLVideos:
-        """Return all proposals (as `clips`) and all frames. Units are encoded first, then pooled into proposals."""
+        """Return all proposals (as `clips`) and all frames.
+
+        The 32 units are encoded first, then pooled into proposals.
+        """
         return MSSLVideos(
             clips=proposals(self.clip_tower(videos.clips)),
             frames=self.frame_tower(videos.frames, videos.frame_mask),
@@ -92,13 +98,19 @@ class MSSL(ClipFrameModel):
         return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Return the encoded units, because longer clips overlap them; or all clips if an attachment replaces them."""
+        """Return the encoded units, because longer clips overlap them.
+
+        If an attachment replaces the clips, return all clips.
+        """
         clips = super().base_clips(videos)
         is_replaced = any(config.replaces_clips for config in self.config.attachments.values())
         return clips if is_replaced else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and their similarities. With `moments: clips` they are the clips, without pooling."""
+        """Return the windows and their similarities.
+
+        With `moments: clips`, the windows are the clips, without pooling.
+        """
         if self.config.moments == "windows":
             return super().window_similarities(queries, videos)
         clips = MSSLVideos.of(videos).clips
@@ -107,7 +119,7 @@ class MSSL(ClipFrameModel):
         return spans, lambda part: self.similarity(queries, clips[part])
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best clip, and by the frames of each video pooled by attention with that clip as query."""
+        """Score by the best clip, and by the frames of each video, pooled by attention with the best clip as query."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
         sims = {"clip": clip}

@@ -11,7 +11,7 @@ SHORT_NAMES = {"diversity": "query_diversity", "matching": "optimal_matching"}
 
 @dataclass(frozen=True)
 class ModelName:
-    """A method and the full names of its attachments, in the order of the name."""
+    """A method and the full names of its attachments, in the order in which they were given."""
 
     method: str
     attachments: tuple[str, ...] = ()

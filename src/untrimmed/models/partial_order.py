@@ -2,11 +2,11 @@
 
 A video is one vector, pooled from its frames and, if the method compares clips with sentences, from its clips. Vectors
 are scaled and lifted into hyperbolic space of learned curvature. The loss is the angle between captions and the cones
-of their videos. Retrieval does not use it.
+of their videos. Retrieval does not use hyperbolic space.
 
-The release pools clips and frames. As released, zero rows up to the longest possible video take part in the pooling of
-frames. We added two cases: for methods without clips, only frames are pooled, and for a method with one vector of all
-frames (GMMFormer), that vector is used.
+The release pools clips and frames. As released, frames are padded with zero rows to the longest possible video, and
+pooling includes this padding. We added two cases. For methods without clips, only frames are pooled. For a method with
+one vector for all frames (GMMFormer), this vector is used instead of frames.
 """
 
 import math
@@ -27,12 +27,12 @@ from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.lorentz import bounded
 from untrimmed.nn.tower import lengthened
 
-CURVATURE_RANGE = 10.0  # the learned curvature stays within this factor of its initial value
+CURVATURE_RANGE = 10.0  # the learned curvature is limited to the initial value divided and multiplied by this factor
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """The space parts of the points of queries and videos, and c, where the curvature of their space is -c."""
+    """The space parts of the points of queries and videos, and c; the curvature of the space is -c."""
 
     text: Float[Tensor, "Q D"]
     video: Float[Tensor, "V D"]
@@ -81,7 +81,10 @@ class PartialOrder(AttachedLoss):
         return partial_order(points.text, points.video, video_index, points.curvature, radius=self.config.radius)
 
     def hierarchy(self, queries: EncodedQueries, videos: EncodedVideos) -> Hierarchy:
-        """Return sentences and pooled videos in hyperbolic space. As released, training clamps scalars in place."""
+        """Return sentences and pooled videos in hyperbolic space.
+
+        As released, training limits learned scalars in place.
+        """
         start = math.log(self.config.curvature)
         width = math.log(CURVATURE_RANGE)
         stores = self.training

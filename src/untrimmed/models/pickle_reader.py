@@ -15,7 +15,7 @@ import torch
 from untrimmed.errors import CheckpointError
 
 MAX_OPCODES = 2_000_000
-"""An opcode creates one object of at most about 200 bytes."""
+"""Largest number of opcodes. An opcode creates one object of at most about 200 bytes."""
 _MAX_AXES = 8
 
 
@@ -37,14 +37,14 @@ class PickledObject:
 
 
 class StorageReference(NamedTuple):
-    """The type and the key of a storage, which is outside of the pickle."""
+    """The type and the key of a storage. The storage is outside of the pickle."""
 
     dtype: torch.dtype
     key: str
 
 
 class TensorReference(NamedTuple):
-    """A view of a storage. Offset and strides are in numbers, as in `Tensor.as_strided`."""
+    """A view of a storage. Offset and strides count numbers, not bytes, as in `Tensor.as_strided`."""
 
     storage: StorageReference
     offset: int
@@ -53,7 +53,10 @@ class TensorReference(NamedTuple):
 
 
 class PickleReader:
-    """Interprets the opcodes of a pickle. It builds plain containers, and records instead of objects of classes."""
+    """Interprets the opcodes of a pickle.
+
+    It builds plain containers, and a `PickledObject` instead of an object of a class.
+    """
 
     DTYPES: ClassVar[Mapping[str, torch.dtype]] = {
         "FloatStorage": torch.float32,
@@ -93,7 +96,10 @@ class PickleReader:
         self._memo: dict[int, Any] = {}
 
     def read(self) -> Any:
-        """Return the pickled value; raises CheckpointError for too many opcodes or one that checkpoints never have."""
+        """Return the pickled value.
+
+        Raises: CheckpointError for too many opcodes or an opcode that checkpoints never contain.
+        """
         for number, (opcode, argument, _) in enumerate(pickletools.genops(self._pickled)):
             if number >= MAX_OPCODES:
                 raise CheckpointError(f"its pickle has more than {MAX_OPCODES:,} opcodes; save only the weights")
@@ -189,7 +195,8 @@ class PickleReader:
     def _set(self, items: Iterable[tuple[Any, Any]]) -> None:
         target = self._stack[-1]
         entries = target.items if isinstance(target, PickledObject) else target
-        if isinstance(entries, dict):  # other keys, such as nested tuples, name nothing that is read
+        if isinstance(entries, dict):
+            # keep text and integer keys; nothing under other keys, such as nested tuples, is read
             entries.update((key, value) for key, value in items if isinstance(key, str | int))
 
     def _global(self, argument: str) -> None:
@@ -218,7 +225,7 @@ class PickleReader:
         self._reduce()
 
     def _newobj_ex(self) -> None:
-        self._stack.pop()  # keyword arguments
+        self._stack.pop()  # discard keyword arguments
         self._reduce()
 
     def _build(self) -> None:
@@ -234,7 +241,7 @@ class PickleReader:
 
 
 def _call(made_by: object, arguments: object) -> Any:
-    """Return what a few known functions would return, without calling them, and a record for all others."""
+    """Return the result of a known function without calling it, and a `PickledObject` for any other function."""
     if isinstance(made_by, PickledName) and isinstance(arguments, tuple):
         match made_by:
             case ("collections", "OrderedDict"):
@@ -263,7 +270,7 @@ def _tensor_reference(storage: Any, offset: Any, shape: Any, stride: Any) -> Ten
 
 
 def _numpy_number(dtype: Any, raw: Any) -> Any:
-    """Return a numpy scalar as a Python number, None for other types."""
+    """Return a numpy scalar as a Python number; None for other types."""
     kind = dtype.arguments[0] if isinstance(dtype, PickledObject) and isinstance(dtype.arguments, tuple) else None
     code = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i"}.get(str(kind))
     if code is None or not isinstance(raw, bytes) or len(raw) != struct.calcsize(code):

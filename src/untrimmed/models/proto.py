@@ -3,36 +3,39 @@
 No program was released. The paper does not specify the following points. For each we give our choice, the reason, and
 the setting that changes it:
 
-- Final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate and dropout
-  are those of MS-SL and GMMFormer, the paper's reference models.
-- Encoders ("a stack of encoding layers"): one attention layer with output map, as in both released reference models;
-  `ffn_ratio` adds a feed-forward part. One text tower with a pooling vector for each branch, because Fig. 2 marks the
+- The final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate and
+  dropout are as in MS-SL and GMMFormer, the paper's reference models.
+- Encoders ("a stack of encoding layers") are one attention layer with output map, as in both released reference models.
+  `ffn_ratio` adds a feed-forward part. One text tower has a pooling vector for each branch, because Fig. 2 marks the
   query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
 - Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. The features V are the values, as Eq.
   1 is printed, without a map of values or outputs: prototypes are "mixtures of multiple video segments" (section 4.1)
-  and have the scale of clips, which InfoNCE of dot products needs. One attention head: with four, each attends to
-  another moment, and SumR is 141.9 instead of 212.1. Nothing is added to the result, because the generator is "only the
-  cross-attention" (section 3.2). The same weights serve all iterations, because the paper counts iterations, not
-  layers. Softmax is over the sequence: Eq. 7 needs shares that sum to 1. From the second iteration on, the query is
-  query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because all are
-  mixtures of the same frames. With K = 1 this is exactly Eq. 1. `prototype_sharpness` is the standard deviation of the
-  logits at the start. If these maps had the standard deviation 0.02 of all other maps, attention would be flat and all
-  prototypes of a video equal.
-- Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), the usual share. Temperature 1 as printed
-  (`word_temperature`). Candidates are the masked words of all queries, including the right one.
-- Frames (Eq. 5): targets are the backbone's frames in both branches, because learned targets could collapse. The loss
-  is the sum over features, because the mean over 3072 features would be too small. We read "MLP-based, broadcast" as
-  Slot Attention's decoder over time (`frame_decoder: mixture` is an interpretation that costs almost nothing).
+  and have the scale of clips, which InfoNCE of dot products needs. There is one attention head. With four heads, each
+  head attends to another moment, and SumR is 141.9 instead of 212.1. Nothing is added to the result, because the
+  generator is "only the cross-attention" (section 3.2). The same weights serve all iterations, because the paper counts
+  iterations, not layers. Softmax is over the sequence: Eq. 7 needs shares that sum to 1. From the second iteration on,
+  the query is query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because
+  all are mixtures of the same frames. With K = 1 this is exactly Eq. 1. `prototype_sharpness` is the standard deviation
+  of the logits at the start. If these maps had the standard deviation 0.02 of all other maps, attention would be flat
+  and all prototypes of a video equal.
+- Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), which is the usual share. The temperature
+  is 1, as printed (`word_temperature`). The candidates for a masked word are the masked words of all queries, including
+  the right one.
+- Frames (Eq. 5): in both branches the targets are the stored frame features, because learned targets could collapse.
+  The loss is the sum over features, because the mean over 3072 features would be too small. We read "MLP-based,
+  broadcast" as Slot Attention's decoder over time (`frame_decoder: mixture` is an interpretation that costs almost
+  nothing).
 - Mixing (3.4): we read "at a higher frame rate" as both videos at double speed, so the joined video has the usual
-  length. Each video is first once and second once, and its queries count in both positions. A clip across the border
-  counts for both sides by its units. Logarithms stop at the margin (`guidance_clamp: false` is exactly Eq. 7).
-- Orthogonality (Eq. 8): the sum of absolute values; the printed divisor makes it a mean (`orthogonal_norm`).
+  length. Each video is the first part once and the second part once, and its queries count in both positions. The
+  attention on a clip across the border is divided between both parts by its units. Logarithms are limited at the margin
+  (`guidance_clamp: false` is exactly Eq. 7).
+- Orthogonality (Eq. 8): we use the sum of absolute values; the printed divisor makes it a mean (`orthogonal_norm`).
 - Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).
 
-The cosines show how iterations of the clip branch differ: of a prototype after iterations 1 and K, of two prototypes of
-a video, and of one prototype in two videos (`benchmarks/prototype_readings.py`; width 128, seed 0, simulated videos
-with TVR's captions). SumR is on 400 test videos after 750 steps of 16 videos with the retrieval losses alone, learning
-rate 3e-4 and dropout 0.1; chance is 29.0.
+The table shows mean cosines in the clip branch: of a prototype after iterations 1 and K, of two prototypes of a video,
+and of one prototype in two videos (`benchmarks/prototype_readings.py`; width 128, seed 0, simulated videos with TVR's
+captions). SumR is on 400 test videos after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
+and dropout 0.1; chance is 29.0.
 
               at the start                          trained
               1 and K   in a video   across         1 and K   in a video   across   SumR
@@ -43,8 +46,8 @@ rate 3e-4 and dropout 0.1; chance is 29.0.
 Models with one iteration learn best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
 docs/decisions.md lists the other forms that we tried.
 
-With its prototypes, a video stores the share of each unit that they read (4 % more data), so that moments can be found
-(`keep_attention`). This is our addition.
+With `keep_attention`, the encoding of a video also has the share of each unit in each prototype (4 % more data), so
+that moments can be found. This is our addition.
 """
 
 from dataclasses import dataclass
@@ -114,7 +117,7 @@ class ProtoBranch(nn.Module):
 
 @register("proto")
 class Proto(RetrievalModel):
-    """Query, clip and frame towers; each branch scores a video by the best of its prototypes."""
+    """A query, a clip and a frame tower. Each branch scores a video by its best prototype."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PrototypeSettings, ModelConfig):
@@ -124,7 +127,7 @@ class Proto(RetrievalModel):
         dropout: float = 0.2
         ffn_ratio: int = 0
         shared_pooling: bool = False
-        iterations: int = 6  # 1 with CLIP features (Table 8, appendix 8)
+        iterations: int = 6  # the paper uses 1 with CLIP features (Table 8, appendix 8)
         keep_attention: bool = True
         margin: float = 0.1
         clip_weight: float = 0.7
@@ -176,7 +179,7 @@ class Proto(RetrievalModel):
         return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
 
     def compute_video_vectors(self, videos: VideoBatch) -> ProtoVideos:
-        """Return the prototypes of all clips of 1 to `num_clips` units, and those of the frames."""
+        """Return prototypes of all clips of 1 to `num_clips` units, and prototypes of the frames."""
         read = self.read(videos)
         return ProtoVideos(
             clips=read.clips,
@@ -193,7 +196,7 @@ class Proto(RetrievalModel):
         return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit from the clip prototypes that read it.
+        """Return a vector for each unit, computed from the clip prototypes that attend to it.
 
         Raises: NoTimelineError if the model does not store attention.
         """
@@ -268,7 +271,7 @@ class Proto(RetrievalModel):
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
     def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss of each query with both joined videos that contain its own; 0 in a batch of one video."""
+        """Return the loss of each query with both joined videos that contain its video; 0 in a batch of one video."""
         c = self.config
         batch = step.batch
         num_videos = len(step.batch.videos)

@@ -17,7 +17,7 @@ class WordDecoder(nn.Module):
     """Predicts masked words from the other words and the query's best prototype (Eq. 3, Fig. 3a).
 
     Cross-attention to a single vector always gives it weight 1, and consecutive linear maps are one map. So we replace
-    it by a linear map of the prototype that is added to every word.
+    the cross-attention by a linear map of the prototype, which is added to every word.
     """
 
     def __init__(self, word_dim: int, dim: int, num_heads: int, max_words: int, init_std: float):
@@ -37,7 +37,7 @@ class WordDecoder(nn.Module):
         hidden: Bool[Tensor, "Q W"],
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
-        """Return the predicted words at `hidden`, in the order of queries."""
+        """Return the predicted words at the masked positions `hidden`, in the order of queries."""
         # One mapped token replaces all masked words. It also replaces padding, which the layer skips.
         seen = (mask & ~hidden).flatten().nonzero()[:, 0]
         tokens = self.word_map(self.mask_token).expand(mask.numel(), -1)
@@ -52,7 +52,7 @@ class FrameDecoder(nn.Module):
 
     `broadcast`: an MLP maps each prototype plus each learned position to a row and a logit. The rows are averaged with
     the softmax of the logits over prototypes, as in Slot Attention. `mixture`: prototypes are decoded first, and a
-    position only weights them. The MLP then reads V * K rows instead of V * T * K.
+    position only determines their weights. The MLP then reads V * K rows instead of V * T * K.
     """
 
     def __init__(self, dim: int, video_dim: int, max_frames: int, reading: FrameReading):

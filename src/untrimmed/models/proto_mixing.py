@@ -10,14 +10,14 @@ from untrimmed.batches import VideoBatch
 
 
 class Pairing(NamedTuple):
-    """The two joined videos of each query: their rows `mixed`, and whether the query's video is the first part."""
+    """The two joined videos of each query: their indices `mixed`, and whether the query's video is the first part."""
 
     mixed: Int[Tensor, " N"]
     is_first: Bool[Tensor, " N"]
 
 
 def pairing(video_index: Int[Tensor, " Q"], shift: int, num_videos: int) -> Pairing:
-    """Find the joined videos of each query.
+    """Return the joined videos of each query.
 
     Joined video i is video i followed by video (i + `shift`) modulo `num_videos`.
 
@@ -49,9 +49,11 @@ def _joined(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], shift: int
 
 
 def played_faster(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], count: int) -> Float[Tensor, "V N C"]:
-    """Return `count` normalised segment means of each sequence's real rows. Every row is used; short sequences repeat.
+    """Return the normalised means of `count` segments of each sequence's real rows.
 
-    The constant added to the norm is the same as in the data layer.
+    Rows of short sequences are repeated.
+
+    The constant added to the norm is the same as in the package `data`.
     """
     share = torch.arange(count + 1, device=rows.device, dtype=torch.float64) / count
     bounds = (share * lengths[:, None]).round().long()

@@ -1,4 +1,4 @@
-"""Prototypes of ProtoPRVR (arXiv 2504.13035) instead of another method's clips: fewer vectors for the same contexts.
+"""Prototypes of ProtoPRVR (arXiv 2504.13035) instead of another method's clips: fewer vectors for the same video.
 
 A fixed number of prototypes reads the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2). Scores,
 losses and attached losses then use the prototypes as clips. The orthogonal loss keeps prototypes different.
@@ -32,8 +32,8 @@ class PrototypeShares(Record):
 class PrototypeSettings:
     """Settings of prototypes, here and in the method `proto`. With CLIP's features the paper uses one iteration.
 
-    The default of `iterations` is for ProtoPRVR's builder. Of the alternatives in Table 6, Perceiver has 8 iterations
-    in its paper (arXiv 2103.03206, ImageNet) and slot attention 3 (arXiv 2006.15055).
+    The default of `iterations` is for the builder `cross_attention`. The alternatives in Table 6 use more iterations in
+    their papers: Perceiver 8 (arXiv 2103.03206, ImageNet) and slot attention 3 (arXiv 2006.15055).
     """
 
     num_prototypes: int = 30  # number of prototypes of each branch (Table 5)
@@ -89,7 +89,7 @@ class PrototypeClips(Attachment):
         """Return the encoding with prototypes as clips, and the share of each unit in each prototype."""
         clips = clips_of(encoded)
         prototypes = self.builder(clips)
-        # Clips are either the units or all windows over units.
+        # Clips are either the units or all windows of consecutive units.
         num_units = videos.clips.shape[1]
         attention = prototypes.attention
         if clips.shape[1] != num_units:
@@ -102,5 +102,5 @@ class PrototypeClips(Attachment):
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit from the prototypes that read it."""
+        """Return a vector for each unit, computed from the prototypes that attend to it."""
         return prototype_timeline(clips_of(videos), PrototypeShares.of(videos.attached[self.name]).unit_attention), None

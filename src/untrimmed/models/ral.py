@@ -2,8 +2,8 @@
 
 RAL has two parts, named as in the paper. CSA (confidence-aware set-to-set alignment) is a frame branch: a second text
 tower encodes the words, each word is compared with its best frame, and learned confidences weight the words. MSRA, the
-alignment of distributions, affects only training. All captions of a video form a support set. Texts and videos become
-Gaussians, whose samples are contrasted and whose parameters are aligned.
+alignment of distributions, affects only training. All captions of a video form a support set. Texts and videos are
+represented by Gaussians. One loss contrasts samples of the Gaussians, and another aligns their parameters.
 
 Released code: zhanglong-ustc/RAL-PRVR, with GMMFormer v2 only. If paper and release differ, we follow the release. The
 paper's versions and the release's constants are settings.
@@ -47,10 +47,10 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
 @dataclass(frozen=True, kw_only=True)
 class RALConfig(AttachmentConfig):
-    """Tables 2 to 4 vary the first five settings, and the weights of the two losses.
+    """The first five settings and the weights of the two losses are those that Tables 2 to 4 vary.
 
-    Without CSA there is no second text tower, so distributions use the method's words. `released` follows the program.
-    `paper` follows the equations:
+    Without CSA there is no second text tower, so distributions use the method's words. The value `released` follows the
+    program, and `paper` follows the equations:
 
     - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
     - `alignment_form`: divergences of means and deviations (Eq. 8).
@@ -70,7 +70,7 @@ class RALConfig(AttachmentConfig):
     word_tower: Literal["own", "shared"] = "own"  # text tower of CSA; shared: the tower of the method, as in the paper
     padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
     pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6
-    support_captions: int = 26  # captions that fit into the padded buffer; a constant of the release
+    support_captions: int = 26  # number of captions that fit into the released program's padded buffer
     proxy_form: Form = "released"
     proxy_temperature: float = 0.05  # for `proxy_form: paper`; the paper does not state its value
     alignment_form: Form = "released"
@@ -97,7 +97,7 @@ class RALConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RALQueries(Record):
-    """Contextual words; rows that the mask excludes are arbitrary.
+    """Contextual words. Rows that the mask excludes have arbitrary values.
 
     `word_weights` are the confidences of words (as released, they sum to 1), None without CSA. `uncertainty` is larger
     for less specific queries, None without MSRA and in training.
@@ -142,7 +142,7 @@ class RAL(Attachment):
         self.video_head = head(dim, config.aggregation) if config.msra else None
 
     def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
-        """Attach words, their confidences (Fig. 8), and the predicted spread (Fig. 3), which training does not need."""
+        """Attach words and their confidences (Fig. 8), and except in training the predicted spread (Fig. 3)."""
         mask = queries.mask
         zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
         if self.word_tower is None or model.text_tower is None:
@@ -167,8 +167,8 @@ class RAL(Attachment):
     ) -> Float[Tensor, " Q"]:
         """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
-        Each query is a support set of its own. Padding words count as zero rows, up to the longest possible query, so
-        that the value does not depend on the rest of the batch. In the release, the value does depend on it.
+        Each query is a support set of its own. Each query is padded with zero rows to the longest possible query, so
+        that the value does not depend on the other queries of the batch. In the release, it depends on them.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -194,7 +194,7 @@ class RAL(Attachment):
         return self.config.support_captions if self.config.support == "set" else 1
 
     def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
-        """Score by CSA with cosines, with the weight of the frame branch."""
+        """Return the scores of CSA by cosine, and the weight of the frame branch."""
         if self.csa is None:
             return None
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
@@ -204,7 +204,7 @@ class RAL(Attachment):
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return the tensors of frames, of which the score needs only each word's best frame.
+        """Return the names of the tensors of frames, because the score depends only on each word's best frame.
 
         Return nothing if confidences (`paper`) or the branch's weight can be negative, see
         `RetrievalModel.list_row_tensors`.
@@ -236,7 +236,7 @@ class RAL(Attachment):
     def _frames(
         self, model: Carrier, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
-        """Return the frames, the mask of real ones, and a mask of videos that score at least 0."""
+        """Return the frames, the mask of real frames, and a mask of videos whose score is at least 0."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
@@ -285,7 +285,7 @@ class RAL(Attachment):
         return gaussian.samples(draws.normal(term, num, self.config.num_proxies, dim).to(gaussian.mean))
 
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
-        """Return the words of each support set or query, and the video that it belongs to.
+        """Return the words of each support set or query, and the index of its video.
 
         As released, attention pooling also reads the encoder's outputs at padding words, and the zero rows of a buffer
         that has room for 26 captions, each as long as the longest of the batch.

@@ -34,10 +34,10 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Rows:
-    """Sequences [N, R] that form G groups: the captions of a video, or each sequence alone.
+    """Rows of N sequences, which form G groups. A group is the captions of one video, or a single sequence.
 
-    `counted` masks the rows that a pooling reads. In each group it also reads `num_zeros` rows of zeros, which are not
-    stored: the releases pool over padded buffers without a mask, and a zero row has logit 0.
+    `counted` masks the rows that a pooling reads. In each group, it also reads `num_zeros` rows of zeros, which are not
+    stored: the released programs pool over padded buffers without a mask. A zero row has logit 0.
     """
 
     rows: Float[Tensor, "N R D"]
@@ -52,7 +52,7 @@ class Rows:
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
         """Return the mean of each group's rows, weighted by the softmax of their logits."""
-        # Under autocast, logits may be bfloat16.
+        # Under autocast, logits may be in bfloat16.
         logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)
         peak = self._peak(logits.detach())
         share = (logits - peak[self.group][:, None]).exp()
@@ -85,7 +85,7 @@ class DistributionHead(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
-        """Return one distribution for each group; `pooled` is its plain mean."""
+        """Return one distribution for each group; `pooled` has the plain mean of each group."""
 
     @abstractmethod
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
@@ -93,10 +93,12 @@ class DistributionHead(nn.Module, ABC):
 
 
 class SeparateHead(DistributionHead):
-    """As released: separate poolings for mean and spread; means have length 1, and W1 halves the width.
+    """As released: separate poolings for the distribution's mean and spread.
 
-    The plain mean is added to the mean without a map. With `global` (not released), the plain mean passes a linear map
-    first (Eq. 6).
+    Means have length 1, and W1 halves the width.
+
+    The plain mean of the rows is added to the distribution's mean without a linear map. With `global` (not released),
+    the plain mean passes a linear map first (Eq. 6).
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -124,7 +126,7 @@ class SeparateHead(DistributionHead):
         return F.normalize(self.mean_norm(mean), dim=-1)
 
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """Return the sum of linear maps of the poolings."""
+        """Return the sum of linear maps of both pooled vectors."""
         parts = []
         if self.scale_pooling is not None and self.scale_map is not None:
             parts.append(self.scale_map(self.scale_pooling(rows)))
@@ -149,7 +151,7 @@ class SharedHead(DistributionHead):
         self.scale_map = nn.Linear(dim, dim)
 
     def aggregated(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """Return the normalised sum of both poolings (Eq. 7)."""
+        """Return the normalised sum of both pooled vectors (Eq. 7)."""
         parts = [] if self.global_map is None else [self.global_map(pooled)]
         if self.pooling is not None:
             parts.append(self.pooling(rows))
@@ -166,7 +168,7 @@ class SharedHead(DistributionHead):
 
 
 def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-    """Return the mean of the real rows of each group: for words as released, for frames only in Eq. 6."""
+    """Return the mean of the real rows of each group. For words this is as released; for frames it is only in Eq. 6."""
     weights = mask.to(rows.rows.dtype)
     total = rows.members @ torch.einsum("nr,nrd->nd", weights, rows.rows)
     return total / (rows.members @ weights.sum(dim=1))[:, None].clamp_min(1)

@@ -1,12 +1,13 @@
 """Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), an attachment: extra rows that layers over a video read.
 
-Released code: lijun2005/CVPR26-DreamPRVR, which has them in one network (`models/dreamprvr.py`). One layer over the
-embedded clips gives a mean vector of the video and K conditions. From them, a short diffusion computes K registers.
-They are added to the keys and values of every layer of both branches, without mask or window. In training, the
-diffusion learns from the mean of a video's captions, randomly perturbed.
+Released code: lijun2005/CVPR26-DreamPRVR, which has registers in one network (`models/dreamprvr.py`). One layer over
+the embedded clips gives a mean vector of the video and K conditions. From mean and conditions, a short diffusion
+computes K registers. The registers are appended to the keys and values of every layer of both branches, without mask or
+window. In training, the diffusion learns from the mean of a video's captions, randomly perturbed.
 
 Other methods with the layers of GMMFormer v2 can carry registers too; this is our extension, not reproduced. Only the
-abstract and overview of the paper were available, so we follow the release, which does not sample for videos.
+abstract and overview of the paper were available to us, so we follow the release, which uses the mean of a video's
+distribution without sampling.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: strength of the noise on the mean caption, relative to the standard deviation of its entries."""
+    """`perturbation`: strength of the noise on the mean caption, relative to the deviation of the caption's numbers."""
 
     num_registers: int = 8
     num_steps: int = 10
@@ -85,13 +86,13 @@ class Registers(Attachment):
         self.frame_input = InputLayer(c.dim, c.dim, c.dropout)
 
     def extra_rows(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> ExtraRows:
-        """Return the registers for both branches, and the inputs of losses unless this is inference."""
+        """Return the registers for both branches, and, except at inference, the inputs of the losses."""
         context = self.context(clips)
         gaussian = self.distribution(context)
         condition = self.condition(context)
         registers = self.diffusion.trajectory(gaussian.mean, condition)[-1]
         record = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
-        # Otherwise an index would store 12 more vectors per video that it never reads.
+        # At inference, an index would store these vectors for each video and never read them.
         records = {self.name: record} if self.training or torch.is_grad_enabled() else {}
         return ExtraRows(self.clip_input(registers), self.frame_input(registers), records)
 
@@ -101,7 +102,7 @@ class Registers(Attachment):
         return read.transpose(0, 1)
 
     def distribution(self, context: Float[Tensor, "V L D"]) -> Gaussian:
-        """Return the mean, of length 1, and the log variance.
+        """Return the distribution of the video's vector: the mean, of length 1, and the log variance.
 
         RAL's heads compute them from pooled clips (`OrderPooling`).
         """

@@ -55,7 +55,7 @@ def register(name: str) -> Callable[[K], K]:
 
 
 def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
-    """Raise a ConfigError if the class has no `Config`, or one of another kind or without `@dataclass`.
+    """Raise a ConfigError if the class has no `Config`, or if its `Config` has another base or lacks `@dataclass`.
 
     Without `@dataclass`, the fields of `Config` would be ignored.
     """
@@ -96,7 +96,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
 
 
 def attachment_class(name: str) -> type[Attachment]:
-    """Return the class of an attachment; raises UnknownNameError with the nearest name."""
+    """Return the class of an attachment. Raises: UnknownNameError with the nearest name."""
     _import_all()
     if name not in ATTACHMENTS:
         raise UnknownNameError.among("attachment", name, list_attachments())
@@ -104,7 +104,7 @@ def attachment_class(name: str) -> type[Attachment]:
 
 
 def is_loss(attachment: str) -> bool:
-    """Return whether an attachment is a loss, one term with settings in `losses`; raises UnknownNameError."""
+    """Return whether an attachment is a loss, which has one term and settings in `losses`. Raises: UnknownNameError."""
     return issubclass(attachment_class(attachment), StepLoss)
 
 
@@ -155,7 +155,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
     """Build the settings of a model from plain values, as in presets and saved models (`plain_settings`).
 
     Each part has a section with its name. Attached losses are in the section `losses`; None switches a loss off.
-    `where` is the source in error messages.
+    `where` names the source of the values in error messages.
 
     Raises: the errors of `create_model`.
     """
@@ -196,7 +196,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
 
 
 def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str) -> None:
-    """Refuse settings of attachments that the model does not carry, unless the method has settings of that name."""
+    """Refuse settings of attachments that the model does not carry, unless the method has a setting of that name."""
     fields = METHODS[name.method].Config.__dataclass_fields__
     for key in settings:
         if key in ATTACHMENTS and key not in fields:
@@ -222,7 +222,9 @@ def plain_sections(config: ModelConfig) -> dict[str, dict[str, Any]]:
 
 @checked(name="METHOD or METHOD+ATTACHMENT+...")
 def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
-    """Create a model with initial weights. Overrides are fields of the method's `Config`, nested ones by dotted keys.
+    """Create a model with initial weights.
+
+    Overrides are fields of the method's `Config`; nested fields have dotted keys.
 
     `create_model("gmmformer_v2", query_dim=768, video_dim=3072, **{"losses.query_diversity.margin": 0.15})`
     `create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072, **{"ral.num_proxies": 4})`
@@ -243,12 +245,12 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
     """Create a model from a method's class and the settings from `configure`.
 
     Weights are drawn once, in a fixed order, so that a seed gives the same weights: the method's constructor and its
-    `draw_weights`, the constructors of all attachments, the `draw_weights` of each.
+    `draw_weights`, the constructors of all attachments, the `draw_weights` of each attachment.
     """
     with reporting(method.__qualname__):
         model = method(config)
         model.draw_weights()
-    # empty for now, because constructors of attachments may copy the model and encode with it
+    # empty at first, because constructors of attachments may copy the model and encode with it
     model.attachments = nn.ModuleDict()
     attachments = {}
     for name, settings in config.attachments.items():
@@ -278,7 +280,7 @@ def list_attachments() -> list[str]:
 
 
 def list_compositions() -> dict[str, str]:
-    """Return every METHOD+ATTACHMENT, sorted, with the reason why it is refused, empty if it is allowed."""
+    """Return every METHOD+ATTACHMENT, sorted, with the reason why it is refused, or an empty text if it is allowed."""
     names = [ModelName(method, (attached,)) for method, attached in product(list_models(), list_attachments())]
     return {str(name): _why_refused(name) for name in names}
 
@@ -292,7 +294,7 @@ def _why_refused(name: ModelName) -> str:
 
 
 def paper_of(name: str) -> str:
-    """Return the line that describes a method or an attachment with its paper; raises UnknownNameError."""
+    """Return the line that describes a method or an attachment with its paper. Raises: UnknownNameError."""
     cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
     source = cls if issubclass(cls, StepLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]

@@ -1,7 +1,8 @@
 """Translates between the authors' parameter names and ours.
 
-A method lists its names in `list_released_names` with the functions below, which know the names of blocks that released
-programs share. We stack parallel layers, so a released tensor is often one entry of a parameter.
+A method lists the authors' names in `list_released_names`. It uses the functions below, which return the names of
+blocks that several released programs have in common. We stack parallel layers, so a released tensor is often one entry
+of a parameter.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from untrimmed.errors import CheckpointError, named
 class Slot:
     """The place of a released tensor: a parameter of ours and the leading indices in it.
 
-    The released tensor may have `unit_axes` more leading axes of length 1 than ours.
+    The released tensor may have `unit_axes` additional leading axes of length 1.
     """
 
     parameter: str
@@ -25,7 +26,7 @@ class Slot:
     unit_axes: int = 0
 
     def export(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the released tensor, from tensors by our parameter names."""
+        """Return the released tensor, taken from tensors by our parameter names."""
         ours = tensors[self.parameter][self.index]
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 

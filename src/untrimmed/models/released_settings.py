@@ -15,18 +15,18 @@ from untrimmed.models.naming import ModelName
 Rule = Callable[[Any], dict[str, Any]]
 """Returns our settings by dotted key for one setting of the program.
 
-Raises TypeError or ValueError if it is unreadable.
+Raises TypeError or ValueError if the value is unreadable.
 """
 
 WITHOUT_EFFECT = frozenset({"wd", "initializer_range", "pot_prompt_ratio", "collection", "visual_feature", "device"})
-"""Keys that change neither scores nor training here: constants in the programs, initial weights, names of files."""
+"""Keys of the programs that affect neither scores nor training here: constants, initial weights, names of files."""
 
-_MAX_COUNT = 10_000  # a larger number in a file would take memory, and no release has one
+_MAX_COUNT = 10_000  # no release has a larger number; a damaged file with one would take too much memory
 
 
 @dataclass(frozen=True)
 class TranslatedSettings:
-    """Our settings by dotted key, the program's key of each, and the settings that have no translation, as text."""
+    """Our settings by dotted key, the program's key for each, and the settings that have no translation, as text."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)

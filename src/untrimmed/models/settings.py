@@ -1,4 +1,7 @@
-"""Settings that all methods share, and the base of attachments' settings. The `Config` of each class adds to them."""
+"""Settings that all methods share, and the base class of attachments' settings.
+
+The `Config` of each class adds fields.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,9 +13,9 @@ from untrimmed.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class AttachmentConfig(metaclass=Checked):
-    """The settings of an attachment, and what they mean for the method that carries it. All settings have defaults."""
+    """The settings of an attachment, and how they affect the method that carries it. All settings have defaults."""
 
-    # whether encoded videos then contain frames, even if the method does not read them
+    # whether encoded videos must contain frames for the attachment, even if the method does not read frames
     reads_frames: ClassVar[bool] = False
     replaces_clips: ClassVar[bool] = False  # needs a method with `has_clips`, whose clips may be any vectors
 
@@ -43,7 +46,7 @@ class ModelConfig(metaclass=Checked):
     video_dim: int  # width of a frame feature
     dim: int = 384
     num_heads: int = 4
-    num_clips: int = 32  # segment means per video
+    num_clips: int = 32  # number of clips per video
     max_frames: int = 128
     max_words: int = 30
     input_dropout: float = 0.1
@@ -52,7 +55,7 @@ class ModelConfig(metaclass=Checked):
     losses: Losses = field(default_factory=dict)
     separate_pass: bool = True  # attached losses read a second pass of the query tower
     parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # settings of attached parts by name
-    attached: tuple[str, ...] = ()  # the parts and losses in the model's name
+    attached: tuple[str, ...] = ()  # names of the parts and losses in the model's name
 
     def __post_init__(self) -> None:
         for name in ("query_dim", "video_dim", "dim", "num_heads", "num_clips", "max_frames", "max_words"):
@@ -76,11 +79,11 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def reads_frames(self) -> bool:
-        """Whether an attachment reads frames. Encoded videos then contain them even if the method needs none."""
+        """Whether an attachment reads frames. If so, encoded videos contain frames even if the method needs none."""
         return any(config.reads_frames for config in self.attachments.values())
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """Loss terms that these settings leave out. Training then drops their weights in presets."""
+        """Loss terms that these settings leave out. Training ignores the weights that presets have for these terms."""
         off = frozenset(name for name, config in self.losses.items() if config is None)
         return off.union(*(config.absent_terms for config in self.attachments.values()))

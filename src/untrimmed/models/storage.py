@@ -66,7 +66,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def load_model(folder: Path) -> RetrievalModel:
-    """Return the model that `save_model` wrote, on the CPU in evaluation mode.
+    """Return a model that `save_model` wrote. It is on the CPU and in evaluation mode.
 
     Raises: CheckpointError if a file is missing or truncated, does not fit the settings or has values that are not
         finite; ConfigError if the model needs outside code that this user has not imported before.

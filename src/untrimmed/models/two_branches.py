@@ -27,7 +27,7 @@ from untrimmed.scores.score import Score, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class ClipFrameConfig(ModelConfig):
-    """`margin` is the margin of all triplet losses; the two weights fuse the branches."""
+    """`margin` is the margin of all triplet losses. The two weights are those of the branches in the fused score."""
 
     margin: float = 0.1
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
@@ -74,7 +74,7 @@ SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or on
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchVideos(EncodedVideos):
-    """Clips, and for the second branch either one vector of the frames or the frames."""
+    """Clips, and for the second branch either the frames or one vector pooled from all frames."""
 
     clips: Float[Tensor, "V L D"]
     video: Float[Tensor, "V D"] | None = None
@@ -87,8 +87,8 @@ class TwoBranchConfig(ClipFrameConfig):
     `released` follows the program. `paper` follows the equations:
 
     - `window`: Eq. 7 over positions 0, 1, 2, ... instead of relative positions.
-    - `triplet`: pair by pair (Eq. 11; Eq. 20), not for each video with the mean of its queries.
-    - `nce`: shares of cosines pair by pair (Eq. 12; Eq. 21), not a softmax of dot products.
+    - `triplet`: for each pair (Eq. 11; Eq. 20), not for each video and the mean of its queries.
+    - `nce`: each pair's share of a sum of cosines (Eq. 12; Eq. 21), not a softmax of dot products.
 
     `norm: pre` is Eq. 8-9; Eq. 14-15.
     """
@@ -111,7 +111,7 @@ class TwoBranchConfig(ClipFrameConfig):
 
 
 class TwoBranchModel(ClipFrameModel):
-    """A method that encodes clips, and either frames or one vector of the frames. Subclasses build the towers."""
+    """A method that encodes clips, and either frames or one vector pooled from them. Subclasses build the towers."""
 
     config: TwoBranchConfig
     frame_pooling: AttentionPooling | None  # pools frames into one vector, if the second branch compares one
@@ -214,6 +214,6 @@ class TwoBranchModel(ClipFrameModel):
     def _frames(
         self, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
-        """Return the frames, the mask of real ones, and a mask of videos that score at least 0."""
+        """Return the frames, the mask of real frames, and a mask of videos whose score is at least 0."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), self.config.max_frames, self.config.padding_scores)
