@@ -45,7 +45,7 @@ from untrimmed.video.decode import (
 from untrimmed.video.messages import write_message
 from untrimmed.video.pictures import Pictures, read_pictures
 from untrimmed.video.sampling import FrameSampler
-from untrimmed.video.timeline import EPSILON_S, SampleGrid, SampleTimes
+from untrimmed.video.timeline import EPSILON_S, FramesFrom, SampleGrid, SampleTimes
 from untrimmed.video.timing import Timing
 
 HEARTBEAT_S = 1.0
@@ -69,6 +69,7 @@ class Worker:
         tasks = {
             "read": self.read,
             "frame_at": self.frame_at,
+            "frames_between": self.frames_between,
             "picture": self.picture,
             "cut": self.cut,
             "timing": self.timing,
@@ -226,6 +227,35 @@ class Worker:
             if frame is None:
                 raise MediaProblemError(f"has no decodable frame{in_brackets([], read_log())}", ADVICE_COPY)
             self._send_frame(frame, video, time_s, short_side)
+
+    def frames_between(self, request: dict[str, Any]) -> None:
+        """Send small pictures of all frames on screen between two times: a `frames` message, then `end`."""
+        start_s, stop_s = request["start_s"], request["stop_s"]
+        with self._open(request) as video:
+            first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
+            origin = None if first is None else first.pts
+        with self._open(request) as video:
+            assert video.stream.time_base is not None
+            if origin is not None and start_s >= MIN_SEEK_S and video.container.format.name in SEEKABLE:
+                with contextlib.suppress(av.error.FFmpegError):
+                    video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
+            sampler = FrameSampler(video, self._on_progress, origin=origin)
+            times_s: list[float] = []
+            pictures: list[bytes] = []
+            forms: list[list[int]] = []
+            scaler = VideoReformatter()
+            for sample in sampler.sample(FramesFrom(start_s)):
+                if sample.times_s[0] > stop_s:
+                    break
+                pixels, form = to_rgb(scaler, sample.frame, video, request["short_side"])
+                if form == (forms or [form])[0] and not sample.frame.is_corrupt:
+                    times_s.append(sample.times_s[0])
+                    pictures.append(pixels)
+                    forms.append(form)
+        if not times_s:
+            raise MediaProblemError(f"shows nothing from {start_s:g} to {stop_s:g} s", "choose a span inside the video")
+        self._send({"kind": "frames", "times_s": times_s, "form": forms[0]}, pictures)
+        self._send({"kind": "end"})
 
     def _send_picture_at(self, request: dict[str, Any]) -> None:
         """Send the picture that a folder shows at a time. The duration `pictures_s` determines the frame rate."""

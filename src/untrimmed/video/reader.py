@@ -275,6 +275,21 @@ class FrameReader(_Decoder):
         form = {"short_side": short_side, "pictures_s": pictures_s}
         return self._frame(path, {"task": "frame_at", **times, **form, "identity": identity})
 
+    def frames_between(
+        self, path: Path, start_s: float, stop_s: float, *, short_side: int, identity: list[int] | None = None
+    ) -> FrameBatch:
+        """All frames on screen between two times, with the time at which each appears. The first may appear earlier.
+
+        Raises:
+            VideoError: The file cannot be used, or shows nothing between these times.
+        """
+        times = {"start_s": start_s, "stop_s": stop_s}
+        request = {"task": "frames_between", **times, "short_side": short_side, "identity": identity}
+        process = self.ask(path, request)
+        message, pixels = process.next_message(path)
+        process.next_message(path)  # the end
+        return FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
+
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
         """A still picture as RGB, as from the function `read_image`.
 

@@ -15,7 +15,7 @@ from typing import Any
 from av.video.frame import VideoFrame
 
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
-from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, SampleGrid, SampleTimes, Timeline
+from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, FramesFrom, SampleGrid, SampleTimes, Timeline
 
 # H.264 and HEVC reorder at most 16 frames. Once this many packets after a packet are read, all frames that are shown
 # before its frame are known.
@@ -141,7 +141,7 @@ class FrameSampler:
         self._planned_s = 0.0
         self._is_plan_trusted = True
 
-    def sample(self, grid: SampleGrid | SampleTimes) -> Iterator[Sample]:
+    def sample(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[Sample]:
         """Yield the frames at the grid times."""
         time_s = 0.0
         for frame in self._decode_planned(grid):
@@ -184,7 +184,7 @@ class FrameSampler:
                     yield Sample([time_s], frame)
         self._finish()
 
-    def _decode_planned(self, grid: SampleGrid | SampleTimes) -> Iterator[VideoFrame]:
+    def _decode_planned(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[VideoFrame]:
         decoder = self.video.stream.codec_context
         may_drop = decoder.name not in ("h264", "hevc") or self.video.container.format.name in SEEKABLE
         plan = PacketPlan(self._packets(), self._needs(grid), may_drop=may_drop)
@@ -216,7 +216,7 @@ class FrameSampler:
     def _packets(self) -> Iterator[Any]:
         return read_packets(self.video, [self.video.stream], self.warnings)
 
-    def _needs(self, grid: SampleGrid | SampleTimes) -> Callable[[int, int | None], bool]:
+    def _needs(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Callable[[int, int | None], bool]:
         def is_needed(pts: int, next_pts: int | None) -> bool:
             if next_pts is None or self.timeline.origin is None or not self._is_plan_trusted:
                 return True

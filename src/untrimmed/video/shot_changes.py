@@ -1,0 +1,45 @@
+"""Finds the exact time of a shot change near the edge of a moment, whose frames were sampled half a second apart."""
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from untrimmed.errors import VideoError
+from untrimmed.video.reader import FrameBatch, FrameReader
+
+WINDOW_S = 0.5  # before and after an edge
+_SHORT_SIDE = 32  # of the compared pictures
+_MIN_DIFFERENCE = 12.0  # of grey levels, between the frames of a shot change
+_MIN_RATIO = 3.0  # of that difference to the usual one in the window
+
+
+def shot_change_s(batch: FrameBatch) -> float | None:
+    """Return the time of the first frame after the clearest shot change between these frames; None if there is none.
+
+    Two frames are compared by the mean absolute difference of their pixels. At a shot change it is the largest one, and
+    several times the median, so that a moving camera is no shot change.
+    """
+    if len(batch.times_s) < 2:
+        return None
+    pictures = batch.frames.astype(np.float32)
+    differences: Float[np.ndarray, " N"] = np.abs(np.diff(pictures, axis=0)).mean(axis=(1, 2, 3))
+    change = int(differences.argmax())
+    usual = float(np.median(differences))
+    is_change = differences[change] >= max(_MIN_DIFFERENCE, _MIN_RATIO * usual)
+    return float(batch.times_s[change + 1]) if is_change else None
+
+
+def exact_edge_s(reader: FrameReader, path: Path, edge_s: float, identity: list[int] | None = None) -> float:
+    """Return the time of the shot change within half a second of an edge; the edge if there is none.
+
+    A file that cannot be read keeps its edges.
+    """
+    try:
+        batch = reader.frames_between(
+            path, max(0.0, edge_s - WINDOW_S), edge_s + WINDOW_S, short_side=_SHORT_SIDE, identity=identity
+        )
+    except VideoError:
+        return edge_s
+    change_s = shot_change_s(batch)
+    return edge_s if change_s is None or abs(change_s - edge_s) > WINDOW_S else change_s
