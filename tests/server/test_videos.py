@@ -37,6 +37,22 @@ def test_hostile_names_are_unchanged_in_json(client):
     assert "ß" * 125 + ".mp4" in names
 
 
+def test_the_edges_of_a_span_move_to_the_shot_changes(client, ids):
+    edges = client.get(f"/api/videos/{ids['flag.mp4']}/edges", params={"start_s": 1.75, "end_s": 4.25}).json()
+    assert edges == {"start_s": pytest.approx(2.0), "end_s": pytest.approx(4.0)}
+    request = {
+        "text": "green",
+        "limit": 1,
+        "filters": {"within": str(client.app.state.service.record(ids["flag.mp4"]).path)},
+    }
+    sampled, exact = (
+        client.post("/api/search", json={**request, "edges": edges}).json()["hits"][0] for edges in ("sampled", "exact")
+    )
+    assert sampled["end_s"] - sampled["start_s"] == pytest.approx(2.25)
+    assert exact["end_s"] - exact["start_s"] == pytest.approx(2.0)
+    assert (exact["start_s"], exact["end_s"]) == (exact["moments"][0]["start_s"], exact["moments"][0]["end_s"])
+
+
 def test_a_video_reports_whether_its_file_can_be_read(client, ids):
     detail = client.get(f"/api/videos/{ids['clock.webm']}").json()
     assert (detail["can_be_read"], detail["problem"], detail["kind"]) == (True, None, "video/webm")

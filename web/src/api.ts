@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, Thumbnails, VideoDetail, VideoList, Watch } from './service'
+import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, Span, Thumbnails, VideoDetail, VideoList, Watch } from './service'
 
 export type { Folder, Job, RelevanceCurve, Watch }
 
@@ -81,6 +81,9 @@ export const frame = (id: string, time_s: number, side = 180) =>
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
 export const thumbnails = (id: string) => get<Thumbnails>(`/api/videos/${id}/thumbnails`)
+/** A span with its edges at the exact cuts. */
+export const edges = (id: string, { start_s, end_s }: Span) =>
+  get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}`)
 export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file that the browser downloads. */

@@ -15,7 +15,8 @@ export interface PlaceJson { video_id: string; start_s: number; end_s?: number |
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; min_score?: number | null; min_confidence?: number | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null }
+export interface Span { start_s: number; end_s: number }
 export interface Thumbnails { version: string; times_s: number[]; width: number; height: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
 export interface VideoDetail { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number; can_be_read: boolean; problem: string | null; kind: string | null }
@@ -28,7 +29,7 @@ export interface Problem { title: string; status: number; detail: string; error?
 export interface Bounds { min?: number; max?: number; step?: 'any' }
 export interface Field { type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
-export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'min_score' | 'min_confidence', Field> = {
+export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
@@ -41,6 +42,7 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
   moments: {"type": "integer", "help": "Maximum number of moments per video, or all in time order", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
   min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
+  edges: {"type": "string", "help": "`exact`: Move edges of moments to the exact cuts", "default": "sampled", "bounds": {}},
   min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
   min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
 }

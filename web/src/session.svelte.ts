@@ -331,6 +331,18 @@ class Session {
     this.inContext = false
     this.lost = ''
     this.write('new')
+    if (this.hasQuery) void this.#snap(span, video_id)
+  }
+  /** Move the edges of the open moment to the exact cuts, unless another moment is open or they were moved by then. */
+  async #snap(span: MomentJson, video_id: string): Promise<void> {
+    const { start_s, end_s } = span
+    const exact = await api.edges(video_id, span).catch(() => null) // a video that cannot be read keeps its edges
+    if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
+    Object.assign(span, exact, { peak_s: Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s)) })
+    const { open } = this
+    if (open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s) return
+    Object.assign(open, exact)
+    this.write('small')
   }
   /** Loop another span of the open video. */
   turnTo({ start_s, end_s, peak_s }: MomentJson): void {

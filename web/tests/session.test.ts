@@ -11,6 +11,7 @@ function hit(rank: number, video_id: string, ...starts: number[]): HitJson {
 }
 const HITS = [hit(1, ID, 0, 10), hit(2, OTHER, 5)]
 
+let exact: { start_s: number; end_s: number } | null = null // the answer about edges
 let asked: SearchRequest[]
 let entries: string[] // of the browser's history
 let session: (typeof import('../src/session.svelte'))['session']
@@ -37,6 +38,7 @@ function stubBrowser(): void {
   vi.stubGlobal('history', history)
   vi.stubGlobal('localStorage', { getItem: (key: string) => kept.get(key) ?? null, setItem: (key: string, value: string) => kept.set(key, value) })
   vi.stubGlobal('fetch', async (path: string, init?: RequestInit) => {
+    if (path.includes('/edges?')) return exact ? Response.json(exact) : new Response(null, { status: 404 })
     if (path.startsWith('/api/videos/')) return Response.json({ video: 'known.mp4', duration_s: 60 })
     asked.push(JSON.parse(String(init!.body)))
     const hits = asked.at(-1)!.moments === 'all' ? [hit(1, ID, 0, 4, 10)] : structuredClone(HITS)
@@ -60,6 +62,23 @@ describe('playback', () => {
     expect(session.open).toMatchObject({ start_s: 10, end_s: 12, from_s: 11 })
     session.nudge('start_s', -0.5)
     expect(session.open).toMatchObject({ start_s: 9.5, from_s: 9.5 })
+  })
+})
+
+describe('an open moment', () => {
+  it('gets the exact cuts, also in the list, unless its edges were moved by then', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    exact = { start_s: 10.2, end_s: 11.8 }
+    session.show(0, 1)
+    await vi.waitFor(() => expect(session.open).toMatchObject({ start_s: 10.2, end_s: 11.8, from_s: 11 }))
+    expect(session.hits[0].moments[1]).toMatchObject(exact)
+    exact = { start_s: 0.3, end_s: 2 }
+    session.show(0, 0)
+    session.nudge('end_s', 0.5)
+    await vi.waitFor(() => expect(session.hits[0].moments[0]).toMatchObject(exact!))
+    expect(session.open).toMatchObject({ start_s: 0, end_s: 2.5 })
+    exact = null
   })
 })
 

@@ -1,6 +1,10 @@
 """`untrimmed cut`: save hits as video files, or as a timeline or table of them."""
 
+import math
 import time
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +19,12 @@ from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import write_whole
 from untrimmed.search.store.listing import path_of
 from untrimmed.search.store.records import absolute, folders_of_equal_names, library_folder, settings_file
+from untrimmed.span import Moment
 from untrimmed.video.process import Limits
 
 _LINE_INTERVAL_S = 10.0  # time between the progress lines that replace the bar if there is no terminal
 _STALL_S = 600.0
+_MIN_MOMENT_S = 1.0  # edges do not move if the hit would be shorter
 
 
 def cut(
@@ -55,14 +61,16 @@ def cut(
 ) -> None:
     """Save hits of the last search as video files or as a timeline.
 
-    Cuts are exact and keep the sound. A file appears when it is complete.
+    Cuts are exact and keep the sound. If there is a shot change within half a
+    second of an edge of a hit, the edge moves to it. Times that you name with
+    FILE@START-END stay. A file appears when it is complete.
     If the suffix of FILE is .otio, .xml (Premiere), .fcpxml, .edl or .kdenlive,
     it is a timeline of the hits for an editor; .csv and .json are tables, .srt,
     .vtt and .ffmetadata subtitles and chapters (docs/service.md, Exports).
     Exit code 3: some hits could not be cut (each is listed with the reason).
     """
     folder = library_folder(library)
-    moments = [_parse_span(hits, folder)] if "@" in hits else list(dict.fromkeys(recall(folder, hits)))
+    moments = [_parse_span(hits, folder)] if "@" in hits else _exact(dict.fromkeys(recall(folder, hits)))
     are_several = "@" not in hits and ("-" in hits or "," in hits)
     if _export(folder, moments, output, margin, overwrite, rate):
         return
@@ -121,6 +129,18 @@ def _export(
     write_whole(file, exported.content)
     result_console.print(f"{shown(file)}: {len(spans)} moment{'s' if len(spans) != 1 else ''}")
     return True
+
+
+def _exact(hits: Iterable[NumberedMoment]) -> list[NumberedMoment]:
+    """The hits with their edges at shot changes, if there are any within half a second."""
+    from untrimmed.search.edges import ExactEdges
+
+    moments = []
+    with closing(ExactEdges()) as edges:
+        for hit in hits:
+            span = edges.moment(hit.video, Moment(hit.start_s, hit.end_s), duration_s=math.inf, min_s=_MIN_MOMENT_S)
+            moments.append(replace(hit, start_s=span.start_s, end_s=span.end_s))
+    return moments
 
 
 def _parse_span(text: str, library: Path) -> NumberedMoment:

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from untrimmed.search.cache.block_cache import remove_damaged
 from untrimmed.search.corpora.engine import Engine, View, cache_library
 from untrimmed.search.query.answer import LockedEncoder, answer, rank_all, relevance
 from untrimmed.search.query.hits import Hit, Hits
-from untrimmed.search.query.query import Cutoff, NumMoments, Query
+from untrimmed.search.query.query import Cutoff, Edges, NumMoments, Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import (
@@ -42,9 +42,11 @@ from untrimmed.search.store.records import (
 )
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.store.thumbnails import remove_damaged_thumbnails
+from untrimmed.span import Moment
 
 if TYPE_CHECKING:
     from untrimmed.search.cluster.ray_cluster import RayCluster
+    from untrimmed.search.edges import ExactEdges
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
     from untrimmed.search.indexing.pipeline import IndexReport, ProgressCallback
     from untrimmed.search.store.merge import MergeReport
@@ -106,7 +108,9 @@ class Library:
             self.engine = self._cluster.engine(self.folder, shards, replicas)
 
     def close(self) -> None:
-        """Disconnect from the Ray cluster, if there is one."""
+        """Stop the decoder, and disconnect from the Ray cluster, if there are any."""
+        if "_exact_edges" in vars(self):
+            self._exact_edges.close()
         if self._cluster is not None:
             self._cluster.close()
 
@@ -349,6 +353,7 @@ class Library:
         limit: int = 10,
         moments: NumMoments = 3,
         min_moment_s: float = 1.0,
+        edges: Edges = "sampled",
         min_score: float | None = None,
         min_confidence: float | None = None,
         within: str | os.PathLike[str] | None = None,
@@ -364,6 +369,8 @@ class Library:
             limit: Maximum number of hits.
             moments: Maximum number of moments per video, best first, or "all" relevant ones in time order.
             min_moment_s: Shortest moment, in seconds.
+            edges: "exact" moves the edges of moments to the shot changes within half a second, if there are any. This
+                decodes a second around each edge. By default, edges are half way between sampled frames.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
@@ -382,11 +389,24 @@ class Library:
             limit=limit,
             moments=moments,
             min_moment_s=min_moment_s,
+            edges=edges,
             min_score=min_score,
             min_confidence=min_confidence,
         )
-        return self.engine.answer(
-            lambda view: answer(parts, view, self._locked_encoder(view), cutoff, within=within, on_hit=on_hit)
+        return self.engine.answer(lambda view: self._answer(view, parts, cutoff, within, on_hit))
+
+    def exact(self, hit: Hit, *, min_moment_s: float = 1.0) -> Hit:
+        """Return a hit with the edges of its moments at the shot changes within half a second, if there are any.
+
+        Edges of a video that cannot be read are unchanged. Results are cached.
+        """
+        return self._exact_edges.hit(hit, min_s=min_moment_s)
+
+    def exact_span(self, video: VideoRecord, start_s: float, end_s: float) -> Moment:
+        """Return a span of a video with edges at shot changes, see `exact`."""
+        span = Moment(start_s, end_s)
+        return self._exact_edges.moment(
+            Path(video.path), span, duration_s=video.duration_s, content=video.content_hash, min_s=1.0
         )
 
     def rank(
@@ -433,6 +453,32 @@ class Library:
     def settings(self) -> Settings | None:
         """Return the encoder, sampling and model of the library; None if nothing was ever indexed."""
         return VideoIndex(self.folder).settings
+
+    def _answer(
+        self,
+        view: View,
+        query: Query,
+        cutoff: Cutoff,
+        within: str | os.PathLike[str] | None,
+        on_hit: Callable[[Hit], None] | None,
+    ) -> Hits:
+        encoder = self._locked_encoder(view)
+        if cutoff.edges == "sampled":
+            return answer(query, view, encoder, cutoff, within=within, on_hit=on_hit)
+
+        def exact(hit: Hit) -> Hit:
+            content = view.records.of(hit.video_id).content_hash
+            return self._exact_edges.hit(hit, content=content, min_s=cutoff.min_moment_s)
+
+        callback = None if on_hit is None else lambda hit: on_hit(exact(hit))
+        hits = answer(query, view, encoder, cutoff, within=within, on_hit=callback)
+        return Hits(map(exact, hits), hits.warnings, partial=hits.partial, words=hits.words)
+
+    @cached_property
+    def _exact_edges(self) -> ExactEdges:
+        from untrimmed.search.edges import ExactEdges
+
+        return ExactEdges()
 
     def _locked_encoder(self, view: View) -> LockedEncoder:
         return LockedEncoder(self._ready_encoder(view.encoder), self._encoder_lock)

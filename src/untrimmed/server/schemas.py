@@ -132,6 +132,13 @@ class MomentJson(BaseModel):
     peak_s: float = Field(description="The most relevant time: the place for a picture, and to start playback.")
 
 
+class Span(BaseModel):
+    """A span of a video, in seconds from its first frame."""
+
+    start_s: float
+    end_s: float
+
+
 class HitJson(BaseModel):
     """A video that matches, with its moments."""
 

@@ -20,6 +20,7 @@ from untrimmed.server.schemas import (
     RelevanceCurve,
     SearchRequest,
     Seconds,
+    Span,
     Video,
     VideoDetail,
     VideoList,
@@ -113,6 +114,18 @@ async def frame(
     picture = await service.frame(record, time_s, side)
     headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
     return Response(picture, media_type="image/jpeg", headers=headers)
+
+
+@router.get("/videos/{video_id}/edges")
+async def edges(
+    service: ServiceDependency,
+    record: RecordDependency,
+    start_s: Annotated[Seconds, Query(examples=[12.5])],
+    end_s: Annotated[Seconds, Query(examples=[16.0])],
+) -> Span:
+    """A span with its edges moved to the shot changes within half a second, if there are any."""
+    moment = await service.decode(service.library.exact_span, record, start_s, end_s)
+    return Span(start_s=moment.start_s, end_s=moment.end_s)
 
 
 @router.get(

@@ -28,6 +28,7 @@ else:
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
+Edges: TypeAlias = Literal["sampled", "exact"]
 WithoutIn: TypeAlias = Literal["shot", "video"]
 NumMoments: TypeAlias = int | Literal["all"]
 LONGEST_TEXT = 4000
@@ -320,6 +321,7 @@ class Cutoff:
     min_moment_s: Annotated[
         float, Spec("Shortest moment, in seconds.", "--min-moment S", minimum=0, service_maximum=_MAX_S, unit="s")
     ] = 1.0
+    edges: Annotated[Edges, Spec("Move edges of moments to the exact cuts.", "--exact-cuts")] = "sampled"
     min_score: Annotated[
         float | None,
         Spec(

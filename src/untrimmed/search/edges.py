@@ -1,0 +1,72 @@
+"""Moves the edges of moments to the exact shot changes, which the sampled frames of a library only show roughly."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+from pathlib import Path
+
+from untrimmed.search.query.hits import Hit
+from untrimmed.span import Moment
+from untrimmed.video.process import Limits
+from untrimmed.video.reader import FrameReader
+from untrimmed.video.shot_changes import exact_edge_s
+
+_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short, because a user is waiting
+_MAX_EDGES = 100_000  # in the cache
+_END_S = 0.05  # an edge this close to the end of a video is its end
+
+
+class ExactEdges:
+    """Moves edges to shot changes. Results are cached. Thread-safe; one thread decodes at a time."""
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(limits=_LIMITS)
+        self._lock = threading.Lock()
+        self._cache: OrderedDict[tuple[object, float], float] = OrderedDict()
+
+    def moment(
+        self, path: Path, moment: Moment, *, duration_s: float, content: object = None, min_s: float = 0.0
+    ) -> Moment:
+        """Return a moment with edges at the shot changes within half a second, if there are any.
+
+        It keeps its edges if it would become shorter than `min_s`, or if the file cannot be read. `content` identifies
+        the content of the file in the cache; by default its path does.
+        """
+        key = path if content is None else content
+        start_s, end_s = (self._edge_s(path, key, edge_s, duration_s) for edge_s in (moment.start_s, moment.end_s))
+        if end_s - start_s < min(min_s, moment.end_s - moment.start_s) or end_s <= start_s:
+            return moment
+        peak_s = None if moment.peak_s is None else min(max(moment.peak_s, start_s), end_s)
+        return replace(moment, start_s=start_s, end_s=end_s, peak_s=peak_s)
+
+    def hit(self, hit: Hit, *, content: object = None, min_s: float = 0.0) -> Hit:
+        """Return a hit with exact edges of all its moments."""
+
+        def exact(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
+            return tuple(
+                self.moment(hit.video, moment, duration_s=hit.duration_s, content=content, min_s=min_s)
+                for moment in moments
+            )
+
+        spans = [(moment.start_s, moment.end_s) for moment in hit.moments]
+        moments = exact(hit.moments)
+        best = moments[spans.index((hit.start_s, hit.end_s))]
+        return replace(
+            hit, moments=moments, then=exact(hit.then), start_s=best.start_s, end_s=best.end_s, peak_s=best.peak_s
+        )
+
+    def close(self) -> None:
+        """Stop the decoder."""
+        self._reader.close()
+
+    def _edge_s(self, path: Path, key: object, edge_s: float, duration_s: float) -> float:
+        if edge_s <= 0 or edge_s >= duration_s - _END_S:
+            return edge_s
+        with self._lock:
+            if (key, edge_s) not in self._cache:
+                self._cache[key, edge_s] = min(exact_edge_s(self._reader, path, edge_s), duration_s)
+                if len(self._cache) > _MAX_EDGES:
+                    self._cache.popitem(last=False)
+            return self._cache[key, edge_s]

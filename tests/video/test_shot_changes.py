@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from tests.toy import write_clip
+from untrimmed.search.edges import ExactEdges
+from untrimmed.types import Moment
+from untrimmed.video import shot_changes
+from untrimmed.video.reader import FrameBatch, FrameReader
+
+
+def batch(*levels):
+    frames = np.stack([np.full((4, 6, 3), level, np.uint8) for level in levels])
+    return FrameBatch(np.arange(len(levels)) / 10, frames)
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ((10, 11, 10, 90, 91, 90), 0.3),
+        ((10, 30, 50, 70, 90, 110), None),  # a fade or a moving camera
+        ((10, 11, 10, 18, 18, 19), None),  # too similar
+        ((10,), None),
+    ],
+)
+def test_a_shot_change_is_one_difference_that_is_much_larger_than_the_others(levels, expected):
+    assert shot_changes.shot_change_s(batch(*levels)) == expected
+
+
+@pytest.fixture
+def clip(tmp_path):
+    """A clip of 2 s red, 6 s blue and 2 s green."""
+    path = tmp_path / "clip.mp4"
+    write_clip(path, ["red", "blue", "blue", "blue", "green"], seconds_each=2)
+    return path
+
+
+def test_all_frames_between_two_times_are_read_also_after_a_seek(clip):
+    with FrameReader() as reader:
+        early, late = (reader.frames_between(clip, start, start + 1, short_side=16) for start in (1.5, 7.5))
+    for frames, start_s, colours in ((early, 1.5, (0, 2)), (late, 7.5, (2, 1))):
+        gaps_s = np.diff(frames.times_s)
+        assert np.allclose(gaps_s, gaps_s[0])
+        assert frames.times_s[0] <= start_s
+        assert frames.times_s[-1] > start_s + 1 - gaps_s[0]
+        assert tuple(frames.frames[i].mean(axis=(0, 1)).argmax() for i in (0, -1)) == colours
+
+
+def test_edges_move_to_the_shot_changes(clip):
+    edges = ExactEdges()
+    exact = edges.moment(clip, Moment(1.75, 8.25, 0.5, 1.9), duration_s=10.0)
+    assert (exact.start_s, exact.end_s) == pytest.approx((2.0, 8.0), abs=0.01)
+    assert exact.peak_s == exact.start_s
+    assert edges.moment(clip, Moment(3.5, 6.0), duration_s=10.0) == Moment(3.5, 6.0), "no shot change is near"
+    assert edges.moment(clip, Moment(0.0, 10.0), duration_s=10.0) == Moment(0.0, 10.0)
+    short = Moment(1.6, 2.4)
+    assert edges.moment(clip, short, duration_s=10.0, min_s=1.0) == short
+    edges.close()
+
+
+def test_edges_are_cached_and_those_of_unreadable_files_stay(clip):
+    edges = ExactEdges()
+    first = edges.moment(clip, Moment(1.75, 8.25), duration_s=10.0)
+    clip.unlink()
+    assert edges.moment(clip, Moment(1.75, 8.25), duration_s=10.0) == first
+    assert edges.moment(clip, Moment(1.5, 8.5), duration_s=10.0) == Moment(1.5, 8.5)
+    edges.close()
