@@ -566,6 +566,29 @@ def test_a_dropped_picture_is_searched_for(visit):
     until(page, "document.querySelector('[role=status]').textContent.includes('No results')")
 
 
+def test_a_dropped_video_is_searched_for_by_its_middle_and_survives_a_reload(visit, world, tmp_path):
+    page = visit()
+    page.wait_for_selector(TILE)
+    page.get_by_text("Then, without, filters").click()
+    page.get_by_label("Similar to a picture").set_input_files(world / "videos" / "sea.webm")
+    page.get_by_text("looks like sea.webm at").wait_for()
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    names = tile_names(page)
+    assert "sea.webm" in names[0]
+    page.reload()
+    page.get_by_text("looks like sea.webm at").wait_for()
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert tile_names(page) == names
+    page.get_by_role("button", name="Remove the picture").click()
+    page.reload()
+    page.wait_for_selector("h1")
+    assert page.get_by_text("looks like").count() == 0
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    page.get_by_text("Then, without, filters").click()
+    page.get_by_label("Similar to a picture").set_input_files(tmp_path / "broken.mp4")
+    page.get_by_text("cannot play broken.mp4").wait_for()
+
+
 def test_a_picture_can_be_chosen_on_a_phone(visit, tmp_path):
     Image.new("RGB", (64, 48), (0, 0, 255)).save(tmp_path / "sea.png")
     page = visit(width=390, height=844)

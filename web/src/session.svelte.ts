@@ -1,6 +1,7 @@
 // State of the page: query, hits, open moment and bin, all except the bin mirrored in the address.
 
 import { FIELDS, WORDS, example, valid, readFields, readWeights, type Example, type Value } from './address'
+import { isVideo, keepPicture, keptPicture, middleFrame } from './picture'
 import { remember, stored } from './storage'
 import * as api from './api'
 import {
@@ -39,6 +40,7 @@ class Session {
   like = $state<Example[]>([])
   unlike = $state<Example[]>([])
   picture = $state<File | null>(null)
+  #isPictureKept = false
   fields = $state<Record<string, Value>>({}) // query and filter fields, with the names and units of the service
   minConfidence = $state(0) // percent
   usedMinConfidence = $state(0) // percent, of the search that was answered
@@ -240,9 +242,15 @@ class Session {
     this.like = [{ video, video_id, start_s: Math.round(time_s * 100) / 100, end_s: null }]
     return this.search('new')
   }
-  searchPicture(file: File): void {
-    this.picture = file
-    void this.search('new')
+  /** Search for moments that look like a picture, or like the middle of a video. */
+  async searchPicture(file: File | null): Promise<void> {
+    try {
+      this.picture = file && isVideo(file) ? await middleFrame(file) : file
+    } catch {
+      this.problem = `The browser cannot play ${file?.name}. Drop a picture of the scene, or add the video with Index.`
+      return
+    }
+    await this.search('new')
   }
   /** Give feedback on a moment. The same feedback again removes it; a span that overlaps an earlier one replaces it. */
   async judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): Promise<void> {
@@ -427,6 +435,8 @@ class Session {
       else history.pushState(change === 'typed' ? { isDraft: true } : null, '', address)
     }
     if (change === 'submitted') history.replaceState(null, '')
+    if (this.picture !== null || this.#isPictureKept) void keepPicture(this.picture, address)
+    this.#isPictureKept = this.picture !== null
   }
   #address(): string {
     const parameters = new URLSearchParams()
@@ -461,7 +471,8 @@ class Session {
     this.nowhere = parameters.has('nowhere')
     this.flat = parameters.has('flat')
     this.fold = parameters.has('fold')
-    this.picture = null
+    this.picture = keptPicture(location.pathname + location.search)
+    this.#isPictureKept = this.picture !== null
     this.like = parameters.getAll('like').flatMap(example)
     this.unlike = parameters.getAll('unlike').flatMap(example)
     const [id, start_s, end_s] = [parameters.get('v'), Number(parameters.get('s')), Number(parameters.get('e'))]

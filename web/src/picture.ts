@@ -1,0 +1,64 @@
+// The picture of a query: the middle of a dropped video, and the copy that survives a reload of the tab.
+
+import * as api from './api'
+
+const KEY = 'untrimmed.picture'
+
+export const isVideo = (file: File) => file.type.startsWith('video/')
+
+/** The frame in the middle of a video, as a picture. Rejects if the browser cannot play the video. */
+export async function middleFrame(file: File): Promise<File> {
+  const video = document.createElement('video')
+  const address = URL.createObjectURL(file)
+  const until = (name: string) =>
+    new Promise((resolve, reject) => {
+      video.addEventListener(name, resolve, { once: true })
+      video.addEventListener('error', reject, { once: true })
+    })
+  try {
+    video.muted = true
+    video.preload = 'auto'
+    const loaded = until('loadeddata')
+    video.src = address
+    await loaded
+    const time_s = Number.isFinite(video.duration) ? video.duration / 2 : 0
+    const found = until('seeked')
+    video.currentTime = time_s
+    await found
+    const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight)
+    canvas.getContext('2d')!.drawImage(video, 0, 0)
+    return new File([await canvas.convertToBlob()], `${file.name} at ${api.clock(time_s)}`, { type: 'image/png' })
+  } finally {
+    video.removeAttribute('src')
+    URL.revokeObjectURL(address)
+  }
+}
+
+/** Keep a picture with the address of its query until the tab is closed. */
+export async function keepPicture(picture: File | null, address: string): Promise<void> {
+  try {
+    sessionStorage.removeItem(KEY)
+    if (!picture) return
+    const data = await new Promise<string>((resolve, reject) => {
+      const reader = new FileReader()
+      reader.onload = () => resolve(String(reader.result))
+      reader.onerror = reject
+      reader.readAsDataURL(picture)
+    })
+    sessionStorage.setItem(KEY, JSON.stringify({ address, name: picture.name, data }))
+  } catch {
+    // forbidden or too large: the picture lasts until the page is reloaded
+  }
+}
+
+/** The picture that was kept with this address. */
+export function keptPicture(address: string): File | null {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(KEY) ?? 'null') as { address: string; name: string; data: string } | null
+    if (kept?.address !== address) return null
+    const bytes = Uint8Array.from(atob(kept.data.slice(kept.data.indexOf(',') + 1)), (letter) => letter.charCodeAt(0))
+    return new File([bytes], kept.name)
+  } catch {
+    return null
+  }
+}
