@@ -33,10 +33,10 @@ def print_notice(notice: str | None) -> None:
 def print_json(document: Any, *, indent: int | None = 2) -> None:
     """Print the document of a command's `--json`.
 
+    Paths are printed as text, and letters of other scripts are not escaped.
+
     If the stream cannot encode a character, all characters outside ASCII are escaped. This happens, for example, for a
     surrogate in a path that is not valid text.
-
-    If the stream cannot encode a character, e.g. a surrogate in a path that is not valid text, all are escaped.
     """
     text = json.dumps(document, default=str, indent=indent, ensure_ascii=False)
     try:

@@ -176,7 +176,7 @@ def _print_written(written: ExportedFeatures, library: Library, name: str) -> No
         widths = f" model.query_dim={written.word_dim} model.video_dim={written.frame_dim}"
         print_line(
             f"next    untrimmed train gmmformer_v2 --data {name} --root {written.folder.parent}"
-            # with a benchmark's name, the preset has the widths of the released features, so these widths must be set
+            # the preset of a benchmark is for the released features, so the command must set the widths
             f"{widths if find_benchmark(name) else ''}"
         )
         print_line(f"then    untrimmed index --model RUN --library {library.folder}")

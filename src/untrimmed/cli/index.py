@@ -131,7 +131,7 @@ def _print_part(library: Path, part: str) -> None:
     from untrimmed.search.store.bucket import address_of
     from untrimmed.search.store.merge import LibraryPart
 
-    if address_of(library) is None:  # in object storage, indexing refuses parts
+    if address_of(library) is None:  # for a library in object storage, indexing refuses `--part`
         progress_console.print(f"part {part} is written to {shown(LibraryPart.parse(part).folder(library))}")
 
 

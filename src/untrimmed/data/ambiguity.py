@@ -8,10 +8,10 @@ from itertools import chain
 from untrimmed.data.annotations import Annotation, plain_text
 
 MIN_OVERLAP = 0.8
-"""Two captions count as nearly equal if the Jaccard index of their sets of words is at least this.
+"""Two captions count as nearly equal if the Jaccard index of their sets of words has at least this value.
 
-The dense labels of Charades-STA accept such a caption for the other video as often as an equal one (2.7 % and 2.3 % of
-the pairs). For captions that share half of their words it is 0.8 %.
+In the dense labels of Charades-STA, a nearly equal caption is right for the other video as often as an equal caption
+(2.7 % and 2.3 % of the pairs). For captions that share half of their words, the share is 0.8 %.
 """
 
 WordSet = frozenset[str]

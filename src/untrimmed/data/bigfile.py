@@ -52,7 +52,7 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return those of the names that exist and their vectors.
+        """Return those of `names` that exist in the folder, and their vectors.
 
         As in the releases, they are in row order and without repetitions.
         """

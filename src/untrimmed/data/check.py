@@ -19,7 +19,7 @@ from untrimmed.data.sources import VectorSource
 from untrimmed.errors import FeatureError, UntrimmedError
 
 MAX_LISTED = 10
-"""Number of unusable entries that are listed; more are only counted."""
+"""Largest number of unusable entries that are listed. Further entries are only counted."""
 
 Progress = Callable[[int, int], None]
 
@@ -220,7 +220,7 @@ class _EmptinessCheck:
         if self._zeros:
             what = f"the features of {self._what} {_first_names(self._zeros)} are all zeros"
             problems.append(f"{self._place}: {what}; extract them again or remove their captions")
-        if self._constant:  # right if nothing changes in the video, so the data set is usable
+        if self._constant:  # equal rows are right if nothing changes in the video, so this is only a warning
             unit = "frames" if self._what == "video" else "words"
             what = f"all {unit} of {self._what} {_first_names(self._constant)} have the same features"
             logger.warning("%s: %s; extract them again if the video does change", self._place, what)

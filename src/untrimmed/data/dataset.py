@@ -52,13 +52,14 @@ class CaptionItem(NamedTuple):
 class RetrievalDataset:
     """Videos, captions and features of one split. Each caption is a query, and each distinct video a candidate.
 
-    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading batches is faster
-    (`data.features.videos`).
+    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading a batch by `data.features.videos` is
+    faster than reading its items.
 
     Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
     empty if the files contain no times. With `several_annotators`, the moments of a caption are several annotators'
     choices of one span (DiDeMo). `source` describes in words which features of the folder are used; it is empty for
-    arrays. `dense_labels` is the folder's file that lists all right videos of each caption, if there is such a file.
+    features in memory. `dense_labels` is the folder's file that lists all right videos of each caption, if there is
+    such a file.
     """
 
     name: str

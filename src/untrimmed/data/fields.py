@@ -18,7 +18,10 @@ from untrimmed.errors import FeatureError
 from untrimmed.files import write_whole
 
 MAX_CHARACTERS = 64 * 2**20
-"""Longest JSON file, or line of a file. A small compressed file can contain gigabytes."""
+"""Largest number of characters of a JSON file, or of a line of another file.
+
+The limit is needed because a small compressed file can contain gigabytes.
+"""
 
 
 def open_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -102,7 +105,7 @@ class AnnotationRow:
     """One object of an annotation file. Methods raise a FeatureError that names the place and the field."""
 
     values: Mapping[str, Any]
-    place: str  # file and line or video, for messages
+    place: str  # the file, and the line or video in it, for messages
 
     @classmethod
     def of(cls, values: Any, place: str, required: Sequence[str]) -> AnnotationRow:

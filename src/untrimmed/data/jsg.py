@@ -16,7 +16,7 @@ def read_jsg(path: Path) -> list[Annotation]:
     """Return the captions of a file in file order; caption ids are `desc_id` as a string.
 
     Spans may end after the video, as in the released evaluation. A span that does not end after its start is dropped.
-    `duration` may be null. A FeatureError names the file and the line.
+    `duration` may be null. A FeatureError for invalid content names the file and the line.
     """
     annotations = []
     for row in read_rows(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):

@@ -13,7 +13,7 @@ from untrimmed.data.benchmarks.registry import find_benchmark
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
 
 FRAME_FILES = ("feature.hdf5", "frames.h5")
-"""Names of an HDF5 file with frames in a folder of `FeatureData`. Holmes and DreamPRVR read the first."""
+"""Possible names of an HDF5 file with frames in a folder of `FeatureData`. Holmes and DreamPRVR use the first name."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The name of the data set that file names contain.
+        """The name of the data set in the names of its files.
 
         It is the folder's name, unless all files contain another name because the folder was renamed.
         """
@@ -84,7 +84,7 @@ class Layout:
         return names.pop() if len(names) == 1 else self.name
 
     def captions(self, split: str) -> Path:
-        """Caption ids and texts in the standard layout."""
+        """The path of the file with caption ids and texts in the standard layout."""
         return self.folder / "TextData" / f"{self.prefix}{split}.caption.txt"
 
     def moments(self, split: str) -> Path:
@@ -96,7 +96,7 @@ class Layout:
     def dense_labels(self, split: str) -> Path | None:
         """The published file with all right videos of each test caption: `*denseval*.gt.jsonl`, or the same with `.gz`.
 
-        `data/truths.py` reads it.
+        `data/truths.py` reads this file.
         """
         if split != "test":
             return None
@@ -131,7 +131,7 @@ class Layout:
     def frame_sources(self) -> dict[str, Path]:
         """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, plain features.
 
-        If several have the same name, the first kind has precedence.
+        If several frame features have the same name, the first of these kinds has precedence.
         """
         features = self.folder / "FeatureData"
         by_name = {path.parent.name: path.parent for path in sorted(features.glob("*/shape.txt"))}

@@ -21,8 +21,8 @@ from untrimmed.plugins import load_installed
 class DataLayout(Protocol):
     """How the files of a data set are arranged in its folder.
 
-    The mappings contain arrays or the data sets of an open HDF5 file, and may read entries lazily. If any file of the
-    folder changes, features are packed again.
+    The mappings that `frames` and `words` return contain arrays or the data sets of an open HDF5 file, and may read
+    entries lazily. If any file of the folder changes, features are packed again.
     """
 
     def recognises(self, folder: Path) -> bool:
@@ -171,7 +171,8 @@ class _CheckedLayout:
 
     def _source(self, what: str, folder: Path) -> VectorSource:
         tables = self._call(what, lambda: getattr(self._layout, what)(folder))
-        if not hasattr(tables, "items") or not hasattr(tables, "get"):  # an open HDF5 file is no Mapping, but has both
+        # an open HDF5 file is no Mapping, but has these methods
+        if not hasattr(tables, "items") or not hasattr(tables, "get"):
             problem = f"returned a {type(tables).__name__}, expected a mapping of arrays by id"
             raise FeatureError(self._message(what, problem))
         return FolderArrays(tables, folder)
@@ -245,7 +246,7 @@ def _open_place(place: Path) -> VectorSource:
 
 
 def _open_frames(layout: Layout, path: Path) -> VectorSource:
-    """Open one of the frame features of a data set in the standard layout or in JSG's."""
+    """Open the frame features at a path of a data set in the standard layout or in JSG's."""
     if path.parent.parent == layout.folder / "FeatureData":
         return FeatureFolderFrames(path)
     if (path / "shape.txt").is_file():

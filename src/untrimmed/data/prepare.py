@@ -69,7 +69,8 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
-    # ids may be paths; the standard layout quotes their special characters
+    # `untrimmed features` uses paths as ids in the plain layout. The standard layout quotes special characters of ids,
+    # so exported features would not be found.
     is_exported = (layout.folder / ORIGIN).is_file()
     if isinstance(layout_of(layout.folder), PlainLayout) and (is_exported or (layout.folder / CAPTION_FILE).is_file()):
         raise ConfigError(

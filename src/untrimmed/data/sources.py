@@ -176,7 +176,10 @@ class TableSource(VectorSource):
 
 
 class FolderVectors(TableSource):
-    """A folder with `<name>.npy` or `<name>.npz` files. An npz contains one array, or one named `frames` or `words`."""
+    """A folder with `<name>.npy` or `<name>.npz` files.
+
+    An npz file contains a single array, or an array named `frames` or `words`.
+    """
 
     _suffix = ".npy"
 
@@ -304,7 +307,7 @@ def read_pieces(path: Path) -> dict[str, list[str]]:
 def _load_numpy(path: Path) -> np.ndarray:
     """Return the array in an npy file, memory-mapped, or the array in an npz file, read completely.
 
-    The file's content decides which format it is, not its name.
+    The content of the file decides its format, not the file's name.
     """
     try:
         with path.open("rb") as file:

@@ -19,7 +19,10 @@ BINS = 20_000  # bins from -1 to 1, so that the error of the median is at most 0
 
 @dataclass(frozen=True)
 class TextSimilarity:
-    """Cosines of all pairs of `captions` sentences of a split, each the mean or the last of its word features."""
+    """Statistics of the cosines of all pairs of sentences of a split.
+
+    `captions` is the number of sentences. The vector of a sentence is the mean or the last one of its word features.
+    """
 
     split: str
     captions: int
@@ -30,7 +33,9 @@ class TextSimilarity:
 
 
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
-    """Return the statistics of one split's word features as extracted, or None for a single caption.
+    """Return the similarity of the sentences of one split, or None for a single caption.
+
+    Word features are used as they were extracted.
 
     With `last`, the sentence is the last row, as in CLIP. If there are more than 20,000 captions, a fixed sample is
     used.

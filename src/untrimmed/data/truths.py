@@ -4,7 +4,8 @@ The published format has one line per query, in a file that may be compressed:
 
     {"query_id": "3MSZA#enc#0", "caption": "person turn a light on", "gt_video_ids": ["3MSZA", "K9FRT"]}
 
-`caption` is optional. A line whose caption differs from the split's is ignored: its ids belong to other captions.
+`caption` is optional. A line whose caption differs from the split's is ignored, because its video ids belong to another
+caption.
 """
 
 from collections.abc import Sequence

@@ -55,7 +55,7 @@ class VideoEncoding(ABC):
 
     @abstractmethod
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Return the remaining vectors and their times after the last frame."""
+        """After the last frame, return the remaining vectors and their times."""
 
 
 class ClipEncoder(ABC):

@@ -1,4 +1,4 @@
-"""Compare our arrays with the recorded ones. Each name of an array has its own tolerance."""
+"""Compare our arrays with the recorded ones. The tolerance of an array depends on its name."""
 
 import re
 from collections.abc import Sequence

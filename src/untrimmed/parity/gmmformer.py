@@ -33,7 +33,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return {"clip_triplet": 1.0, "frame_triplet": 1.0} | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: the towers, their blocks, and the layers of each first block."""
+        """Pair released modules with ours: towers, their blocks, and the layers of the first block in each branch."""
         taps = [
             *_common_taps(),
             Tap("clip_encoder", "clip_tower.blocks.0"),

@@ -28,7 +28,7 @@ COLLINEAR = 0.01  # angles whose sine is below this limit are compared by their 
 class HLFormerParity(ConsolidatedParity):
     """The golden cases of HLFormer, which has two kinds of layers in each block and one more loss.
 
-    The layers are combined with their mean as the token.
+    The token that combines the layers is their mean.
 
     The loss (`partial_order`) puts captions inside the cones of their videos in hyperbolic space.
     """

@@ -17,7 +17,7 @@ from untrimmed.parity.retrieval import replace_dropout
 def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
     """Return results and gradients of single formulas.
 
-    They are maps to and from the hyperboloid, attention heads, centroids and cones.
+    The formulas are maps to and from the hyperboloid, attention heads, centroids and cones.
     """
     inputs = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in inputs.items() if x.is_floating_point()}

@@ -116,7 +116,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         return case
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions that compute the kinds of cases that only this method has, by kind."""
+        """Return by kind the functions that compute cases of kinds that only this method has."""
         return {}
 
     def rules(self, case: Case) -> Rules:

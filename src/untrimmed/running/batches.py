@@ -39,7 +39,7 @@ def training_batch(
 def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> TrainingBatch:
     """Return a batch of captions with their videos.
 
-    A video is repeated for each of its captions, so its other captions count as negatives.
+    The batch repeats a video for each of its captions, so that the other captions of this video count as negatives.
 
     Captions are sorted by the number of frames of their video, longest first, as in the release of JSG's event variant.
     """
@@ -148,9 +148,9 @@ def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np
 def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
     """Return the rows of the captions of each batch.
 
-    They are sorted by length over the whole split to reduce padding, or are in the released order.
+    By default, captions are sorted by length over the whole split to reduce padding.
 
-    In the released order, each batch has the next captions of the file, sorted by length, longest first.
+    In the released order, batches follow the file, and the captions of a batch are sorted by length, longest first.
     """
     lengths = dataset.features.words_packed.lengths
     if order == "length":

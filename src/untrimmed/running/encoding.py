@@ -86,7 +86,8 @@ def _compile(encoder: Callable[..., Any], device: torch.device) -> Callable[...,
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
                 return compiled(rows)
-        except ShortenTraceback as error:  # a backend raises it; if Triton is missing, the error has no inner exception
+        # raised by a backend of torch.compile; if Triton is missing, the error has no inner exception
+        except ShortenTraceback as error:
             why = getattr(error, "inner_exception", error)
             raise ConfigError(
                 f"torch.compile cannot work on {device} ({type(why).__name__}: {str(why).partition(chr(10))[0]}); "

@@ -42,7 +42,7 @@ def describe_environment(device: torch.device) -> dict[str, Any]:
 
 
 def record_environment(folder: Path, device: torch.device, *, update: int) -> None:
-    """Append a record to `environment.jsonl` of a run; `update` is the number of updates before it."""
+    """Append a record to `environment.jsonl` of a run; `update` is the number of training steps before it."""
     path = folder / ENVIRONMENT
     earlier = path.read_text(encoding="utf-8") if path.is_file() else ""
     record = {"update": update, **describe_environment(device)}
@@ -57,7 +57,7 @@ def _commit() -> str | None:
         if commit is not None:
             return str(commit)
     top, _, commit = (_git("rev-parse", "--show-toplevel", "HEAD") or "").partition("\n")
-    if not commit or Path(top) / "src" / "untrimmed" != _PACKAGE:  # not this project's checkout
+    if not commit or Path(top) / "src" / "untrimmed" != _PACKAGE:  # the package is not in a checkout of this project
         return None
     return f"{commit}-dirty" if _git("status", "--porcelain", "--", ".") else commit
 
@@ -68,7 +68,8 @@ def _git(*arguments: str) -> str | None:
     command = ["git", "-C", str(_PACKAGE), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, env=environment)
-    except (OSError, subprocess.SubprocessError):  # no git, no checkout, or a checkout of another user
+    # there is no git or no checkout, or the checkout belongs to another user
+    except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
 

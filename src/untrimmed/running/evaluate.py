@@ -44,7 +44,7 @@ def evaluate(
     `truths` and `keep_scores` are described in `OpenedModel.report`, `changed` in `load`. The title includes the
     changed settings.
 
-    Raises: ConfigError for no data set or two; otherwise the errors of `open_model`.
+    Raises: ConfigError if no data set is given, or two; otherwise the errors of `open_model`.
     """
     if isinstance(model, RetrievalModel):
         if dataset is None:

@@ -164,7 +164,7 @@ def load(
 def without_run(model: RetrievalModel, encode: Encode, place: str) -> LoadedModel:
     """Return a model that has no run, ready for evaluation with the preset of its method.
 
-    Raises ConfigError unless it is float32.
+    Raises: ConfigError for a model whose weights are not float32.
     """
     require_float32(model)
     method = ModelName.of(model.name).method

@@ -27,7 +27,7 @@ def keep_freed_memory() -> None:
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_MMAP_MAX, 0)  # no separate mapping for large arrays
+        mallopt(_MMAP_MAX, 0)  # never use a separate memory mapping for a large array
         mallopt(_TRIM_THRESHOLD, -1)  # never shrink the heap
 
 

@@ -84,7 +84,10 @@ class OpenedModel:
             yield batch_rows, encoded
 
     def score(self, queries: EncodedQueries | None = None) -> SplitScores:
-        """Return the scores of `queries` (default: all captions), computed one batch of videos at a time."""
+        """Return the scores of `queries` with all videos, computed one batch of videos at a time.
+
+        By default, the queries are all captions.
+        """
         in_bfloat16 = isinstance(self.encode, Encoding) and self.encode.precision == "bfloat16"
         with evaluating(self.model), best_rows_in_bfloat16(in_bfloat16):
             queries = self.all_queries if queries is None else queries
@@ -161,7 +164,7 @@ class OpenedModel:
         return span_s
 
     def event_recall(self) -> dict[str, float]:
-        """Return event-level recall (`event_recall_of`).
+        """Return event-level recall as `event_recall_of` computes it.
 
         Raises: FeatureError for a split without moments, and the errors of `locate`.
         """
@@ -184,8 +187,8 @@ class OpenedModel:
         With `moments`, the report includes the metrics of moments, if the data set has moments and the model can find
         them.
 
-        `truths` is a file of dense labels (`data/truths.py`), by default that of the data set's folder if it has one.
-        Dense labels add recall with several right videos per query. `keep_scores` adds the score matrices.
+        `truths` is a file of dense labels (`data/truths.py`), by default the one in the data set's folder, if there is
+        one. Dense labels add recall with several right videos per query. `keep_scores` adds the score matrices.
         """
         dataset = self.dataset
         labels = labels_of(dataset, truths)

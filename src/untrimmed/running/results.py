@@ -65,7 +65,7 @@ def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annota
 
     The keys are names such as `R@1 IoU=0.5`.
 
-    Only captions with a moment count; see `SplitMoments` for `annotators`.
+    Captions without a moment are left out. `annotators` is described in `SplitMoments`.
     """
     annotated = np.flatnonzero([len(spans) > 0 for spans in dataset.moments])
     spans = spans_of(dataset)

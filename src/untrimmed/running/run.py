@@ -5,7 +5,7 @@ Files in the folder:
     config.yaml         the format version and every setting, including defaults; equal settings give equal runs
     metrics.jsonl       one line per finished epoch: mean losses, results on the validation split
     model.safetensors   the best model by `train.select_by` on the validation split
-    config.json         the method and sizes of the best model; `load_model` reads these two files
+    config.json         the method and sizes of the best model; `load_model` reads this file and model.safetensors
     last.safetensors    the state from which an interrupted run continues
     environment.jsonl   versions, commit, device and threads, one line per start or continuation
 """

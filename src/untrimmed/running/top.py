@@ -1,4 +1,4 @@
-"""The top-ranked videos of captions, the rank of the right video, and the best moment in each."""
+"""The top-ranked videos of captions, the rank of the right video, and the best moment in each video."""
 
 import os
 from collections.abc import Sequence

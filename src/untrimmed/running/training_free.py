@@ -162,7 +162,7 @@ def _located(
             span_s[captions] = spans.span_s[captions, 0]
         shifted = [spans.shifted(row) for row, spans in enumerate(by_video, start)]
         best = RankedMoments.best([best, *shifted], limits.before_suppression)
-    # like the moments of a video in a library, moments of a video do not overlap
+    # moments of a video must not overlap, as in a search of a library
     return suppress_ranked(best, max_overlap=0.0, limit=limits.limit), span_s
 
 

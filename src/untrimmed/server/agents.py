@@ -120,7 +120,7 @@ class Tools:
         try:
             return Image(data=await self.service.frame(record, time_s, short_side), format="jpeg")
         except PublicError as error:
-            is_missing = error.status == 404  # for example while a drive is not connected
+            is_missing = error.status == 404  # the file is missing, for example because its drive is not connected
             picture = await self.service.read(self.service.thumbnails.at, record, time_s) if is_missing else None
             if picture is None:
                 raise
@@ -148,7 +148,7 @@ class Tools:
         )
 
     async def _small_picture(self, record: VideoRecord, time_s: float) -> bytes:
-        """A stored picture near a time, otherwise the decoded frame."""
+        """Return a stored picture near a time, or the decoded frame if no picture is stored."""
         stored: bytes | None = await self.service.read(self.service.thumbnails.at, record, time_s)
         return stored or await self.service.frame(record, time_s, 180)
 

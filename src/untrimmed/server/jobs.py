@@ -40,7 +40,7 @@ class IndexJob:
     def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
         """Create a run for these paths.
 
-        With `follows`, it also removes the videos of deleted files from the library.
+        With `follows`, the run also removes the videos of deleted files from the library.
         """
         self.job_id = secrets.token_hex(8)
         self.paths = tuple(paths)
@@ -50,7 +50,7 @@ class IndexJob:
         self._is_unpaused.set()
         self._is_stopping = False
         self._lock = threading.RLock()  # held while `status` is read and changed
-        self.changed_at = 0  # incremented on every change, so that readers notice it
+        self.changed_at = 0  # incremented on every change, so that readers notice the change
         self.status = schemas.Job(
             job_id=self.job_id,
             paths=[str(path) for path in self.paths[:_MAX_PATHS]],

@@ -54,8 +54,8 @@ def frame_source(record: VideoRecord) -> MediaFile:
     """Return the file of a record, or its folder of pictures, if it is unchanged. Raises the errors of `open_media`."""
     path = Path(record.path)
     try:
-        # read the status first: if another folder replaces this one while the pictures are checked, its status does not
-        # count
+        # read the status before the pictures: if another folder replaces this one in between, the status is still that
+        # of this folder
         status = path.lstat()
         pictures = read_pictures(path, 1.0) if stat.S_ISDIR(status.st_mode) else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):

@@ -62,7 +62,7 @@ class Service:
         self.ends = threading.Event()  # set when the service shuts down
         self._warming: threading.Thread | None = None
         self._records: tuple[object, Records] = (None, Records())
-        self._next_check_at = 0.0  # a time of `time.monotonic`
+        self._next_check_at = 0.0  # when the next check is due, by the clock `time.monotonic`
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
         """Run a search in a thread, and return its result."""

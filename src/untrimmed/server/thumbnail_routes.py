@@ -39,7 +39,10 @@ async def thumbnail(
     time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
     version: Version = "",
 ) -> Response:
-    """A picture of at most 160 rows that is at most 0.5 s away from a time. It is stored (WebP) or decoded (JPEG)."""
+    """The picture of a video near a time: at most 160 rows high, and at most 0.5 s away.
+
+    It is a stored picture (WebP) or a decoded frame (JPEG).
+    """
     headers = _picture_headers(record, f"{time_s:.2f}", version)
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)
@@ -78,7 +81,7 @@ async def thumbnail_sheet(
     number: Annotated[int, PathParameter(ge=0, le=10**6, description="Number of the sheet, from 0.", examples=[0])],
     version: Version = "",
 ) -> Response:
-    """A hundred stored pictures of a video in ten rows, as WebP. The last sheet has fewer."""
+    """A hundred stored pictures of a video in ten rows, as WebP. The last sheet may have fewer."""
     headers = _picture_headers(record, f"sheet-{number}", version)
     if request.headers.get("if-none-match") == headers["etag"]:
         return Response(status_code=304, headers=headers)

@@ -27,7 +27,7 @@ def size_of(video: StoredThumbnails) -> tuple[int, int]:
 def sheet(video: StoredThumbnails, number: int) -> bytes:
     """Return a sheet of thumbnails as WebP, filled row by row.
 
-    Sheet `number` has the pictures from `number * PER_SHEET` up to `(number + 1) * PER_SHEET`, or up to the last one.
+    Sheet `number` has the pictures from `number * PER_SHEET` to `(number + 1) * PER_SHEET - 1`, or to the last one.
 
     The last sheet has only as many rows as it needs.
     """
@@ -47,7 +47,7 @@ def sheet(video: StoredThumbnails, number: int) -> bytes:
 
 
 def contact_sheet(pictures: Sequence[tuple[float, bytes]]) -> bytes:
-    """Pictures in rows of four, as JPEG, each with its time in seconds in the corner."""
+    """Return pictures as one JPEG, in rows of four, each with its time in seconds in the corner."""
     from PIL import Image, ImageDraw
 
     opened = [(time_s, Image.open(io.BytesIO(data)).convert("RGB")) for time_s, data in pictures]

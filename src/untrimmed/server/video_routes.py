@@ -60,7 +60,7 @@ async def videos(
 
 
 async def list_videos(service: Service, name: str, offset: int, limit: int) -> VideoList:
-    """A part of the indexed videos whose path contains `name`, ignoring case."""
+    """Return a page of the indexed videos whose path contains `name`, ignoring case."""
     records = await service.read(service.records)
     matches = [record for record in records if name.lower() in record.path.lower()] if name else records
     return VideoList(total=len(matches), videos=[Video.of(record) for record in matches[offset : offset + limit]])

@@ -20,10 +20,8 @@ FILE = "watched.json"
 def read_folders(library: Path) -> tuple[Path, ...]:
     """Return the stored folders, even those that do not exist now.
 
-    Return no folders if the file is damaged or has another owner.
-
-    Otherwise, another user who can write to the library could choose folders that the service reads with this user's
-    rights.
+    Return no folders if the file is damaged or has another owner. Other users who can write to the library must not
+    choose the folders that the service reads with this user's rights.
     """
     try:
         opened = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

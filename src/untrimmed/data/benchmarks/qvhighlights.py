@@ -1,4 +1,4 @@
-"""QVHighlights (Lei et al., NeurIPS 2021, arXiv 2107.09609) as partially relevant video retrieval.
+"""QVHighlights (Lei et al., NeurIPS 2021, arXiv 2107.09609) used for partially relevant video retrieval.
 
 `highlight_{train,val}_release.jsonl`: one line per caption with `qid, query, vid, duration, relevant_windows`. `vid` is
 `<source>_<start>_<end>`, a 150-second cut of a source video. ProtoPRVR (arXiv 2504.13035, appendix 6) merges the cuts

@@ -1,4 +1,4 @@
-"""The benchmarks by name."""
+"""A registry of the benchmarks by name."""
 
 from untrimmed.data.benchmarks import activitynet, charades, didemo, msrvtt, qvhighlights, tvr
 from untrimmed.data.benchmarks.benchmark import Benchmark

@@ -24,9 +24,12 @@ FUNCTION_WORDS = frozenset((
 MEANING_DIM = 48
 CLUSTERS = 60
 CENTRE_WEIGHT = 0.6
-"""Weight of a cluster's centre in the meaning of its words. The cosine of two synonyms is about its square."""
+"""Weight of the common centre in the meanings of synonyms.
+
+The cosine of two synonyms is about the square of this weight.
+"""
 RARE_SHARE = 0.05
-"""A word is rare if a smaller share of the captions contains it."""
+"""A word is rare if less than this share of the captions contains the word."""
 MIXING = 1.5
 """Frequency of the waves that mix meanings.
 
@@ -139,6 +142,9 @@ def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """Return a generator with independent random numbers for each name, equal on every machine."""
+    """Return a random generator for a name.
+
+    Generators of different names are independent, and their numbers are the same on every machine.
+    """
     digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=16).digest()
     return np.random.default_rng(int.from_bytes(digest, "big"))

@@ -22,8 +22,8 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
-"""Name of the frame features, so that they are not confused with extracted features."""
-SETTINGS = "simulation.json"  # file in the folder of every simulated data set
+"""Name of simulated frame features, which keeps them apart from extracted features."""
+SETTINGS = "simulation.json"  # name of the file with the settings in the folder of a simulated data set
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def open_world(name: str, root: Path) -> World:
     path = layout.folder / SETTINGS
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        # older files have fewer settings
+        # data sets of older versions have fewer settings
         named = [field.name for field in fields(SimulationSettings) if field.name in about]
         settings = SimulationSettings(**{name: about[name] for name in named})
         written: LayoutName = about["layout"]

@@ -42,7 +42,10 @@ NUM_SCENES = 60
 SHOT_S = 12.0
 """Mean length of a shot."""
 MEMORY_S = 6.7
-"""Mean time until the visibility of a word is drawn again (persistence 0.8 in 1.5 s)."""
+"""Mean time until the visibility of a word is drawn again.
+
+Over 1.5 s, the visibility is kept with a probability of 0.8.
+"""
 STRETCH_S = 9.0
 """Median length of a distraction, which is an event in time without captions."""
 DISTRACTOR = 0.7
@@ -52,7 +55,7 @@ RELATED_SHARE = 0.5
 SCATTERED_SHARE = 0.5
 """Share of a moment's frames that show its caption if runs are scattered.
 
-The events in them are stronger by the inverse of this share.
+The events in these frames are stronger by the inverse of this share.
 """
 CONTEXT_WEIGHT = 0.5
 NOISE_WEIGHT = 0.3
@@ -65,7 +68,7 @@ With 0.5, MS-SL hardly learned: SumR was 45 on validation videos, and 92 with 1.
 COMMON = 0.3
 """Root mean square of the direction that all words share.
 
-Together with the network's bias, it is half as large as the rest of a word.
+Together with the network's bias, this direction is half as large as the rest of a word's features.
 """
 
 FAINT = 0.1

@@ -52,7 +52,8 @@ class Recipe:
 
     network: str = "lite2"
     short_side: int = 224
-    max_aspect: float = 2.4  # frames with a longer shape are cropped, so that a panorama cannot fill the memory
+    # frames are cropped to this ratio of the longer to the shorter side, so that a panorama cannot fill the memory
+    max_aspect: float = 2.4
     temperature: float = 1.5
     colour_weight: float = 0.1
 
@@ -96,14 +97,14 @@ class BuiltinEncoder:
         self._network: ImageNetwork | None = None
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Unit vectors of RGB frames of any size; an empty stack gives an empty [0, D]."""
+        """Return unit vectors of RGB frames of any size. For no frames, return an empty array [0, D]."""
         vectors = [np.empty((0, self.frame_dim), np.float32)]
         for start in range(0, len(frames), _BATCH):
             vectors.append(self._encode_batch(self._prepare(frames[start : start + _BATCH])))
         return np.concatenate(vectors)
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """A unit sentence vector and the word-piece vectors of each text."""
+        """Return a unit sentence vector and the word-piece vectors of each text."""
         features = []
         for text, sentence in zip(texts, self._text.encode(texts), strict=True):
             meaning = _TEXT_PART * _unit(sentence.vector - self._mean)

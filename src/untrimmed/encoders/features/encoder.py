@@ -94,7 +94,7 @@ class FeatureEncoder(ClipEncoder):
         """Return the word vectors of each text. There are no sentence vectors: `TextFeatures.sentence` is empty.
 
         Raises:
-            ConfigError: a text is empty.
+            ConfigError: A text is empty.
         """
         empty = np.empty(0, np.float32)
         encoded = self._words.encode_texts(texts)

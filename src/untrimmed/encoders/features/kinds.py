@@ -23,7 +23,7 @@ DEFAULT_CLIP = "clip-l14"
 
 @dataclass(frozen=True)
 class Kind:
-    """A network of the benchmarks.
+    """A kind of network that benchmarks use for their features.
 
     `width` is the width of vectors with the usual weights. `weights` is the default: a hub id or the name of an
     encoder. It is None if no maintained source offers the weights in a safe format; then the user must name a file.

@@ -49,7 +49,7 @@ class ClipNetwork(Protocol):
         ...
 
     def encode(self, clips: Sequence[Tensor]) -> Float32[np.ndarray, "N D"]:
-        """Return one vector for each clip, which has at least one row."""
+        """Return one vector for each clip. A clip has at least one row."""
         ...
 
 

@@ -102,7 +102,7 @@ def _tensors(content: Any) -> State:
         content = inner[0]
     if not isinstance(content, Mapping):
         raise ValueError(f"a {type(content).__name__}, expected a state dict")
-    prefix = "module."  # torch's DataParallel
+    prefix = "module."  # the prefix that torch's DataParallel adds to names
     return {str(name).removeprefix(prefix): value for name, value in content.items() if isinstance(value, Tensor)}
 
 

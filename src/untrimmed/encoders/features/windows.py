@@ -18,7 +18,8 @@ from jaxtyping import Bool, Float, Int
 
 from untrimmed.errors import ConfigError
 
-MAX_RATE = 1000  # frames per second: `untrimmed.video.timeline.MAX_FPS`, which encoders do not import
+# frames per second; equal to `untrimmed.video.timeline.MAX_FPS`, because encoders must not import that module
+MAX_RATE = 1000
 _LARGEST_DENOMINATOR = 1000
 
 
