@@ -356,7 +356,7 @@ def test_hits_are_written_as_a_timeline_with_the_sentence(run, videos, tmp_path)
     import opentimelineio as otio
 
     run("index", videos)
-    hits = json.loads(run("search", "green", "then", "red", "-k", "2", "--json")[1])["hits"]
+    hits = json.loads(run("search", "green", "then", "red", "-k", "2", "--json", "--exact-cuts")[1])["hits"]
     code, out, err = run("cut", "1-2", "-o", tmp_path / "new" / "cut.otio", "--rate", "25", "--margin", "0.2")
     assert (code, str(tmp_path / "new" / "cut.otio") in out) == (0, True), err
     clips = otio.adapters.read_from_file(str(tmp_path / "new" / "cut.otio")).video_tracks()[0]
