@@ -24,7 +24,7 @@ from untrimmed.video.process import Limits
 
 _LINE_INTERVAL_S = 10.0  # time between the progress lines that replace the bar if there is no terminal
 _STALL_S = 600.0
-_MIN_MOMENT_S = 1.0  # edges do not move if the hit would be shorter
+_MIN_MOMENT_S = 1.0  # seconds; the edges of a hit are not moved if the hit would become shorter than this
 
 
 def cut(

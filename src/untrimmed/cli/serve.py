@@ -107,7 +107,7 @@ def serve(
 def print_library(folder: Path) -> None:
     """Print which library is served.
 
-    If it does not exist, print a note, because it may be created while the service runs.
+    If the library does not exist, print a note, because it may be created while the service runs.
     """
     from untrimmed.search.store.bucket import name_of
     from untrimmed.search.store.records import how_to_make, settings_file

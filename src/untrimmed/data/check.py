@@ -204,7 +204,7 @@ class _EmptinessCheck:
     def add(self, name: str, rows: np.ndarray) -> None:
         self._num_entries += 1
         if self._same_row or self._same_table:
-            table = normalise(rows)  # models read normalised rows
+            table = normalise(rows)  # normalised rows are compared, because models read these
             self._first = table if self._first is None else self._first
             self._same_row = self._same_row and is_close(table, self._first[:1])
             self._same_table = self._same_table and is_close(table, self._first)

@@ -148,7 +148,7 @@ class Layout:
     def frames(self, video_features: str | None = None) -> Path:
         """Return the requested frame features.
 
-        By default, return those of the released archive if they exist, otherwise the only ones.
+        By default, return the features of the released archive if they exist, otherwise the only frame features.
 
         Raises: FeatureError without frame features, UnknownNameError for an unknown name, ConfigError for an ambiguous
             default.

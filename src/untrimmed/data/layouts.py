@@ -147,7 +147,7 @@ def register_layout(name: str) -> Callable[[L], L]:
 
 
 class _CheckedLayout:
-    """A registered layout. Exceptions in its code and results of a wrong type become a FeatureError of one line."""
+    """A registered layout whose exceptions, and results of a wrong type, are replaced by a FeatureError of one line."""
 
     def __init__(self, name: str, layout: DataLayout):
         self._name = name

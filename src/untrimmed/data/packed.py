@@ -26,7 +26,7 @@ from untrimmed.files import whole_folder
 FORMAT = 1
 """The format of the cache.
 
-Increase it when packed values change for the same input, so that old caches are not read.
+Increase this number when packed values change for the same input, so that old caches are not read.
 """
 
 TeacherRule = Literal["conference", "later"]

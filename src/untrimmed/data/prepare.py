@@ -22,7 +22,7 @@ from untrimmed.files import whole_file, write_whole
 class PreparedSplit:
     """One written split: its counts, and whether publications have the same counts for its `part`.
 
-    `differences` lists published counts that differ.
+    `differences` lists published counts that differ from the split's.
     """
 
     split: str
@@ -113,7 +113,7 @@ def prepare(
 
 
 def _has_own_captions(layout: Layout) -> bool:
-    """Whether `untrimmed features` wrote captions into the folder. There may be no other copy of them."""
+    """Whether `untrimmed features` wrote captions into the folder. There may be no other copy of these captions."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
 

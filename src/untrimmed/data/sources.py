@@ -19,10 +19,10 @@ from untrimmed.data.fields import read_json
 from untrimmed.errors import FeatureError, one_line
 
 MAX_ENTRY_BYTES = 4 * 2**30
-"""Largest table of one video or caption: 100 hours of 3,072 numbers at one frame per second, in single precision."""
+"""Largest table of one video or caption in bytes: 100 hours at one frame of 3,072 float32 numbers per second."""
 _ZIP = b"PK"  # the first bytes of an npz file
 _MAX_COMPRESSION = 1100  # largest plausible ratio of compression; deflate reaches 1,032
-_SMALL_ENTRY = 2**20  # bytes that an entry may need in memory even if nothing is stored for it
+_SMALL_ENTRY = 2**20  # an entry may have up to this many bytes in memory, even if the file stores nothing for it
 
 
 class VectorSource(ABC):

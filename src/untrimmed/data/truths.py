@@ -25,9 +25,9 @@ class Truths:
     """The correct videos of each query of a split, and the number of labels that could not be used.
 
     `file` is the path of the labels. `video_index` has for each query the rows of its correct videos, the annotated
-    video first, padded with -1. Queries without a label have only -1. `other_queries` counts labels of queries outside
-    the split, `other_texts` counts labels whose caption differs from the split's, and `other_videos` the distinct
-    videos in labels that are not in the split.
+    video first, padded with -1. The row of a query without a label consists of -1. `other_queries` counts labels of
+    queries outside the split, `other_texts` counts labels whose caption differs from the split's, and `other_videos`
+    the distinct videos in labels that are not in the split.
     """
 
     file: str

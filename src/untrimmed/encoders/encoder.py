@@ -42,7 +42,10 @@ class Encoder(Protocol):
 
 
 class VideoEncoding(ABC):
-    """Encodes one video from its frames in temporal order. It may wait for more frames before it returns vectors."""
+    """Encodes one video from its frames in temporal order.
+
+    An encoding may wait for more frames before it returns vectors.
+    """
 
     @abstractmethod
     def add(

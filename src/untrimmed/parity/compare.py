@@ -13,7 +13,7 @@ from untrimmed.parity.case import Arrays
 class ArrayComparison:
     """The result of comparing one array with the recorded one: the largest difference and the tolerance.
 
-    `failure` is the reason why there is no difference, for example a different shape. `rounding` is the effect of
+    `failure` is the reason why no difference was computed, for example a different shape. `rounding` is the effect of
     single precision on our array if this effect raised the tolerance, otherwise 0.
     """
 

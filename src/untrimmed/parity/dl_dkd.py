@@ -115,7 +115,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def taps(self, model: DLDKD) -> list[Tap]:
         """Pair released modules with ours: input layers, positions, attentions and encoders of the branches.
 
-        The output of an attention is compared before its output map.
+        The result of an attention is compared before the attention's output map is applied.
         """
         is_later = model.config.version == "later"
         prefixes = (

@@ -47,7 +47,7 @@ class MSSLParity(RetrievalParity[MSSL]):
     def taps(self, model: MSSL) -> list[Tap]:
         """Pair released modules with ours: input layers, positions, attentions and encoders of the three towers.
 
-        The output of an attention is compared before its output map.
+        The result of an attention is compared before the attention's output map is applied.
         """
         taps = [Tap("modular_vector_mapping", "query_tower.pooling.score")]
         for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):

@@ -169,7 +169,7 @@ class RetrievalParity(MethodParity, Generic[M]):
 
     @abstractmethod
     def encodings(self, model: M, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return encodings by recorded name."""
+        """Return the encodings of queries and videos by their recorded names."""
 
     @abstractmethod
     def scores(

@@ -24,9 +24,9 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 def describe_environment(device: torch.device) -> dict[str, Any]:
     """Return versions, the commit of this package, the device and the number of threads, as values for JSON.
 
-    `commit` is None if the package is neither in a git checkout nor installed from one. It ends with "-dirty" if files
-    of the package have changed since the commit. Results can differ in their last digits between devices and between
-    numbers of threads, because the order of additions changes.
+    `commit` is None if the package is neither in a git checkout nor installed from one. The commit ends with "-dirty"
+    if files of the package have changed since the commit. Results can differ in their last digits between devices and
+    between numbers of threads, because the order of additions changes.
     """
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),

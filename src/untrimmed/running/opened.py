@@ -141,8 +141,8 @@ class OpenedModel:
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
         """Return the best window of each query in each of the query's `videos`, in seconds; NaN without a duration.
 
-        In the ranking of `locate`, this window is the first of its video. Windows with almost equal similarity may have
-        another order there, because similarities are computed in other batches.
+        In the ranking of `locate`, this window is the first of its video. `locate` computes similarities in other
+        batches, so windows with almost equal similarity may have another order there.
 
         Raises: NoTimelineError for a method without frames and clips.
         """

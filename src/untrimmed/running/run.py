@@ -32,7 +32,7 @@ CONFIG = "config.yaml"
 METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
-"""The format of a run's files. Increase it when runs of the previous format can no longer be read."""
+"""The format of a run's files. Increase this number when runs of the previous format can no longer be read."""
 # settings in which runs of one model with different seeds may differ
 _OF_SEEDS = ("train.seed", "data.root", "initial_weights")
 

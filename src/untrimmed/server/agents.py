@@ -99,7 +99,7 @@ def _with_arguments(fields: dict[str, Any]) -> Callable[[Tool], Tool]:
 class Tools:
     """The tools of the server, one method each.
 
-    Agents read the methods' docstrings as descriptions. `clips` is the folder for clips.
+    Agents read the methods' docstrings as descriptions. `clips` is the folder to which clips and exports are written.
     """
 
     def __init__(self, service: Service, clips: Path | None) -> None:

@@ -38,7 +38,7 @@ class _Page(Mount):
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return a partial match, so that routes take precedence.
 
-        A route for another method also matches partly, and it is tried earlier.
+        A route with the same path but another method is also a partial match, and it is tried earlier.
         """
         match, child_scope = super().matches(scope)
         return (Match.PARTIAL if match is Match.FULL else match), child_scope

@@ -114,8 +114,9 @@ def _socket(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=128)
-        # Connections inherit this option. Without it, the system delays the body of a small response by 40 ms, until
-        # the client has acknowledged the headers. asyncio sets the option only for sockets that it creates itself.
+        # Connections inherit this option. Without this option, the system delays the body of a small response by 40 ms,
+        # until the client has acknowledged the headers. asyncio sets the option only for sockets that it creates
+        # itself.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:

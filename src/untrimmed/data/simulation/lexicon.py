@@ -119,7 +119,7 @@ class Lexicon:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a sentence in lower case, at least one.
+    """Return the words of a sentence in lower case. There is at least one.
 
     >>> tokens("A dog's bone, 2 bones.")
     ['a', "dog's", 'bone', '2', 'bones']

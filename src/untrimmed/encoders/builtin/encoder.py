@@ -48,7 +48,7 @@ _MODULES = ("onnxruntime", "tokenizers")
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The settings of the encoder. They determine its identity."""
+    """The settings of the encoder, which determine its identity."""
 
     network: str = "lite2"
     short_side: int = 224

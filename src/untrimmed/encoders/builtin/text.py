@@ -53,7 +53,10 @@ class Sentence:
 
 
 def is_layer_weight(name: str) -> bool:
-    """Whether a released weight is part of the graph. Embeddings are not: they are looked up outside of it."""
+    """Whether a released weight is part of the graph.
+
+    Embeddings are not, because they are looked up before the graph runs.
+    """
     return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 
 

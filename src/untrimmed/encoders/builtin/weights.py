@@ -111,5 +111,5 @@ CLASS_GLOSSES = PackagedFile(
     "b79862fae730052815563e8b77db9f35ce930421cb93068e4370ebe4d3f78100",
 )
 # the following files are stored beside this module, not in packages
-VOCABULARY = Path(__file__).with_name("vocabulary.txt")  # released for BERT and all-MiniLM-L6-v2 (Apache-2.0)
+VOCABULARY = Path(__file__).with_name("vocabulary.txt")  # released with BERT and all-MiniLM-L6-v2 (Apache-2.0)
 CLASS_TABLE = Path(__file__).with_name("classes.npy")  # written by the module `classes`

@@ -26,8 +26,8 @@ class Kind:
     """A kind of network that benchmarks use for their features.
 
     `width` is the width of vectors with the usual weights. `weights` is the default: a hub id or the name of an
-    encoder. It is None if no maintained source offers the weights in a safe format; then the user must name a file.
-    `fps` is the number of vectors per second of video, and 0 for a network that encodes words.
+    encoder. `weights` is None if no maintained source offers the weights in a safe format; then the user must name a
+    file. `fps` is the number of vectors per second of video, and 0 for a network that encodes words.
     """
 
     name: str

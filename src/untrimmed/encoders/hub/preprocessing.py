@@ -66,7 +66,7 @@ class FramePipeline:
 
 @dataclass(frozen=True)
 class ProcessorPipeline:
-    """Calls the image processor. It is used if the processor does more than resize, crop and normalise."""
+    """Calls the image processor. This pipeline is used if the processor does more than resize, crop and normalise."""
 
     processor: Callable[..., Mapping[str, Any]]
     inputs: frozenset[str]

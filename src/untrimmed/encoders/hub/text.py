@@ -80,8 +80,8 @@ def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
 
     SigLIP and SigLIP 2 were trained on texts that are padded to a fixed length, without an attention mask. SigLIP 2 was
     also trained on lower-case texts, but its Gemma tokenizer does not convert texts to lower case, so the recipe does.
-    SigLIP's own tokenizer does this. The type of a SigLIP 2 model with a fixed resolution is also `siglip`, so
-    both families get the same recipe.
+    SigLIP's own tokenizer converts them. The type of a SigLIP 2 model with a fixed resolution is also `siglip`, so both
+    families get the same recipe.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")

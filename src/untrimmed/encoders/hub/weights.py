@@ -133,7 +133,7 @@ def weights_sha256(paths: Sequence[Path]) -> str:
 
 
 def _shards(index: Path) -> list[Path]:
-    """Return the files that a shard index lists. Each must be a safetensors file in the folder of the index."""
+    """Return the files that a shard index lists. Each of them must be a safetensors file in the index's folder."""
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
