@@ -14,7 +14,7 @@ _MAX_LINKS = 16  # largest number of soft links to follow to a data set
 
 
 class Hdf5Vectors(TableSource):
-    """One HDF5 file with one data set per name. It is read without following links to other files."""
+    """One HDF5 file with one data set per name. The file is read without following links to other files."""
 
     def __init__(self, path: Path):
         with ExitStack() as closed_on_errors:

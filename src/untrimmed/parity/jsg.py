@@ -79,9 +79,9 @@ class JSGParity(RetrievalParity[JSG]):
         allowed. BertAdam's first update from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate, in either
         direction. Results may therefore differ by 6.4 times the sum of the learning rates.
 
-        For the same reason, the gradients of the convolution's four weights have large rounding errors. At gradients of
-        0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours, so differences of
-        1e-4 of the largest entry are allowed.
+        Because of this layer norm, the gradients of the convolution's four weights have large rounding errors, too. At
+        gradients of 0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours, so
+        differences of 1e-4 of the largest entry are allowed.
         """
         rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
@@ -316,7 +316,7 @@ def proposals(case: Case) -> dict[str, Tensor]:
 
 
 def feature_pipeline(case: Case) -> Arrays:
-    """Return the packed clips and frames of a data set with one video. Like JSG's program, they use float32."""
+    """Return the packed clips and frames of a data set with one video. They are float32, as in JSG's program."""
     arrays = {}
     for name in case.expected:
         kind, _, count = name.partition("_")

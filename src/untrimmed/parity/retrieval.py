@@ -391,7 +391,7 @@ def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Te
 def replace_dropout(model: nn.Module, replacement: Callable[[float], nn.Module]) -> None:
     """Replace every dropout layer by `replacement(p)`.
 
-    This is a deterministic module for the dropout probability p.
+    The replacement is a deterministic module for the dropout probability p.
     """
     for module in list(model.modules()):
         for name, child in module.named_children():

@@ -1,6 +1,6 @@
 """The networks that turn the frames of a clip into a vector.
 
-Each has its own frame rate, frame size and normalisation.
+Each network has its own frame rate, frame size and normalisation.
 """
 
 from __future__ import annotations
