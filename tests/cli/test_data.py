@@ -41,10 +41,15 @@ def test_the_training_command_sets_widths_that_differ_from_the_preset(tmp_path):
 
 def test_check_exits_with_0_without_problems_and_2_with_problems(root):
     assert run("check", "toy", "--root", root).exit_code == 0
+    assert json.loads(run("check", "toy", "--root", root, "--json").stdout) == {"problems": []}
     (root / "toy" / "TextData" / "roberta_toy_query_feat.hdf5").write_bytes(b"")
     result = run("check", "toy", "--root", root)
     assert result.exit_code == 2
     assert "roberta_toy_query_feat.hdf5" in result.stdout
+    result = run("check", "toy", "--root", root, "--json")
+    assert result.exit_code == 2
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert "roberta_toy_query_feat.hdf5" in problem
 
 
 def test_describe_prints_a_histogram_and_json(root):

@@ -1,5 +1,6 @@
 """`doctor` reports every finding once and downloads nothing."""
 
+import json
 import sys
 
 import pytest
@@ -32,6 +33,14 @@ def test_the_default_encoder_is_reported_once(run, name):
     assert code == 2
     (line,) = [line for line in out.splitlines() if "siglip2" in line]
     assert line.split()[:2] == ["bad", "encoder"]
+
+
+def test_json_has_the_same_findings_and_exit_code(run):
+    code, out, _ = run("doctor", "--encoder", DEFAULT)
+    lines = [line.split() for line in out.splitlines()]
+    json_code, out, _ = run("doctor", "--encoder", DEFAULT, "--json")
+    assert json_code == code == 2
+    assert [[finding["state"], finding["subject"]] for finding in json.loads(out)] == [line[:2] for line in lines]
 
 
 def test_another_encoder_and_the_default_have_one_line_each(run):

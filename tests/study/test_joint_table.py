@@ -14,7 +14,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
 from untrimmed.evaluation.report import Report
 from untrimmed.running.run import Run, RunConfig
-from untrimmed.study.joint_table import joint_csv, joint_latex, joint_markdown, joint_rows
+from untrimmed.study.joint_table import joint_csv, joint_entries, joint_latex, joint_markdown, joint_rows
 
 
 def run(folder, method="ms_sl", data="tvr", dropout=0.1, seed=1):
@@ -80,6 +80,14 @@ def test_csv_has_full_precision(rows):
     assert float(lines[0]["SumR deviation"]) == pytest.approx(50 * 2**0.5)
     assert 0.1 < float(lines[1]["p to best, seeds"]) < 0.5
     assert lines[0]["p to best, seeds"] == ""
+
+
+def test_entries_have_no_p_value_for_the_best_row_and_no_deviation_of_one_seed(rows):
+    best, other = joint_entries(rows)
+    assert best["p to best, seeds"] is best["p to best, queries"] is None
+    assert 0.1 < other["p to best, seeds"] < 0.5
+    (single,) = joint_entries([replace(rows[0], reports=rows[0].reports[:1])])
+    assert (single["seeds"], single["SumR deviation"]) == (1, None)
 
 
 def test_data_sets_are_tables_of_their_own(rows):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from untrimmed.cli.console import progress_console
+from untrimmed.cli.console import print_json, progress_console
 from untrimmed.cli.options import (
     DeviceOption,
     ImportOption,
@@ -18,7 +18,7 @@ from untrimmed.cli.options import (
 from untrimmed.errors import ConfigError
 from untrimmed.precision import read_precision
 
-FORMATS = ("markdown", "latex", "csv")
+FORMATS = ("markdown", "latex", "csv", "json")
 
 
 def compare(
@@ -26,7 +26,7 @@ def compare(
     split: SplitOption = "test",
     root: MovedRootOption = None,
     output: Annotated[
-        str, output_option("--format", metavar="FORMAT", help="markdown, latex (booktabs) or csv.")
+        str, output_option("--format", metavar="FORMAT", help="markdown, latex (booktabs), csv or json.")
     ] = "markdown",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
@@ -41,7 +41,7 @@ def compare(
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate
     from untrimmed.running.run import Run, open_run
-    from untrimmed.study.joint_table import joint_csv, joint_latex, joint_markdown, joint_rows
+    from untrimmed.study.joint_table import joint_csv, joint_entries, joint_latex, joint_markdown, joint_rows
 
     if output not in FORMATS:
         raise ConfigError(f"--format is {output!r}, expected one of {', '.join(FORMATS)}")
@@ -60,5 +60,8 @@ def compare(
 
     with progress_console.status("scoring") as status:
         rows = joint_rows(opened, report_of)
+    if output == "json":
+        print_json(joint_entries(rows))
+        return
     text = {"markdown": joint_markdown, "latex": joint_latex, "csv": joint_csv}[output](rows)
     typer.echo(text, nl=False)

@@ -164,11 +164,15 @@ def check_command(
     root: RootOption,
     video_features: FeaturesOption = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not read the feature values.")] = False,
+    as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
     """List the problems of a data set, each with a fix. Exit code 2 if there is a problem."""
     with counting("checking") as progress:
         problems = check_dataset(name, root, values=not quick, video_features=video_features, progress=progress)
+    if as_json:
+        print_json({"problems": problems})
+        raise typer.Exit(USAGE if problems else 0)
     for problem in problems:
         result_console.print(problem)
     if problems:

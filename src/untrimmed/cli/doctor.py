@@ -6,15 +6,15 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from untrimmed.cli.console import USAGE, result_console
-from untrimmed.cli.options import ImportOption, LibraryOption
+from untrimmed.cli.console import USAGE, print_json, result_console
+from untrimmed.cli.options import ImportOption, JsonOption, LibraryOption
 from untrimmed.errors import UntrimmedError, shown
 
 _COLOURS = {"ok": "green", "note": "yellow", "bad": "red"}
@@ -41,6 +41,7 @@ def doctor(
             "--repair", help="First read the whole library, rebuild its caches, and remove and list damaged videos."
         ),
     ] = False,
+    as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
     """Check this machine and explain how to fix what fails.
@@ -48,7 +49,7 @@ def doctor(
     Checks packages, video decoding, encoders, the library, its model and
     free disk space. Exit code 2 if something does not work.
     """
-    has_failed = False
+    findings: list[Finding] = []
     checks: dict[str, Callable[[], Iterator[Finding]]] = {"repair": lambda: _repair(library)} if repair else {}
     checks |= {
         "python": _python,
@@ -60,10 +61,13 @@ def doctor(
     }
     for subject, check in checks.items():
         for finding in _guarded(subject, check):
-            mark = (f"{finding.state:4}", _COLOURS[finding.state])
-            result_console.print(Text.assemble(mark, f" {finding.subject:9} {finding.text}"))
-            has_failed = has_failed or finding.state == "bad"
-    if has_failed:
+            findings.append(finding)
+            if not as_json:
+                mark = (f"{finding.state:4}", _COLOURS[finding.state])
+                result_console.print(Text.assemble(mark, f" {finding.subject:9} {finding.text}"))
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    if any(finding.state == "bad" for finding in findings):
         raise typer.Exit(USAGE)
 
 

@@ -108,17 +108,28 @@ def joint_latex(rows: Sequence[JointRow]) -> str:
     return "\n".join(texts) + "\n"
 
 
-def joint_csv(rows: Sequence[JointRow]) -> str:
-    """Return a CSV table of all data sets with means and deviations over seeds in full precision."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    deviations = [f"{column} deviation" for column in RECALL]
-    writer.writerow(["data", "model", "seeds", *RECALL, *deviations, *TESTS])
+def joint_entries(rows: Sequence[JointRow]) -> list[dict[str, Any]]:
+    """Return the fields of each row in full precision: means, deviations over seeds and p-values.
+
+    A deviation is None for one seed, and the p-values of the best row of a data set are None.
+    """
+    entries = []
     for data, part in _by_data(rows).items():
-        best = part[0]
         for row in part:
-            values = [values_of_seeds(row.reports, column) for column in RECALL]
-            means = [float(np.mean(seeds)) for seeds in values]
-            spread = [None if len(seeds) < 2 else float(np.std(seeds, ddof=1)) for seeds in values]
-            writer.writerow([data, row.label, len(row.reports), *means, *spread, *_p_to_best(row, best)])
+            entry: dict[str, Any] = {"data": data, "model": row.label, "seeds": len(row.reports)}
+            values = {column: values_of_seeds(row.reports, column) for column in RECALL}
+            entry |= {column: float(np.mean(seeds)) for column, seeds in values.items()}
+            for column, seeds in values.items():
+                entry[f"{column} deviation"] = None if len(seeds) < 2 else float(np.std(seeds, ddof=1))
+            entries.append(entry | dict(zip(TESTS, _p_to_best(row, part[0]), strict=True)))
+    return entries
+
+
+def joint_csv(rows: Sequence[JointRow]) -> str:
+    """Return a CSV table of all data sets, with the fields of `joint_entries`."""
+    entries = joint_entries(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(entries[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(entries)
     return text.getvalue()
