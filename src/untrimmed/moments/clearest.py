@@ -1,6 +1,6 @@
 """Select the scenes of a video that a query describes, without training.
 
-Their relevance exceeds a background value most.
+The selected scenes are those whose relevance exceeds a background value most.
 """
 
 from dataclasses import dataclass, replace
@@ -16,24 +16,28 @@ from untrimmed.types import Moment
 _MIN_S = 1e-6
 _FLAT = 1e-3  # smaller differences of relevance may be due to rounding of float16 vectors
 
-Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # numbers of one or several queries
+Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # one number, or an array of numbers for several queries
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanSettings:
-    """How spans are compared with a background; chosen on half of the real clips (docs/quality.md)."""
+    """How spans are compared with a background.
 
-    own_background: float = 0.8  # weight of a long video's mean in the background; the mean of all videos has the rest
-    # At this length, a video's mean has half of that weight, because one moment dominates the mean of a short video.
+    The defaults were chosen on half of the real clips (docs/quality.md).
+    """
+
+    # weight of a long video's mean in the background; the mean of all videos has the remaining weight
+    own_background: float = 0.8
+    # A video of this length has half of that weight, because one moment dominates the mean of a short video.
     own_background_s: float = 20.0
     length_exponent: float = 0.15
     peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian for spans around peaks
-    peak_share: float = 0.5  # the span around the peak of a moment is offered if it is shorter than this share of it
+    peak_share: float = 0.5  # offer the span around a moment's peak if it is shorter than this share of the moment
 
     def background(self, video_mean: Numbers, library_mean: Numbers, duration_s: float) -> Numbers:
         """Return the relevance that spans must exceed.
 
-        It is between the mean of the video and the mean of all videos.
+        This background is between the mean of the video and the mean of all videos.
         """
         share = self.own_background * duration_s / (duration_s + self.own_background_s)
         return share * video_mean + (1 - share) * library_mean
@@ -53,10 +57,12 @@ def clearest_moments(
 ) -> list[Moment]:
     """Return the `clearest_scenes` of a video with frames at these times, each with its peak.
 
-    `others` is the mean relevance of all videos. With `nested`, the span around the peak follows each moment that is
-    much longer: in a continuous take, the scene is often the whole video, but the sentence describes a part of it.
+    `others` is the mean relevance of all videos. With `nested`, a moment is followed by the span around its peak if
+    this span is much shorter: in a continuous take, the scene is often the whole video, but the sentence describes only
+    a part.
     """
-    # A frame covers the time up to halfway to its neighbours: a change is expected in the middle between two frames.
+    # A frame covers the time up to halfway to its neighbours, because a change between two frames is expected in the
+    # middle.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
     video_mean = float(np.average(relevance, weights=_durations_s(edges_s)))
     moments = clearest_scenes(
@@ -88,7 +94,7 @@ def _span_around_peak(
     edges_s: Float[np.ndarray, " E"],
     min_s: float,
 ) -> Moment:
-    """Return the part of a moment around the peak of the smooth curve, down to half of its height above the mean."""
+    """Return the part of a moment around the smooth curve's peak where the curve is above half of its height there."""
     durations_s = _durations_s(edges_s)
     peak = best_index(moment.start_s, moment.end_s, times_s, smooth)
     inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
@@ -116,15 +122,15 @@ def clearest_scenes(
     """Return at most `limit` moments that do not overlap, the clearest first, scored by mean relevance over time.
 
     Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`: of two equally
-    relevant moments the longer comes first. Each further moment is the clearest that shares no time with those before
-    it. All but the first must be above the background. Moments may touch. If the query matches the whole video equally
-    well, the only moment spans it. Ties are broken by start, then by end. Candidates shorter than `min_s` seconds are
-    left out, unless all are shorter; then only the longest is a candidate.
+    relevant moments the longer comes first. Each further moment is the clearest that shares no time with the moments
+    before it. All moments but the first must be above the background. Moments may touch. If the query matches the whole
+    video equally well, the whole video is the only moment. Ties are broken by start, then by end. Candidates shorter
+    than `min_s` seconds are left out, unless all are shorter; then only the longest is a candidate.
 
     Args:
         relevance: One number per frame.
-        edges_s: Start of each frame in seconds, and the end of the last one: E = T + 1.
-        scenes: First frame and one past the last of each candidate (`scene_tree`).
+        edges_s: Start of each frame in seconds, and the end of the last frame (E = T + 1).
+        scenes: Indices of the first frame of each candidate, and of the frame after its last (see `scene_tree`).
 
     >>> scenes = np.array([[0, 2], [2, 3], [3, 4], [2, 4], [0, 4]])
     >>> curve, edges = np.array([0.0, 0.2, 0.9, 0.7]), np.array([0.0, 2.0, 4.0, 6.0, 8.0])
@@ -153,5 +159,5 @@ def _durations_s(edges_s: Float[np.ndarray, " E"]) -> Float64[np.ndarray, " T"]:
 def clearness_of(
     above: Float[np.ndarray, "*Q N"], length_s: Float[np.ndarray, " N"], length_exponent: float
 ) -> Float[np.ndarray, "*Q N"]:
-    """Return the clearness of spans: relevance above the background times length to this power."""
+    """Return the clearness of spans: relevance above the background times the length to the power `length_exponent`."""
     return above * length_s**length_exponent

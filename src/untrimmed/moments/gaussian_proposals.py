@@ -1,6 +1,6 @@
-"""Proposals by centre and width in relative time, and the weights that pool a sequence into one vector each (JSG).
+"""Proposals by centre and width in relative time, and the weights that pool a sequence into a vector for each (JSG).
 
-They have no learned parameters, so they apply to any sequence of vectors at equal time steps.
+Proposals have no learned parameters, so they apply to any sequence of vectors at equal time steps.
 """
 
 import math
@@ -17,8 +17,8 @@ SideNegatives = Literal["released", "paper"]
 RowTimes = Literal["released", "middle"]
 """Relative time of row i of N: i / (N - 1) as released for JSG, or the middle of its interval, (i + 0.5) / N."""
 
-WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, the same in all experiments
-MIN_WIDTH = 0.01  # so that a window of width 0 (beside a proposal at the edge) still weights the nearest position
+WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, which is the same in all experiments
+MIN_WIDTH = 0.01  # least width: a window of width 0 (beside a proposal at the edge) would give no position any weight
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    As released, times run from 0 to 1; for `density` they are i / n as in Eq. 5. They are computed by `linspace`, since
-    dividing integers rounds differently, which changes scores of the narrowest windows.
+    As released, times run from 0 to 1; for `density`, they are i / n as in Eq. 5. `linspace` computes them, because a
+    division of integers rounds differently, which changes scores of the narrowest windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])
@@ -106,7 +106,8 @@ def gaussian_windows(
     """
     deviation = (width.clamp_min(MIN_WIDTH) / scale)[..., None]
     exponent = -((positions - center[..., None]) ** 2) / (2 * deviation**2)
-    # The maximum is subtracted before the exponential: a narrow window between two positions would be 0 / 0.
+    # The maximum is subtracted before the exponential: otherwise, a narrow window between two positions would give 0 /
+    # 0.
     return (exponent - exponent.amax(dim=-1, keepdim=True)).exp()
 
 
@@ -118,7 +119,7 @@ def pooling_weights(
     scale: float = WIDTHS_PER_DEVIATION,
     pooling: Pooling = "gaussian",
 ) -> Float[Tensor, "..."]:
-    """Return the weight of each position in the vector of each proposal; shapes as in `gaussian_windows`.
+    """Return the weight of each position in the vector of each proposal. Shapes are those of `gaussian_windows`.
 
     `gaussian` sums to 1, as released. `density` is the normal density of Eq. 5, which does not sum to 1. `mean` gives
     equal weight to the positions inside the span, at least the nearest one (Table 5, w/o GWP).
@@ -132,7 +133,8 @@ def pooling_weights(
         return torch.exp(-(distance**2) / (2 * deviation**2)) / (math.sqrt(2 * math.pi) * deviation)
     if pooling == "mean":
         half = deviation * WIDTHS_PER_DEVIATION / 2
-        reach = torch.maximum(half, distance.amin(dim=-1, keepdim=True)) + 1e-6  # tolerance for positions at the edge
+        # includes a tolerance for positions at the edge
+        reach = torch.maximum(half, distance.amin(dim=-1, keepdim=True)) + 1e-6
         inside = (distance <= reach).to(distance.dtype)
         return inside / inside.sum(dim=-1, keepdim=True)
     window = gaussian_windows(center, width, positions, scale=scale)
@@ -147,7 +149,10 @@ def pool(
     mask: Bool[Tensor, "V N"] | None = None,
     row_times: RowTimes = "released",
 ) -> Float[Tensor, "V P D"]:
-    """Return one vector per proposal and sequence (JSG Eq. 5 and 10). With a mask, proposals span only real rows."""
+    """Return one vector per proposal and sequence (JSG Eq. 5 and 10).
+
+    With a mask, proposals span only the real rows.
+    """
     center = proposals.center.to(rows.device)
     width = proposals.width.to(rows.device)
     if mask is None:
@@ -169,7 +174,7 @@ def pool(
 
 @dataclass(frozen=True)
 class SideWindows:
-    """Windows left (first column) and right of each proposal, and the scale at which they are pooled."""
+    """Windows before (first column) and after each proposal, and the scale at which they are pooled."""
 
     center: Float[Tensor, "Q 2"]
     width: Float[Tensor, "Q 2"]

@@ -1,7 +1,7 @@
-"""Moments for any method: windows pooled over a video's vectors, scored against the query, ranked over a corpus.
+"""Moments for any method: windows are pooled over a video's vectors, scored against the query and ranked over a corpus.
 
-This is the event retrieval of JSG (section 3.5). Its windows need no training: a method only has to encode a video as
-vectors in temporal order that are comparable with its sentence vectors.
+This is the event retrieval of JSG (section 3.5). The windows need no training. A method only has to encode a video as
+vectors in temporal order that can be compared with the method's sentence vectors.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,9 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments.gaussian_proposals import Pooling, Proposals, RowTimes, pool
 from untrimmed.moments.ranked_moments import RankedMoments
 
-Similarities = Callable[[slice], Float[Tensor, "Q C P"]]  # similarities of all queries with all windows of these videos
-NUMBERS_AT_A_TIME = 2**24  # similarities, or numbers in pooled vectors, per chunk: 64 MB
+# returns the similarities of all queries with all windows of these videos
+Similarities = Callable[[slice], Float[Tensor, "Q C P"]]
+NUMBERS_AT_A_TIME = 2**24  # largest number of similarities, or of numbers in pooled vectors, in a chunk: 64 MB
 POOLED_DIM = 512  # approximate width of a pooled vector
 
 
@@ -26,7 +27,7 @@ class LocateSettings:
 
     The `per_video` best windows of each video enter the ranking (40 on DiDeMo). The best `before_suppression` of the
     ranking enter suppression, which returns up to `limit`. `video_weight` times the fused score of a video is added to
-    each of its moments: 0 in JSG, useful if a method scores videos by more than their frames.
+    the score of each of its moments. It is 0 in JSG, and useful if a method scores videos by more than their frames.
     """
 
     per_video: int = 10
@@ -53,7 +54,7 @@ def window_similarities(
 ) -> Similarities:
     """Return a function for the similarities of windows, pooled over a video's vectors at equal time steps.
 
-    `similarity` compares vectors with the queries. Windows span only the real vectors of `mask`.
+    `similarity` compares vectors with the queries. Windows span only the vectors that `mask` marks as real.
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:
@@ -100,7 +101,7 @@ def rank_windows(
 
 @dataclass(frozen=True)
 class TopWindows:
-    """The best windows of each query in each video, best first: score and index of the window."""
+    """The best windows of each query in each video, best first: the score and the index of each window."""
 
     score: Float[Tensor, "Q V K"]
     window: Int[Tensor, "Q V K"]

@@ -7,7 +7,7 @@ Curve = Float[np.ndarray, " T"]
 
 
 def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> int:
-    """Return the index of the best time in a span. If the span has no time, it is the time nearest to its middle.
+    """Return the index of the best time in a span. If no time is in the span, return the one nearest to its middle.
 
     >>> best_index(1.0, 3.0, np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.9, 0.2, 0.4, 0.8]))
     2
@@ -21,7 +21,7 @@ def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> i
 def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
     """Return the range of free times around a time.
 
-    Their values are at least half way from the mean to the time's value.
+    The values at these times are at least half way from the mean to the value at the given time.
 
     >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
     (2, 4)
@@ -34,7 +34,7 @@ def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: f
 
 
 def widened(start_s: float, end_s: float, min_s: float, *, after_s: float, before_s: float) -> tuple[float, float]:
-    """Widen a span evenly to a length of `min_s`, but not beyond `after_s` and `before_s`.
+    """Widen a span evenly on both sides to a length of `min_s`, but not beyond `after_s` and `before_s`.
 
     >>> widened(4.0, 4.5, 1.0, after_s=0.0, before_s=9.0), widened(0.0, 0.5, 1.0, after_s=0.0, before_s=9.0)
     ((3.75, 4.75), (0.0, 1.0))
@@ -54,7 +54,9 @@ def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
 
 
 def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
-    """Smooth a curve with a Gaussian of this standard deviation, in steps. Weights are normalized at both ends.
+    """Smooth a curve with a Gaussian; `deviation` is its standard deviation, in steps of the curve.
+
+    At both ends, the weights are normalised.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
     [0.08, 0.26, 0.43, 0.35]

@@ -1,15 +1,16 @@
 """Propagation of segment vectors over a graph of all segments of a video (TF-PRVR).
 
-Edges inside a level depend on similarity and distance in time, edges between adjacent levels on overlap. The propagated
-vectors are (1 - beta) (I - beta G)^-1 S, with the segments' vectors S and the normalised graph G.
+Edges inside a level depend on similarity and distance in time. Edges between adjacent levels depend on overlap. The
+propagated vectors are (1 - beta) (I - beta G)^-1 S, where S are the segments' vectors and G is the normalised graph.
 
 Up to `MAX_DENSE` segments, G is a dense matrix and the system is solved directly. For more segments, conjugate
 gradients need only products of G with a matrix, which take linear time:
 
-- cosines inside a level: two products with the matrix of segment vectors. Only segments with a negative cosine, which
-  counts as 0, need their whole row of G, in blocks. Most encoders give no negative cosines between frames.
+- cosines inside a level: two products with the matrix of segment vectors. Negative cosines count as 0. Only segments
+  with a negative cosine need their whole row of G, which is computed in blocks. Most encoders give no negative cosines
+  between frames.
 - the decay with distance in time: one pass over the segments in each direction
-- overlaps of adjacent levels: fewer than two per segment
+- overlaps of adjacent levels: a sum over fewer than two overlaps per segment
 
 The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which limits the number of steps.
 """
@@ -24,7 +25,7 @@ from untrimmed.moments.wavelet_segments import Segments, joint_edges
 
 MAX_DENSE = 2048  # largest number of segments with a dense graph
 _ROWS_AT_A_TIME = 1024
-_RESIDUAL = 1e-9  # largest relative residual; the relative error is at most 1 / (1 - beta) times this
+_RESIDUAL = 1e-9  # largest relative residual; the relative error is at most this divided by 1 - beta
 
 Matrix = Float64[np.ndarray, "N D"]
 
@@ -67,7 +68,7 @@ def _centres(level: Segments) -> Float64[np.ndarray, " N"]:
 def _overlaps(
     finer: Segments, coarser: Segments
 ) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float64[np.ndarray, " P"]]:
-    """Return the pairs of overlapping segments in temporal order, and the IoU times cosine of each, at least 0."""
+    """Return the pairs of overlapping segments in temporal order, and for each pair IoU times cosine, at least 0."""
     edges = joint_edges([finer.edges, coarser.edges])
     rows = owners(finer.edges, edges)
     columns = owners(coarser.edges, edges)
@@ -78,7 +79,7 @@ def _overlaps(
 
 
 def owners(edges: Int[np.ndarray, " E"], pieces: Int[np.ndarray, " P"]) -> Int[np.ndarray, " M"]:
-    """Return for each span between two `pieces` the index of the segment between `edges` that contains it; M = P - 1.
+    """Return, for each span between two `pieces`, the index of the segment between `edges` that contains this span.
 
     >>> owners(np.array([0, 4, 9]), np.array([0, 2, 4, 7, 9])).tolist()
     [0, 0, 1, 1]
@@ -122,7 +123,7 @@ class _Level:
         self._with_negative = np.flatnonzero(np.concatenate(lowest) < 0)
 
     def times(self, x: Matrix) -> Matrix:
-        """Return this part of the graph, not normalised, times a matrix."""
+        """Return the product of this part of the graph, not normalised, and a matrix."""
         y = self._vectors @ (self._vectors.T @ x)
         for start in range(0, len(self._with_negative), _ROWS_AT_A_TIME):
             rows = self._with_negative[start : start + _ROWS_AT_A_TIME]

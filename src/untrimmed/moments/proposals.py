@@ -10,7 +10,7 @@ from torch import Tensor
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)
 def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
-    """Return first unit and one past the last of each proposal: windows of length 1 by start, then of length 2, etc.
+    """Return the span of each proposal as unit indices, end exclusive: by length, and for each length by start.
 
     >>> proposal_spans(2).tolist()
     [[0, 1], [1, 2], [0, 2]]
@@ -20,7 +20,7 @@ def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
 
 
 @lru_cache(maxsize=8)
-@torch.inference_mode(False)  # a later call may train
+@torch.inference_mode(False)  # the cached result may also be used in training
 def _pooling_matrix(num_units: int) -> Float[Tensor, "P M"]:
     start, end = proposal_spans(num_units).unbind(1)
     unit = torch.arange(num_units)

@@ -13,7 +13,7 @@ QUERIES_AT_A_TIME = 64  # limits the size of the tables in `_suppress_block`
 
 @dataclass(frozen=True)
 class RankedMoments:
-    """Moments of many videos for each query, best first; padding has video -1, and span and score 0."""
+    """Moments of many videos for each query, best first. Padding has video -1, span 0 and score 0."""
 
     video_index: Int[np.ndarray, "Q N"]
     span_s: Float[np.ndarray, "Q N 2"]
@@ -32,7 +32,7 @@ class RankedMoments:
 
     @classmethod
     def best(cls, parts: Sequence["RankedMoments"], limit: int) -> "RankedMoments":
-        """Merge rankings of different videos for the same queries; ties keep their order."""
+        """Merge rankings of different videos for the same queries, keeping the order of ties."""
         video = np.concatenate([part.video_index for part in parts], axis=1)
         score = np.concatenate([part.score for part in parts], axis=1)
         order = np.argsort(np.where(video < 0, np.inf, -score), axis=1, kind="stable")[:, :limit]
@@ -44,7 +44,8 @@ class RankedMoments:
         )
 
     def shifted(self, num_videos: int) -> "RankedMoments":
-        """Return the same moments for a corpus with this number of additional videos before them."""
+        """Return the same moments for a corpus with this many other videos before these: their indices are
+        increased."""
         return RankedMoments(np.where(self.video_index < 0, -1, self.video_index + num_videos), self.span_s, self.score)
 
     @classmethod
@@ -66,7 +67,7 @@ def _padded(rows: np.ndarray, length: int, value: float) -> np.ndarray:
 def suppress_ranked(
     ranked: RankedMoments, *, max_overlap: float = 0.5, limit: int = 100, limit_per_video: int | None = None
 ) -> RankedMoments:
-    """Return the best ranked moments, dropping those whose IoU with a better one of their video exceeds `max_overlap`.
+    """Return the best moments, without those whose IoU with a better moment of the same video exceeds `max_overlap`.
 
     As released, ties are broken by the best rank of the moments' videos, then by the moments' ranks.
     """

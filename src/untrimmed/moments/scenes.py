@@ -1,22 +1,25 @@
 """A tree of scenes, which begin and end where a video's content changes, computed without a query.
 
-Neighbouring runs of frames are merged bottom-up, those with the least Ward cost first (J. Am. Stat. Assoc. 1963): the
-increase of the frames' squared distances from the mean of their run. Merging while the cost is below a penalty nearly
-minimises the objective of penalised change-point detection with a linear kernel (Harchaoui and Cappé, SSP 2007), in
-linear time. Further merging, up to the whole video, gives scenes of scenes.
+Neighbouring runs of frames are merged bottom-up, in the order of their Ward cost (J. Am. Stat. Assoc. 1963): how much
+the merge increases the frames' squared distances from the mean of their run. Merging while the cost is below a penalty
+nearly minimises the objective of penalised change-point detection with a linear kernel (Harchaoui and Cappé, SSP 2007),
+in linear time. Further merging, up to the whole video, gives scenes of scenes.
 """
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-_CHEAP_SHARE = 4  # a round may remove the cheapest 1 / 4 of the boundaries, so that no video needs a round per frame
-_ROWS = 1024  # rows per product: they fit the caches, and the vectors of a long video are not copied as a whole
+# a round may remove at least the cheapest 1 / 4 of the boundaries, so that no video needs a round for each frame
+_CHEAP_SHARE = 4
+# rows per product: few enough for the processor's cache, and the vectors of a long video are never copied as a whole
+_ROWS = 1024
 
 
 def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndarray, "N 2"]:
-    """Return first frame and one past the last of every scene: the shortest in temporal order, then scenes of scenes.
+    """Return every scene as frame indices, end exclusive: first the shortest in temporal order, then scenes of scenes.
 
-    Any two are disjoint or nested; the last is the whole video. `penalty` is the smallest Ward cost of a change.
+    Any two scenes are disjoint or nested. The last scene is the whole video. `penalty` is the smallest Ward cost of a
+    change.
     Raises: ValueError if a vector is not finite.
 
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
@@ -24,7 +27,8 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     """
     sums = vectors.astype(np.float32)
     counts = np.ones(len(vectors))
-    first = np.arange(len(vectors))  # the first frame of each run; the row of `sums` with the run's sum
+    # index of the first frame of each run; in that row, `sums` has the sum of the run's vectors
+    first = np.arange(len(vectors))
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
     if not np.isfinite(squares).all():
         raise ValueError("scenes need finite vectors, but some are NaN or infinite; index the video again")
@@ -70,13 +74,14 @@ def _spans(first: Int[np.ndarray, " S"], num_frames: int) -> Int[np.ndarray, "S 
 
 
 def _cheapest(costs: Float[np.ndarray, " C"], limit: float) -> Bool[np.ndarray, " C"]:
-    """Select the boundaries to remove: local minima of the cost and the cheapest quarter.
+    """Return a mask of the boundaries to remove: local minima of the cost and the cheapest quarter.
 
-    Of adjacent boundaries it selects every second, so that each run is merged with one neighbour at most.
+    Of consecutive boundaries, only every second is selected, so that each run is merged with at most one neighbour.
     """
     padded = np.concatenate([[np.inf], costs, [np.inf]])
     cheap = np.partition(costs, len(costs) // _CHEAP_SHARE)[len(costs) // _CHEAP_SHARE]
     chosen = (((costs <= padded[:-2]) & (costs <= padded[2:])) | (costs <= cheap)) & (costs < limit)
     position = np.arange(len(costs))
-    run_start = np.maximum.accumulate(np.where(chosen, 0, position + 1))  # one past the last boundary not chosen
+    # index after the last boundary that is not chosen
+    run_start = np.maximum.accumulate(np.where(chosen, 0, position + 1))
     return chosen & ((position - run_start) % 2 == 0)

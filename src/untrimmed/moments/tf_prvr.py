@@ -1,8 +1,9 @@
-"""TF-PRVR (NeurIPS 2026): training-free, from frozen image-text features, by propagating wavelet segments over a graph.
+"""TF-PRVR (NeurIPS 2026): training-free moments from image-text features, by propagating segments over a graph.
 
-Frames are converted to moment vectors once. A sentence is one vector, and a video scores by its best moment. Moments
-are the pieces between the edges of all levels of `wavelet_segments`. A moment's vector is the mean, over levels, of the
-propagated segments that contain it. It is not normalised: similar surroundings make it longer and its scores higher.
+Frames are converted to moment vectors once. A sentence is one vector. The score of a video is the score of its best
+moment. Moments are the pieces between the edges of all levels of `wavelet_segments`. A moment's vector is the mean,
+over levels, of the propagated segments that contain it. The vector is not normalised. If the segments around a moment
+are similar to it, its vector is longer and its scores are higher.
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ NAME = "tf_prvr"
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVRSettings:
-    """The wavelet, a name from PyWavelets, and `beta` in [0, 1), the strength of propagation. Defaults as released.
+    """The wavelet (a name from PyWavelets), and `beta` in [0, 1), the strength of propagation.
+
+    Defaults are as released.
 
     Raises: ConfigError if `beta` is outside [0, 1).
     """
@@ -45,12 +48,12 @@ class VideoMoments:
 
     @property
     def spans(self) -> Int[np.ndarray, "M 2"]:
-        """First frame and one past the last of each moment."""
+        """Index of the first frame of each moment, and of the frame after its last."""
         return spans_between(self.edges)
 
     @property
     def candidates(self) -> Int[np.ndarray, "S 2"]:
-        """The distinct spans of all moments, the segments of all levels, and the video, in temporal order."""
+        """The distinct spans of all moments, of the segments of all levels and of the video, in temporal order."""
         video = self.edges[[0, -1]]
         return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, video, *self.levels)]), axis=0)
 
@@ -79,6 +82,6 @@ def video_moments(frames: Float[np.ndarray, "T D"], settings: TFPRVRSettings | N
 
 
 def moment_scores(queries: Float[np.ndarray, "Q D"], moments: Float[np.ndarray, "M D"]) -> Float64[np.ndarray, "Q M"]:
-    """Return dot products of queries, scaled to unit length, with moments; the largest is the video's score."""
+    """Return dot products of queries, scaled to unit length, with moments. The largest is the video's score."""
     rows = queries.astype(np.float64)
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)) @ moments.astype(np.float64).T

@@ -14,27 +14,28 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.errors import ConfigError, FeatureError
 
 _FRAMES_AT_A_TIME = 4096
-_STILL = 1e-8  # a picture is still if two consecutive steps between unit vectors are at most this long
-_MIN_LENGTH = 1e-12  # shorter vectors have no direction
+_STILL = 1e-8  # the picture is still if two consecutive steps between unit frame vectors are at most this long
+_MIN_LENGTH = 1e-12  # shorter vectors count as having no direction
 
-Edges = Int[np.ndarray, " _"]  # the start of each segment and the end of the last; their number depends on the level
+# the start of each segment and the end of the last one; levels have different numbers of segments
+Edges = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of one level: frames `edges[i]` up to `edges[i + 1]`, and the normalised mean of the unit frames."""
+    """The segments of one level: frames `edges[i]` up to `edges[i + 1]`, and the normalised means of unit vectors."""
 
     edges: Edges
     vectors: Float64[np.ndarray, "N D"]
 
     @property
     def spans(self) -> Int[np.ndarray, "N 2"]:
-        """First frame and one past the last of each segment."""
+        """Index of the first frame of each segment, and of the frame after its last."""
         return spans_between(self.edges)
 
 
 def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
-    """Return the spans from each edge to the next.
+    """Return the spans from each edge to the edge after it.
 
     >>> spans_between(np.array([0, 2, 5])).tolist()
     [[0, 2], [2, 5]]
@@ -43,12 +44,12 @@ def spans_between(edges: Edges) -> Int[np.ndarray, "N 2"]:
 
 
 def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> list[Segments]:
-    """Return the segments of every level, the finest first; a level without cuts is one segment.
+    """Return the segments of every level, the finest level first. A level without cuts is one segment.
 
-    Frames need not have unit length; they are in temporal order at equal steps.
+    Frame vectors need not have unit length. They are in temporal order at equal steps.
 
-    Raises: FeatureError for no frames, frames that are zero or not finite, or a segment whose frames cancel;
-        ConfigError for a wavelet that is unknown or has no transform with finite filters.
+    Raises: FeatureError for no frames, frames that are zero or not finite, or a segment whose mean is zero; ConfigError
+        for a wavelet that is unknown or has no transform with finite filters.
     """
     if not len(frames):
         raise FeatureError("a video without frames has no segments; expected at least one frame")
@@ -68,12 +69,12 @@ def wavelet_segments(frames: Float[np.ndarray, "T D"], wavelet: str = "db4") -> 
 
 
 def joint_edges(levels: Sequence[Edges]) -> Edges:
-    """Return the edges of all levels; between two of them, each level has one segment."""
+    """Return the sorted edges of all levels. Between two adjacent edges, each level has a single segment."""
     return np.unique(np.concatenate(levels))
 
 
 def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray, " S"]:
-    """Return 1 - the cosine between consecutive steps from frame to frame, S = max(0, T - 2); 0 in a still picture.
+    """Return 1 minus the cosine of consecutive steps from frame to frame, and 0 in a still picture; S = max(0, T - 2).
 
     >>> change_of_direction(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])).round(6).tolist()
     [2.0, 1.0, 0.0]
@@ -90,14 +91,14 @@ def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray,
 
 
 def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str = "db4") -> list[Edges]:
-    """Return the edges of each level's segments in frames, finest level first, for the `change_of_direction` signal.
+    """Return the edges of each level's segments as frame indices, finest level first, from `change_of_direction`.
 
     A level's response is the inverse transform of its detail coefficients. A cut is a local maximum of the response
     that exceeds its mean plus its standard deviation. A signal that is too short for one level has one segment.
 
     Raises: ConfigError as in `wavelet_segments`.
     """
-    import pywt  # takes a third of numpy's import time, and searches do not need it
+    import pywt  # imported here, because it takes a third of numpy's import time and searches do not need it
 
     if wavelet not in pywt.wavelist(kind="discrete"):
         raise ConfigError(f"wavelet is {wavelet!r}, expected a discrete one of PyWavelets, such as 'db4' or 'haar'")
@@ -127,7 +128,7 @@ def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
 
 
 def _units(frames: Float[np.ndarray, "T D"], beyond: int = 0) -> Iterator[tuple[int, Float64[np.ndarray, "N D"]]]:
-    """Yield the start of each block of frames and its unit vectors, with `beyond` more frames of the next block."""
+    """Yield the index of each block's first frame, and its unit vectors with the first `beyond` of the next block."""
     for start in range(0, max(1, len(frames) - beyond), _FRAMES_AT_A_TIME):
         rows = np.asarray(frames[start : start + _FRAMES_AT_A_TIME + beyond])
         if len(rows) > beyond:

@@ -1,4 +1,4 @@
-"""Writes a span of a video to a new file. Re-encoding makes the cuts exact. Runs in the child process."""
+"""Writes a span of a video to a new file. Re-encoding makes the cuts exact. This runs in the decoding child process."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -25,20 +25,20 @@ from untrimmed.video.decode import (
 )
 from untrimmed.video.timeline import EPSILON_S, Timeline
 
-VIDEO_TICKS = 90_000  # per second, like MPEG; divisible by all common frame rates
+VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
 # In order of preference. Builds of FFmpeg differ in the encoders that they have; all players support these formats.
 VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
-MAX_INTERLEAVE_S = 10.0  # how long after a picture a file may store its sound; later sound is dropped
+MAX_INTERLEAVE_S = 10.0  # how long after a picture a file may store the sound of the same time; later sound is dropped
 
 
 class SeekError(Exception):
-    """The decoder did not start at a key frame before the span, so its pictures may be wrong."""
+    """The decoder did not start at a key frame before the span, so decoded pictures may be wrong."""
 
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """A decoded frame, and the middle of the time for which the new file shows it, in seconds of the source."""
+    """A decoded frame, and the middle of the time for which the new file shows it, in seconds of the source video."""
 
     time_s: float
     frame: VideoFrame
@@ -46,7 +46,7 @@ class ShownFrame:
 
 @dataclass(frozen=True)
 class Cut:
-    """A written file. Its picture and sound end at `end_s` of the video."""
+    """A written file. Its picture and sound end at the time `end_s` of the source video."""
 
     end_s: float
     first: ShownFrame
@@ -55,12 +55,15 @@ class Cut:
 
     @property
     def samples(self) -> tuple[ShownFrame, ShownFrame, ShownFrame]:
-        """The frames to check."""
+        """The first, middle and last frame, which are checked after writing."""
         return self.first, self.middle, self.last
 
 
 class CutWriter:
-    """Writes the new file. It takes frames and sound with their times in the source, and keeps what is in the span."""
+    """Writes the new file.
+
+    It gets frames and sound with their times in the source video, and writes what is in the span.
+    """
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: str, format_name: str) -> None:
         self.video = video
@@ -70,7 +73,7 @@ class CutWriter:
         self.middle: ShownFrame | None = None
         self.last: ShownFrame | None = None
         self.picture_until_s = start_s
-        self.sound_until_s = -math.inf  # end of the sound that was read from the source
+        self.sound_until_s = -math.inf  # end of the sound that was read from the source video
         self._container = av.open(out, "w", format=format_name)
         self._scaler = VideoReformatter()
         self._picture: Any = None
@@ -114,7 +117,10 @@ class CutWriter:
             self.middle = self.last
 
     def add_sound(self, frame: AudioFrame, origin_s: float) -> None:
-        """Write the samples of a sound frame that are in the span. `origin_s` is the stamp of the first picture."""
+        """Write the samples of a sound frame that are in the span.
+
+        `origin_s` is the timestamp of the first picture, in seconds.
+        """
         assert self._resampler is not None
         for part in self._resampler.resample(frame):
             if part.pts is None or part.time_base is None:
@@ -183,13 +189,13 @@ def write_cut(
     *,
     is_sought: bool,
 ) -> Cut:
-    """Write a span of an open video. `origin` is the stamp of its first frame.
+    """Write a span of an open video. `origin` is the timestamp of the video's first frame.
 
     With `is_sought`, decoding starts at the last key frame before the span. Otherwise the video must be newly opened.
 
     Raises:
         MediaProblemError: The video shows nothing in the span.
-        SeekError: A frame in the span may be wrong because of `is_sought`.
+        SeekError: A frame in the span may be wrong because decoding did not start at the beginning.
     """
     start_s, end_s = span_s
     assert video.stream.time_base is not None
@@ -201,7 +207,7 @@ def write_cut(
     try:
         sound = video.container.streams.best("audio")
         if sound is not None and sound.codec_context is None:
-            sound = None  # without a decoder for the sound, the cut is silent
+            sound = None  # there is no decoder for the sound, so the new file has no sound
         if sound is not None:
             writer.add_sound_track(sound)
         current: VideoFrame | None = None
@@ -233,7 +239,7 @@ def write_cut(
 
 def _seek(video: OpenVideo, origin: int | None, time_s: float) -> None:
     assert video.stream.time_base is not None
-    video.stream.codec_context.skip_frame = "DEFAULT"  # it may have been used for sampling
+    video.stream.codec_context.skip_frame = "DEFAULT"  # sampling may have changed it
     try:
         video.container.seek((origin or 0) + int(time_s / video.stream.time_base), stream=video.stream)
     except av.error.FFmpegError as error:
@@ -243,7 +249,7 @@ def _seek(video: OpenVideo, origin: int | None, time_s: float) -> None:
 def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float], *, is_first: bool) -> None:
     """Raise a SeekError if a frame shows that the decoder lacks earlier packets.
 
-    Streams with intra refresh have no key frames after the first, but containers list their recovery points as such.
+    Streams with intra refresh have no key frames after the first, but containers list recovery points as key frames.
     """
     start_s, end_s = span_s
     is_late = is_first and (shown_s > start_s + EPSILON_S or not frame.key_frame)

@@ -1,4 +1,4 @@
-"""Opens an untrusted media file and decodes frames. Runs only in the decoding child process.
+"""Opens an untrusted media file and decodes frames. This runs only in the decoding child process.
 
 FFmpeg gets an open regular file and cannot open others: `fd` is the only allowed protocol. Playlists, reference movies
 and subtitle links inside the file therefore have no effect, and demuxers that open other files are not allowed.
@@ -59,15 +59,15 @@ WORDS = {
     b"m=video ": "a session description that points to the network",
     b"<svg": "a drawing",
 }
-# AV_DISPOSITION_ flags. Their place in PyAV differs between versions.
+# AV_DISPOSITION_ flags. Where PyAV defines them differs between its versions.
 DEFAULT_STREAM = 1 << 0
 COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
-# Larger ratios come from damaged headers and would make one side huge.
+# Largest plausible aspect ratio of a pixel. Larger ratios come from damaged headers and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
 # largest number of entries of the container's index that are read to measure the frame rate
 MAX_MEASURED_ENTRIES = 10_000
-# largest number of packets that are read to measure it, if the container has no index of all frames
+# largest number of packets that are read to measure the frame rate, if the container has no index of all frames
 MAX_MEASURED_PACKETS = 300
 TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
 
@@ -83,11 +83,11 @@ class MediaProblemError(Exception):
 
 
 def open_regular_file(path: str, identity: list[int] | None = None) -> int:
-    """A read-only descriptor of a regular, non-empty file.
+    """Return a read-only descriptor of a regular, non-empty file.
 
     The call never blocks, because pipes and devices are not opened.
 
-    With an `identity` (`identity_of`), a file with another identity is refused.
+    With an `identity` (see `messages.identity_of`), a file with another identity is refused.
     """
     try:
         mode = os.stat(path).st_mode
@@ -109,7 +109,7 @@ def open_regular_file(path: str, identity: list[int] | None = None) -> int:
 
 
 def check_folder(path: str, identity: list[int] | None) -> None:
-    """Raise a MediaProblemError if a folder cannot be found or, with an `identity`, has another one."""
+    """Raise a MediaProblemError if a folder cannot be found or, with an `identity`, has another identity."""
     try:
         status = os.stat(path)
     except OSError as error:
@@ -185,11 +185,11 @@ def open_video(
     demuxers: str = DEMUXERS,
     identity: list[int] | None = None,
 ) -> Iterator[OpenVideo]:
-    """Open a file for decoding. `error_log` returns FFmpeg's messages so far; `identity`: see `open_regular_file`.
+    """Open a file for decoding. `error_log` returns FFmpeg's messages so far. For `identity`, see `open_regular_file`.
 
     Raises:
-        MediaProblemError: Not a regular file, unknown container, no video stream, no decoder, or a picture that is too
-            large.
+        MediaProblemError: It is not a regular file, or has an unknown container, no video stream, no decoder, or too
+            large pictures.
     """
     descriptor = open_regular_file(path, identity)
     try:
@@ -276,8 +276,8 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:
-    """Raise the size or memory problem that FFmpeg reported as damage, if there is one."""
-    # FFmpeg also reports a failed buffer if the size of the picture is unknown or impossible.
+    """Raise a size or memory problem if FFmpeg's messages contain one, because FFmpeg reports it as damage."""
+    # FFmpeg reports the same failure if the size of the picture is unknown or impossible.
     is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
     if "Cannot allocate memory" in log or is_buffer_too_large:
         raise memory_problem("decode")
@@ -289,7 +289,7 @@ def check_limits_in(log: str, max_pixels: int) -> None:
 
 @dataclass(frozen=True)
 class Orientation:
-    """How to turn stored pixels upright: first transpose them, then mirror them."""
+    """How to turn stored pixels upright: transpose them first, then mirror them."""
 
     transpose: bool = False
     flip_x: bool = False
@@ -321,7 +321,7 @@ def square_size(width: int, height: int, aspect: Fraction) -> tuple[int, int]:
 
 
 def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
-    """The size of sent frames: the shorter side is reduced to `short_side`; smaller pictures stay unchanged.
+    """The size of frames that are sent to the parent. The shorter side is reduced to `short_side` unless it is smaller.
 
     A picture with an aspect ratio above four is reduced by its longer side, so that a strip cannot fill the memory.
     """
@@ -330,7 +330,7 @@ def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
 
 
 def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> Iterator[Any]:
-    """Packets of several streams. Damage ends the iteration early and adds a warning."""
+    """Yield the packets of several streams. Damage ends the iteration early and adds a warning."""
     try:
         for packet in video.container.demux(streams):
             if packet.size or packet.pts is not None:
@@ -340,12 +340,14 @@ def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> I
     except av.error.FFmpegError as error:
         warnings.append(f"reading stopped early ({error.strerror})")
     except IndexError:
-        # PyAV raises this at the end of a file with a stream that appeared later. All packets have been read.
+        # PyAV raises this at the end of a file if a stream appeared after the start. All packets have been read.
         return
 
 
 def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
-    """The frames that a packet completes, or None if the packet is damaged. If `packet` is None, the remaining frames.
+    """The frames that a packet completes, or None if it is damaged.
+
+    Without a packet, the frames that the decoder still holds.
 
     Raises:
         MediaProblemError: Out of memory.
@@ -361,14 +363,14 @@ def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
 
 
 def measure_timing(video: OpenVideo) -> Timing:
-    """How a newly opened video counts its frames. It may read the first packets."""
+    """Measure rate, timecode and audio tracks of a newly opened video. This may read its first packets."""
     stream = video.stream
     assert stream.time_base is not None
     stamps = [entry.timestamp for entry in itertools.islice(stream.index_entries, MAX_MEASURED_ENTRIES)]
-    # the index has only key frames, or there is no index
+    # the container's index has only key frames, or there is no index
     if len(stamps) < min(stream.frames or 2, MAX_MEASURED_ENTRIES):
         packets = itertools.islice(read_packets(video, [stream], []), MAX_MEASURED_PACKETS)
-        # Presentation times: some containers have no decoding times, or invented ones.
+        # Presentation times are used, because some containers have no decoding times or wrong ones.
         stamps = [packet.pts for packet in packets if packet.pts is not None]
     rates = [rate for rate in (stream.average_rate, stream.base_rate, stream.guessed_rate) if rate]
     rates = [rate for rate in rates if MIN_FPS <= rate <= MAX_FPS] or [
@@ -382,5 +384,5 @@ def measure_timing(video: OpenVideo) -> Timing:
 
 
 def stamp(frame: VideoFrame) -> int | None:
-    """The presentation time of a frame in units of its stream, or its decoding time if it has none."""
+    """The presentation time of a frame in units of its stream; without one, the decoding time."""
     return frame.pts if frame.pts is not None else frame.dts

@@ -1,8 +1,8 @@
 """The decoding child: `python -m untrimmed.video.decode_worker LIMITS`, started by `process`.
 
-It reads one JSON request per line from stdin, processes that file under limits of memory and processor time, and
-answers on stdout (`messages`). A file that crashes it does not affect the parent. It exits with its parent: stdin ends,
-or an answer cannot be written.
+It reads one JSON request per line from stdin, processes the file in the request within limits of memory and processor
+time, and answers on stdout (see `messages`). If a file crashes this process, the parent is not affected. When the
+parent exits, stdin ends or an answer cannot be written, and this process exits, too.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class Worker:
                 return
 
     def read(self, request: dict[str, Any]) -> None:
-        """Sample a whole file or folder of pictures: one `info`, then `frames` in batches, then `end`."""
+        """Sample a whole file or folder of pictures. Send one `info` message, then `frames` in batches, then `end`."""
         if request["pictures_fps"] is not None and os.path.isdir(request["path"]):
             self._read_pictures(request, self._pictures(request))
             return
@@ -108,7 +108,7 @@ class Worker:
             raise MediaProblemError(f"has a video stream, but no frame of it can be decoded{remark}", ADVICE_COPY)
 
     def timing(self, request: dict[str, Any]) -> None:
-        """Send one `end` with the fields of `Timing`."""
+        """Send one `end` message with the fields of `Timing`."""
         self._send({"kind": "end", **asdict(self._timing(request))})
 
     def _timing(self, request: dict[str, Any]) -> Timing:
@@ -146,7 +146,7 @@ class Worker:
                 self._flush()
 
     def _finish(self, warnings: list[str], duration_s: float) -> None:
-        """Send the last frames of a video, then `end`."""
+        """Send the last frames of a video, then an `end` message."""
         self._flush()
         decode_cpu_s = used_cpu_s() - self._cpu_at_start
         self._send({"kind": "end", "warnings": warnings, "duration_s": duration_s, "decode_cpu_s": decode_cpu_s})
@@ -154,7 +154,8 @@ class Worker:
     def _read_pictures(self, request: dict[str, Any], pictures: Pictures) -> None:
         """Sample a folder of pictures. A damaged picture is replaced by the one before it.
 
-        A folder that is too long is refused, not cut: the rate of its pictures is later computed from its duration.
+        A folder with too long a duration is refused and not shortened, because the rate of the pictures is later
+        computed from the duration.
         """
         grid = SampleGrid(request["fps"])
         scaler = VideoReformatter()
@@ -212,7 +213,7 @@ class Worker:
         self._batch = []
 
     def frame_at(self, request: dict[str, Any]) -> None:
-        """Send one frame, in full size or smaller: a `frames` message, then `end`."""
+        """Send one frame, in full size or smaller, in a `frames` message, and then `end`."""
         time_s, short_side = request["time_s"], request["short_side"]
         if request["pictures_s"] is not None and os.path.isdir(request["path"]):
             self._send_picture_at(request)
@@ -263,12 +264,12 @@ class Worker:
         pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
         name = pictures.names[pictures.index_at(request["time_s"])]
         with self._open_picture(pictures, name) as video:
-            # Check the folder last, because a picture that was replaced before it was opened has changed the folder.
+            # Check the folder last: if a picture was replaced before it was opened, the folder has changed.
             check_folder(pictures.folder, request["identity"])
             self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
     def _seek_frame(self, video: OpenVideo, request: dict[str, Any]) -> VideoFrame | None:
-        """The frame at a time, found with the container's index; None if the index misses it."""
+        """The frame at a time, found with the container's index; None if the index does not lead to it."""
         time_s = request["time_s"]
         if time_s < MIN_SEEK_S:
             return None
@@ -288,7 +289,7 @@ class Worker:
         return frame
 
     def _find_frame(self, sampler: FrameSampler, time_s: float, last_for_s: float = math.inf) -> VideoFrame | None:
-        """The frame at a time. Up to `last_for_s` after the end it is the last frame."""
+        """The frame at a time. Up to `last_for_s` after the end of the video, it is the last frame."""
         for sample in sampler.sample(SampleTimes(time_s)):
             return sample.frame
         if sampler.last_frame is not None and time_s > sampler.duration_s + last_for_s:
@@ -309,7 +310,8 @@ class Worker:
         Send the frame in the middle of the new file as a `frames` message, then `end` with the time in the video at
         which the new file ends.
         """
-        from untrimmed.video.cut import Cut, SeekError, write_cut  # imports numpy, which would delay sampling
+        # this module imports numpy, which would delay sampling
+        from untrimmed.video.cut import Cut, SeekError, write_cut
 
         span_s = request["start_s"], request["end_s"]
         args = span_s, request["out"], request["format"], self._on_progress
@@ -320,7 +322,8 @@ class Worker:
             self._send({"kind": "end", "end_s": cut.end_s})
 
         with self._open(request) as video:
-            # Some decoders need the first packet after a seek too, for example for the version of x264 in it.
+            # Decode the first frame before a seek: some decoders need its packet, for example for the version of x264
+            # in it.
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
             if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
@@ -333,7 +336,7 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
-        """Whether the frames of a cut equal those that sampling for search decodes, which starts at the first frame."""
+        """Whether the frames of a cut are those that sampling, which decodes from the first frame, returns there."""
         pictures = {sample.time_s: self._small(sample.frame, video, request) for sample in cut.samples}
         times_s = sorted(pictures)
         with self._open(request) as searched:
@@ -350,7 +353,7 @@ class Worker:
         return to_rgb(VideoReformatter(), frame, video, request["short_side"])
 
     def picture(self, request: dict[str, Any]) -> None:
-        """Send a still picture in full size: a `frames` message, then `end`."""
+        """Send a still picture in full size in a `frames` message, and then `end`."""
         with self._open(request, STILL_DEMUXERS) as video:
             self._send_frame(self._first_frame(video), video, 0.0)
 
@@ -389,14 +392,14 @@ class Worker:
     def _allow_cpu(self, time_s: float) -> None:
         """Raise the limit of processor time in proportion to the decoded time.
 
-        The declared length is not used, because it cannot be trusted.
+        The declared duration is not used, because it cannot be trusted.
         """
         allowed_s = self.limits["cpu_s"] + self.limits["cpu_s_per_video_s"] * time_s
         set_soft_limit(resource.RLIMIT_CPU, int(self._cpu_at_start + allowed_s) + 1)
 
 
 def describe(video: OpenVideo, frame: VideoFrame, timing: Timing) -> dict[str, Any]:
-    """The `info` message: the declared properties, the displayed size, and how the file counts its frames."""
+    """The `info` message: the declared properties, the displayed size, and frame rate, timecode and audio tracks."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if Orientation.of(frame).transpose:
         width, height = height, width
@@ -413,11 +416,11 @@ def describe(video: OpenVideo, frame: VideoFrame, timing: Timing) -> dict[str, A
 def to_rgb(
     scaler: VideoReformatter, frame: VideoFrame, video: OpenVideo, short_side: int | None
 ) -> tuple[bytes, list[int]]:
-    """A frame as packed RGB rows, and its form: height, width, and the three flags that turn it upright."""
+    """Convert a frame to packed RGB rows. Also return its form: height, width, and the three flags of `Orientation`."""
     width, height = square_size(frame.width, frame.height, pixel_aspect(video.stream))
     if short_side is not None:
         width, height = scaled_size(width, height, short_side)
-    # By convention, untagged HD pictures are BT.709 and smaller ones BT.601.
+    # By convention, untagged HD pictures are in BT.709 and smaller pictures in BT.601.
     is_untagged_hd = frame.colorspace == UNSPECIFIED_COLORSPACE and frame.height >= 720
     rgb = scaler.reformat(
         frame,
@@ -439,9 +442,9 @@ def to_rgb(
 
 
 def read_log() -> str:
-    """The messages of FFmpeg and of the run-time during this request.
+    """The messages of FFmpeg and of the Python runtime during this request.
 
-    They are in a file, to which stderr is redirected.
+    The messages are in a file, to which stderr is redirected.
     """
     return os.pread(sys.stderr.fileno(), 8192, max(0, os.fstat(sys.stderr.fileno()).st_size - 8192)).decode(
         errors="replace"
@@ -473,7 +476,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # other kernels do not enforce this limit
         set_soft_limit(resource.RLIMIT_AS, limits["memory_bytes"])
-    # FFmpeg must write to stderr directly. With Python's callback its threads would deadlock.
+    # FFmpeg must write to stderr directly. If its messages went to a Python callback, FFmpeg's threads would deadlock.
     av.logging.restore_default_callback()
     av.logging.set_libav_level(av.logging.ERROR)
     try:

@@ -1,7 +1,7 @@
 """Messages between a program and its decoding child: a JSON object followed by raw pixels.
 
-A message consists of two lengths (little endian: 4 bytes for the JSON text, 8 for the pixels), then both parts.
-Nothing is pickled, so the process that decodes untrusted files cannot run code in the other one.
+A message consists of two lengths (little endian: 4 bytes for the JSON text, 8 for the pixels), then both parts. Nothing
+is pickled, so the process that decodes untrusted files cannot run code in the other process.
 """
 
 import json
@@ -19,8 +19,9 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
     The text is ASCII: file names that are not valid UTF-8 are sent as escaped surrogates.
 
-    It uses system calls, because Python's buffered writer can lose bytes: if a process is stopped and continued (Ctrl-Z
-    and `fg`, a debugger) while it waits for a full pipe, the system writes only a part.
+    The function uses system calls, because Python's buffered writer can lose bytes: if a process is stopped and
+    continued (by Ctrl-Z and `fg`, or a debugger) while it waits for a full pipe, the system writes only a part of the
+    bytes.
     """
     text = json.dumps(message).encode("ascii")
     parts = pixels or []
@@ -31,5 +32,5 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
 
 def identity_of(status: os.stat_result) -> list[int]:
-    """Numbers that identify a file, even if another file replaces it under the same name."""
+    """Return numbers that identify a file. Another file that replaces it under the same name has different numbers."""
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]

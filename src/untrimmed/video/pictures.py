@@ -33,18 +33,19 @@ class Pictures:
         return (next_number - self.numbers[0]) / self.fps
 
     def index_at(self, time_s: float) -> int:
-        """The index of the picture at a time; the last one after the end."""
+        """The index of the picture at a time; after the end, the index of the last picture."""
         number = self.numbers[0] + int(time_s * self.fps + 1e-6)
         return max(0, bisect_right(self.numbers, number) - 1)
 
     def state(self) -> tuple[int, int]:
-        """The sum of the pictures' sizes in bytes, and the latest change of one, in nanoseconds since 1970."""
+        """The sum of the pictures' sizes in bytes, and the latest time at which one changed, in nanoseconds since
+        1970."""
         states = [os.stat(os.path.join(self.folder, name)) for name in self.names]
         return sum(stat.st_size for stat in states), max(stat.st_mtime_ns for stat in states)
 
 
 def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
-    """The numbered pictures of a folder; None if it has fewer than two, or pictures that are named otherwise.
+    """The numbered pictures of a folder; None if it has fewer than two, or also pictures with other names.
 
     The names of all pictures must be equal except for the numbers, which must be different. Other files, folders, links
     and hidden files are ignored.

@@ -29,11 +29,11 @@ _STOP_CHECK_S = 0.1  # time between checks of `stop`
 class Limits:
     """Resource limits for decoding one file.
 
-    `memory_bytes` limits the address space of the child (Linux only). The limit of processor time is `cpu_s` plus
-    `cpu_s_per_video_s` for every second of video decoded so far. `stall_s` is the longest wait for any message.
-    `total_s` is the longest wait for all answers to one request, including the caller's work between them.
-    `max_pixels` limits the size of a picture (the default allows 8K). Video after `max_duration_s` is left out with a
-    warning; a longer folder of pictures is refused.
+    `memory_bytes` limits the address space of the child process (Linux only). The limit of processor time is `cpu_s`
+    plus `cpu_s_per_video_s` for every second of video decoded so far. `stall_s` is the longest wait for any message.
+    `total_s` is the longest wait for all answers to one request, including the caller's work between them. `max_pixels`
+    limits the size of a picture (the default allows 8K). Video after `max_duration_s` is left out with a warning; a
+    longer folder of pictures is refused.
     """
 
     memory_bytes: int = 3 << 30
@@ -58,7 +58,7 @@ class DecodeProcess:
         self.limits = limits
         self._stop = stop
         self._deadline = math.inf
-        # A file, not a pipe: it never fills up, and both processes can read it.
+        # The log is a file and not a pipe, because a file never fills up and both processes can read it.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the child truncates it for every request
         package_root = str(Path(__file__).resolve().parents[2])
@@ -70,7 +70,7 @@ class DecodeProcess:
             stderr=self._log,
             # Each OpenBLAS thread (one per core) reserves 41 MB of the limited address space.
             env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-            cwd="/",  # `python -m` imports from the current folder first, so that must not be a folder of videos
+            cwd="/",  # `python -m` imports from the current folder first, so this must not be a folder of videos
             bufsize=0,
         )
         self._finalizer = weakref.finalize(self, _end, self._process, self._log)
@@ -85,7 +85,7 @@ class DecodeProcess:
         return self._process.pid
 
     def ask(self, request: dict[str, Any]) -> None:
-        """Send a request; its answers are read with `next_message`."""
+        """Send a request. Read the answers with `next_message`."""
         assert self._process.stdin is not None
         self._deadline = time.monotonic() + self.limits.total_s
         try:
@@ -96,13 +96,13 @@ class DecodeProcess:
     def next_message(
         self, path: Path, on_progress: Callable[[float], None] | None = None
     ) -> tuple[dict[str, Any], bytearray]:
-        """The next answer about `path`: its JSON object and its raw pixels.
+        """Return the next answer about `path`: its JSON object and its raw pixels.
 
         `on_progress` is called with the time in the video, in seconds, that the decoder has reached.
 
         Raises:
-            VideoError: The child reported a problem, died, or sent nothing in time. It can be used again only if it
-                reported a problem.
+            VideoError: The child reported a problem, died, or sent nothing in time. Only in the first case can the
+                child be used again.
         """
         while True:
             text_size, num_pixel_bytes = HEADER.unpack(self._read(HEADER.size, path))
@@ -147,7 +147,10 @@ class DecodeProcess:
         return data
 
     def _can_read_within(self, patience_s: float) -> bool:
-        """Return whether an answer arrives in time. The wait is split, because a system timer is limited to 24 days."""
+        """Return whether an answer arrives in time.
+
+        Long waits are divided, because a system timer is limited to 24 days.
+        """
         end = time.monotonic() + patience_s
         slice_s = _SLICE_S if self._stop is None else _STOP_CHECK_S
         while self._stop is None or not self._stop.is_set():
@@ -184,7 +187,7 @@ class DecodeProcess:
         return self._finalizer.alive and self._process.poll() is None
 
     def kill(self) -> None:
-        """Kill the child and reap it. Does nothing if it has exited."""
+        """Kill the child and wait for its exit. Do nothing if it has already exited."""
         self._finalizer()
 
 

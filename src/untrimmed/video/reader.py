@@ -6,7 +6,7 @@
             for batch in stream:
                 ...                             # batch.times_s, batch.frames
 
-Times are seconds from the first frame of the video, computed from the presentation stamps. They are therefore right for
+Times are seconds from the first frame of the video, computed from presentation timestamps. So they are right for
 variable frame rates, B-frames, edit lists and streams that do not start at 0. Pixels are upright and square, whatever
 the file stores.
 """
@@ -54,7 +54,7 @@ _SUFFIXES = """
     .mxf .nut .ogg .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m
 """
 VIDEO_SUFFIXES = frozenset(_SUFFIXES.split())
-# A clip is compared with its video: pictures of this shorter side, and mean colours of their parts from 0 to 255.
+# How a new clip is compared with its video: length of the pictures' shorter side, and mean colours (0 to 255) of parts.
 _CHECK_SIDE = 64
 _MAX_DIFFERENCE = 32.0
 CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
@@ -69,7 +69,7 @@ def is_video_path(path: str | os.PathLike[str]) -> bool:
 class VideoInfo:
     """The declared properties of a video. `VideoStream.duration_s` is the measured duration.
 
-    Width and height are those of the displayed picture: upright, in square pixels.
+    Width and height are the size of the displayed picture: upright, in square pixels.
     """
 
     duration_s: float
@@ -83,8 +83,8 @@ class VideoInfo:
 class Sampling:
     """How many frames of a video are sampled.
 
-    With `keyframes_only`, only key frames are decoded, at most `fps` per second. That is many times faster and as
-    coarse as the key frames of the file, which are often 1 to 10 s apart.
+    With `keyframes_only`, only key frames are decoded, at most `fps` per second. This is many times faster, but the key
+    frames of a file are often 1 to 10 s apart.
     """
 
     fps: float = 2.0
@@ -203,7 +203,7 @@ class VideoStream:
         self._process = process
 
     def __iter__(self) -> Iterator[FrameBatch]:
-        """The batches.
+        """Yield the batches.
 
         Raises:
             VideoError: The decoder died or was stopped. Earlier batches remain valid.
@@ -224,13 +224,15 @@ class VideoStream:
 
 
 class TimingReader(_Decoder):
-    """Measures how files count their frames, with one long-lived child. A context manager; not thread-safe."""
+    """Measures the `Timing` of files, with one long-lived child process. A context manager; not thread-safe."""
 
     def __init__(self, *, limits: Limits = Limits()) -> None:
         super().__init__(limits)
 
     def read(self, path: Path, identity: list[int] | None = None) -> Timing:
-        """How a file counts its frames. With an `identity` (`messages.identity_of`), another file is refused.
+        """Return a file's `Timing`.
+
+        With an `identity` (see `messages.identity_of`), a file with another identity is refused.
 
         Raises:
             VideoError: The file cannot be used.
@@ -241,7 +243,7 @@ class TimingReader(_Decoder):
 
 
 class FrameReader(_Decoder):
-    """Reads single frames of any files with one long-lived child. A context manager; not thread-safe.
+    """Reads single frames of any files with one long-lived child process. A context manager; not thread-safe.
 
     The child starts with the first frame and is replaced after a failure.
     """
@@ -260,7 +262,7 @@ class FrameReader(_Decoder):
         identity: list[int] | None = None,
         pictures_s: float | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
-        """The frame at a time, as from the function `frame_at`, with its shorter side reduced to `short_side` pixels.
+        """Return the result of the function `frame_at`, with the shorter side reduced to `short_side` pixels.
 
         With an `identity` (`messages.identity_of`), a file with another identity is refused. `pictures_s` is the
         duration of the video if it is a folder of pictures.
@@ -291,7 +293,7 @@ class FrameReader(_Decoder):
         return FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """A still picture as RGB, as from the function `read_image`.
+        """Return the result of the function `read_image`.
 
         Raises:
             VideoError: The file has another format or is damaged.
@@ -301,7 +303,7 @@ class FrameReader(_Decoder):
     def _frame(self, path: Path, request: dict[str, Any]) -> UInt8[np.ndarray, "Y X 3"]:
         process = self.ask(path, request)
         frames = upright(*process.next_message(path))
-        process.next_message(path)  # the end
+        process.next_message(path)  # the `end` message
         return frames[0]
 
 
@@ -326,7 +328,7 @@ def frame_at(
     limits: Limits = Limits(),
     pictures_s: float | None = None,
 ) -> UInt8[np.ndarray, "Y X 3"]:
-    """The full-size frame at a time. Up to `last_for_s` after the end of the video it is the last frame.
+    """The full-size frame at a time. Up to `last_for_s` after the end of the video, it is the last frame.
 
     `pictures_s` is the duration of the video if it is a folder of pictures.
 
@@ -366,10 +368,10 @@ def cut(
 
     The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only when
     it is complete. `progress` is called about once per second with the time in the video that has been reached. If the
-    container has no index, decoding starts at its beginning, so that time is below `start_s` at first. It also falls if
-    frames after a seek turn out to be wrong, because they are then decoded from the beginning. With an
-    `identity` (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread
-    cancels the call.
+    container has no index, decoding starts at the beginning of the video, so the reported time is below `start_s` at
+    first. The reported time also falls if frames after a seek turn out to be wrong, because decoding then starts again
+    at the beginning. With an `identity` (`messages.identity_of`), a file with another identity is refused. Setting
+    `stop` from another thread cancels the call.
 
     Raises:
         VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the new
@@ -413,7 +415,7 @@ def cut(
 
 
 def _shows(decoder: FrameReader, clip: Path, time_s: float, picture: UInt8[np.ndarray, "Y X 3"]) -> bool:
-    """Whether a new clip shows a picture at a time, apart from small differences that the encoder makes."""
+    """Whether a new clip shows a picture at a time, apart from small differences due to encoding."""
     written = decoder.frame_at(clip, time_s, short_side=_CHECK_SIDE)
     return bool(np.abs(_mean_colours(written) - _mean_colours(picture)).max() <= _MAX_DIFFERENCE)
 

@@ -1,8 +1,8 @@
-"""Samples the frames at the grid times and decodes as few other frames as possible. Runs in the child process.
+"""Samples the frames at given times and decodes as few other frames as possible, in the decoding child process.
 
-A frame that is neither sampled nor needed by another one is skipped: the decoder gets its packet with
-`skip_frame = NONREF`. The packets of a group of pictures after its last sampled frame are dropped. Both decisions use
-the presentation times of the following packets, so the sampled frames are the same as if everything were decoded.
+The decoder skips frames that are neither sampled nor needed by other frames: it gets their packets with `skip_frame =
+NONREF`. The packets of a group of pictures after its last sampled frame are dropped. Both decisions use the
+presentation times of the following packets, so the sampled frames are the same as if everything were decoded.
 """
 
 import bisect
@@ -17,26 +17,26 @@ from av.video.frame import VideoFrame
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, FramesFrom, SampleGrid, SampleTimes, Timeline
 
-# H.264 and HEVC reorder at most 16 frames. Once this many packets after a packet are read, all frames that are shown
-# before its frame are known.
+# H.264 and HEVC reorder at most 16 frames. When this many packets after a packet have been read, all frames that are
+# shown before the packet's frame are known.
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# A file is regarded as truncated only if more than this is missing, because containers round times and few declare the
-# duration of the last frame.
+# A file is regarded as truncated only if more seconds than this are missing, because containers round times, and few
+# declare the duration of the last frame.
 MIN_MISSING_S = 3.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sampled frame and the grid times that it is sampled for."""
+    """A sampled frame, and the requested times for which it is the sampled frame."""
 
     times_s: list[float]
     frame: VideoFrame
 
 
 class PacketPlan:
-    """Buffers packets until it is known which frames are sampled, then yields how to decode each."""
+    """Buffers packets until it is known which frames are sampled. Then it yields the packets and how to decode them."""
 
     def __init__(self, packets: Iterator[Any], is_needed: Callable[[int, int | None], bool], *, may_drop: bool) -> None:
         self._packets = packets
@@ -50,10 +50,10 @@ class PacketPlan:
         self._recent: list[int] = []
         self._passed: deque[int] = deque()
         self._is_at_end = False
-        self.resumed_at: set[int] = set()  # presentation times of key frames before which packets were dropped
+        self.resumed_at: set[int] = set()  # presentation times of those key frames before which packets were dropped
 
     def __iter__(self) -> Iterator[tuple[Any, bool]]:
-        """Yield the packets to decode, each with a flag: whether its frame may be sampled."""
+        """Yield each packet to decode, and whether its frame may be sampled."""
         while True:
             self._fill()
             if not self._held:
@@ -124,8 +124,8 @@ class PacketPlan:
 class FrameSampler:
     """Decodes an open video and yields the sampled frames in display order.
 
-    `on_progress` is called often with the time reached, in seconds. `duration_s` is measured from the frames and set at
-    the end.
+    `on_progress` is called often with the time that decoding has reached, in seconds. `duration_s` is measured from the
+    frames and is known only at the end.
     """
 
     def __init__(self, video: OpenVideo, on_progress: Callable[[float], None], *, origin: int | None = None) -> None:
@@ -142,7 +142,7 @@ class FrameSampler:
         self._is_plan_trusted = True
 
     def sample(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[Sample]:
-        """Yield the frames at the grid times."""
+        """Yield the frames at the times of a grid."""
         time_s = 0.0
         for frame in self._decode_planned(grid):
             next_s = self.timeline.next_s(stamp(frame))
@@ -200,9 +200,10 @@ class FrameSampler:
         yield from self._decode(None)
 
     def _decode_all(self) -> Iterator[VideoFrame]:
-        """Decode every frame from the start, because the container lists frames as key frames that are none.
+        """Decode every frame from the start, because the container marks frames as key frames that are not.
 
-        Streams with intra refresh have only one key frame. Their other pictures become complete after some time.
+        Streams with intra refresh have only one key frame. Their other pictures become complete some time after
+        decoding starts.
         """
         assert self.timeline.origin is not None
         self.video.stream.codec_context.skip_frame = "DEFAULT"

@@ -1,4 +1,4 @@
-"""Small pictures of a video, about one per second, made from the frames that are sampled anyway."""
+"""Small pictures of a video, about one per second, made from the frames that are sampled for indexing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 HEIGHT = 160  # pixels
-MAX_GAP_S = 1.0  # largest time between pictures, if the frames are sampled that densely
-_BYTES_PER_S = 6600  # 23.8 MB per hour; the quality decreases where pictures need more
+MAX_GAP_S = 1.0  # largest time between pictures, unless frames are sampled at larger intervals
+_BYTES_PER_S = 6600  # largest size, 23.8 MB per hour; the quality is lower where pictures would need more
 _QUALITIES = (10, 60)
-_METHOD = 2  # method of WebP, 0 to 6; 4 takes twice as long and saves 5 % of the bytes
+_METHOD = 2  # effort of WebP, 0 to 6; 4 takes twice as long and saves 5 % of the bytes
 _EPSILON_S = 1e-6
 
 
@@ -21,7 +21,8 @@ _EPSILON_S = 1e-6
 class Thumbnails:
     """The pictures of one video as WebP, each at most 160 pixels high, and their times in seconds, in order.
 
-    `rows` has the number of the picture of each time. Times share a picture while the video does not change.
+    `rows` has, for each time, the index of its picture. Several times have the same picture while the video does not
+    change.
     """
 
     times_s: Float[np.ndarray, " T"]
@@ -41,7 +42,7 @@ class ThumbnailMaker:
         self._pictures: list[bytes] = []
         self._num_bytes = 0
         self._quality = _QUALITIES[1]
-        self._last: np.ndarray | None = None  # the frame of the last picture
+        self._last: np.ndarray | None = None  # the frame from which the last picture was made
         self._pending: tuple[float, UInt8[np.ndarray, "Y X 3"]] | None = None
 
     def add(self, times_s: Iterable[float], frames: Iterable[UInt8[np.ndarray, "Y X 3"]]) -> None:

@@ -1,6 +1,6 @@
-"""Converts presentation stamps to seconds, and generates the times at which a video is sampled.
+"""Converts presentation timestamps to seconds, and generates the times at which a video is sampled.
 
-It needs no decoder, so its rules can be tested directly.
+The module needs no decoder, so its rules can be tested directly.
 """
 
 import math
@@ -10,24 +10,24 @@ from untrimmed.errors import ConfigError
 
 MIN_FPS = 0.001
 MAX_FPS = 1000.0
-# Stamps of one container are rounded to its time base (a millisecond in Matroska), never to less than a microsecond.
+# Tolerance for times. Timestamps are rounded to the container's time base, which is never less than a microsecond.
 EPSILON_S = 1e-6
-# A longer picture, or a larger step backwards, indicates a broken clock.
+# A picture that is shown longer, or a larger step backwards, indicates a broken clock.
 MAX_HOLD_S = 3600.0
 MAX_FALL_S = 1.0
 
 
 def check_fps(fps: float, name: str, unit: str = "frames") -> None:
-    """Raise a ConfigError unless this is a possible rate; `name` is the name of the setting in the message."""
+    """Raise a ConfigError unless this is a possible rate. The message calls the setting `name`."""
     if not (math.isfinite(fps) and MIN_FPS <= fps <= MAX_FPS):
         raise ConfigError(f"{name} is {fps}, expected {MIN_FPS:g} to {MAX_FPS:g} {unit} per second")
 
 
 class Timeline:
-    """Converts the stamps of frames in display order to seconds from the first frame. The times never decrease.
+    """Converts the timestamps of frames in display order to seconds from the first frame. The times never decrease.
 
-    A frame without a stamp gets the time of the previous frame plus `frame_s`. So does the first frame after a break of
-    the clock (a joined recording). Both are counted for warnings.
+    A frame without a timestamp gets the time of the previous frame plus `frame_s`. So does the first frame after a
+    break of the clock, as in a joined recording. Both cases are counted for warnings.
     """
 
     def __init__(self, time_base: Fraction, frame_s: float, origin: int | None = None) -> None:
@@ -41,11 +41,11 @@ class Timeline:
 
     @property
     def is_plain(self) -> bool:
-        """Whether stamps convert directly to times, because no stamp was missing and the clock never broke."""
+        """Whether timestamps convert directly to times, because none was missing and the clock never broke."""
         return self.num_missing == 0 and self.num_breaks == 0
 
     def raw_s(self, pts: int) -> float:
-        """The seconds from the origin to a stamp, ignoring breaks of the clock."""
+        """The seconds from the origin to a timestamp, ignoring breaks of the clock."""
         assert self.origin is not None
         return float((pts - self.origin) * self.time_base)
 
@@ -72,7 +72,7 @@ class Timeline:
         return time_s
 
     def warnings(self) -> list[str]:
-        """One line for each kind of problem with the stamps."""
+        """One line for each kind of problem with the timestamps."""
         lines = []
         if self.num_missing:
             rate = f"{1 / self.frame_s:.4g} fps"
@@ -83,7 +83,7 @@ class Timeline:
 
 
 class SampleGrid:
-    """The times k / fps, each returned once in increasing order."""
+    """The times k / fps for k = 0, 1, ..., each returned once in increasing order."""
 
     def __init__(self, fps: float) -> None:
         self.fps = fps
@@ -97,13 +97,13 @@ class SampleGrid:
         return times
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether a frame on screen from `start_s` to `end_s` may be sampled, with a margin of twice the rounding."""
+        """Whether a frame on screen from `start_s` to `end_s` may be sampled, with a margin of twice `EPSILON_S`."""
         first = math.ceil((start_s - 2 * EPSILON_S) * self.fps)
         return first / self.fps <= end_s + 2 * EPSILON_S
 
 
 class SampleTimes:
-    """A grid of a few given times, in increasing order."""
+    """Like `SampleGrid`, with a few given times in increasing order."""
 
     def __init__(self, *times_s: float) -> None:
         self.times_s = times_s
@@ -116,7 +116,7 @@ class SampleTimes:
         return times
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether one of the times is in the span, with a margin of twice the rounding."""
+        """Whether one of the times is in the span, with a margin of twice `EPSILON_S`."""
         return any(start_s - 2 * EPSILON_S <= time_s <= end_s + 2 * EPSILON_S for time_s in self.times_s)
 
 

@@ -1,4 +1,4 @@
-"""How a video file counts its frames: rate, start timecode, audio tracks. It needs no decoder."""
+"""Frame rate, start timecode and number of audio tracks of a video file. The module needs no decoder."""
 
 from __future__ import annotations
 
@@ -10,33 +10,34 @@ from fractions import Fraction
 
 NTSC = Fraction(1000, 1001)
 _COMMON_RATES = [Fraction(rate) * speed for rate in (15, 24, 25, 30, 48, 50, 60, 120) for speed in (1, NTSC)]
-_SAME_RATE = Fraction(3, 10_000)  # rates closer than this are equal; 30 and 29.97 differ by three times as much
+# rates are equal if their relative difference is below this; 30 and 29.97 differ by three times as much
+_SAME_RATE = Fraction(3, 10_000)
 _MOST_FRAMES_PER_STAMP = 2
-_MAX_JITTER = Fraction(1, 20)  # share of a frame
-_MAX_ROUNDING = Fraction(1, 5)  # share of a frame, for stamps in milliseconds
-_MAX_IRREGULAR = Fraction(1, 100)  # share of the frames
+_MAX_JITTER = Fraction(1, 20)  # largest jitter of timestamps, as a share of a frame
+_MAX_ROUNDING = Fraction(1, 5)  # largest rounding of timestamps, as a share of a frame
+_MAX_IRREGULAR = Fraction(1, 100)  # a rate is variable if a larger share of the steps between frames is irregular
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How a file counts its frames."""
+    """Frame rate, start timecode and number of audio tracks of a file."""
 
-    frame_rate: str  # frames per second as a fraction, such as "30000/1001"; of a variable rate, the mean
+    frame_rate: str  # frames per second as a fraction, such as "30000/1001"; the mean if the rate is variable
     has_variable_rate: bool = False
-    # timecode of the first frame: "01:00:00:00", or "01:00:00;00" if it drops frames; "" if there is none
+    # timecode of the first frame: "01:00:00:00", or "01:00:00;00" if it is a drop-frame timecode; "" if there is none
     start_timecode: str = ""
     num_audio_tracks: int = 0
 
 
 def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[Fraction]) -> tuple[Fraction, bool]:
-    """The rate of frames with these stamps, and whether it varies.
+    """Return the rate of frames with these timestamps, and whether the rate varies.
 
     Args:
         stamps: Presentation or decoding times in units of `time_base`, in any order.
-        declared: Rates of the container, at least one. The first is the mean.
+        declared: Rates that the container declares, at least one. The first is the mean rate.
 
-    A rate fits if almost all steps between stamps are whole numbers of frames. Left-out frames therefore do not count
-    as a variation. A rate above twice the mean is the rate of the clock, not of the frames.
+    A rate fits if almost all steps between timestamps are whole numbers of frames. So missing frames do not count as a
+    variation. A rate above twice the mean is the rate of the clock, not of the frames.
     """
     rates = [_rounded(rate) for rate in declared if rate <= _MOST_FRAMES_PER_STAMP * declared[0]]
     steps = Counter(after - before for before, after in itertools.pairwise(sorted(set(stamps))))
@@ -49,10 +50,10 @@ def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[
 
 
 def _deviation(num_frames: Fraction) -> Fraction:
-    """The distance from the nearest whole number of frames, at least one."""
+    """Return the distance of a number of frames from the nearest whole number, which is at least one."""
     return abs(num_frames - max(1, round(num_frames)))
 
 
 def _rounded(rate: Fraction) -> Fraction:
-    """The common rate that is meant by a measured rate."""
+    """Return the common rate that is almost equal to a measured rate, or the measured rate if there is none."""
     return next((common for common in _COMMON_RATES if abs(rate / common - 1) < _SAME_RATE), rate)
