@@ -44,8 +44,7 @@ class RankedMoments:
         )
 
     def shifted(self, num_videos: int) -> "RankedMoments":
-        """Return the same moments for a corpus with this many other videos before these: their indices are
-        increased."""
+        """Return the same moments, with video indices increased by this number of videos."""
         return RankedMoments(np.where(self.video_index < 0, -1, self.video_index + num_videos), self.span_s, self.score)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""All pictures by name, with their descriptions, the papers' figures that they reproduce, and the runs they accept."""
+"""All pictures by name, with descriptions, the papers' figures that they reproduce, and the runs that they accept."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -47,7 +47,7 @@ class PlotOptions:
 
     @property
     def caption(self) -> str | None:
-        """The id of the first caption, or None for the picture's default."""
+        """The id of the first caption, or None for the default caption of the picture."""
         return self.query[0] if self.query else None
 
     @property
@@ -58,7 +58,7 @@ class PlotOptions:
 
 @dataclass(frozen=True)
 class Picture:
-    """One kind of picture; `draw` gets the runs and the options.
+    """One kind of picture. `draw` is called with the runs and the options.
 
     The picture accepts from `fewest_runs` to `most_runs` runs, at most `most_queries` captions, and only the options
     named in `options`. The first run's model must have a part of type `part`, which the methods in `methods` have.
@@ -196,13 +196,13 @@ def plot(
 ) -> None:
     """Draw a picture of runs into a .png or .svg file.
 
-    `root` is the folder of data sets that have moved since training. Arguments are checked before any model is read.
+    `root` is the folder of data sets if they have moved since training. Arguments are checked before any model is read.
 
     Raises:
         UnknownNameError: The picture or a caption is unknown.
         ConfigError: The runs do not fit the picture or each other.
         CheckpointError: A folder has no finished run.
-        FeatureError: Features or annotations are missing, damaged or do not fit.
+        FeatureError: Features or annotations are missing or damaged, or they do not fit the model.
     """
     picture = get_picture(name)
     require_suffix(out)
@@ -218,7 +218,7 @@ def plot(
 
 
 def get_picture(name: str) -> Picture:
-    """Return the picture with this name; raises UnknownNameError if there is none."""
+    """Return the picture with this name. Raises: UnknownNameError if there is none."""
     if name not in PICTURES:
         raise UnknownNameError.among("picture", name, PICTURES)
     return PICTURES[name]

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from untrimmed.plots.style import BLUE, GREY, VERMILION, Axes, Figure, new_figure, styled
 
-LINE_IN = 0.16  # the height of one line of a name
-NAME = 30  # characters per line: about half of the width of the picture
+LINE_IN = 0.16  # height of one line of a name, in inches
+NAME = 30  # characters per line, which need about half of the width of the picture
 LOOK = {True: ("o", VERMILION), False: ("D", BLUE)}  # marker and colour, by `is_kept`
 LEGEND = {True: "extended with more attachments", False: "not extended"}
 
 
 @dataclass(frozen=True)
 class CombinationResult:
-    """One combination. If `is_kept`, the search continued from it with one more attachment."""
+    """One combination. If `is_kept`, the search continued from this combination with one more attachment."""
 
     label: str
     sum_r: float
@@ -33,7 +33,7 @@ class Combinations:
 def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     """Draw one panel per data set, with SumR from left to right.
 
-    If the search kept a combination, a legend explains the marks.
+    If the search kept a combination (`is_kept`), a legend explains the marks.
     """
     heights = [LINE_IN * (sum(len(_lines(result.label)) for result in world.results) + 2.5) for world in worlds]
     kinds = {result.is_kept for world in worlds for result in world.results}
@@ -42,7 +42,7 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    # the text can be wider than the axes, because long names narrow them
+    # the text can be wider than the axes, because long names make the axes narrower
     panels[-1].set_xlabel("validation SumR, one seed", loc="right")
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:

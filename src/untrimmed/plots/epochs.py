@@ -1,4 +1,4 @@
-"""SumR on the validation split after each epoch, and RAL's uncertainties (RAL Fig. 10)."""
+"""SumR on the validation split after each epoch, and the uncertainties that RAL predicts (RAL Fig. 10)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("video
 class Epochs:
     """SumR in percent after each `epoch`, and the uncertainties that the runs recorded, by label of runs.
 
-    Runs that differ only in their seed are one label, up to the epoch that all of them have reached. Epoch 0 is an
-    untrained model.
+    Runs that differ only in their seed share a label, up to the epoch that all of them have reached. Epoch 0 is before
+    training.
     """
 
     epoch: Mapping[str, tuple[int, ...]]
@@ -45,7 +45,7 @@ def _spread(histories: Sequence[Sequence[Mapping[str, float]]], metric: str) -> 
 
 @styled
 def draw_epochs(data: Epochs) -> Figure:
-    """Draw SumR of every label with a band over seeds, and below it the uncertainties of queries and videos, if any."""
+    """Draw SumR of every label with a band over seeds, and, in a lower panel, the uncertainties that runs recorded."""
     has_more = any(data.uncertainty.values())
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]

@@ -14,10 +14,10 @@ QUARTILES = (25, 50, 75)
 
 
 def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndarray, "3 P"]]:
-    """Return the quartiles over all captions of the cosine with the video at each of the first ten ranks, by run.
+    """Return, by run and for each of the first ten ranks, quartiles over captions of the cosine with the video there.
 
-    A cosine is the fused score divided by the sum of the branches' weights. It is then a mean of the branches' cosines,
-    so that methods whose weights have different sums can be compared. Runs that differ only in their seed are averaged.
+    A cosine is the fused score divided by the sum of the branches' weights. So it is a mean of the branches' cosines,
+    and methods whose weights have different sums can be compared. Runs that differ only in their seed are averaged.
     """
     require_same_split(runs)
     return {group.label: np.mean([_quartiles(run) for run in group.runs], axis=0) for group in group_by_seed(runs)}
@@ -31,7 +31,7 @@ def _quartiles(run: TrainedRun) -> Float[np.ndarray, "3 P"]:
 
 @styled
 def draw_similarity_by_rank(data: Mapping[str, Float[np.ndarray, "3 P"]]) -> Figure:
-    """Draw the median of each run as a line, and the interquartile range of the captions as an area."""
+    """Draw the median of each run as a line, and the interquartile range over captions as an area."""
     figure = new_figure(2.4)
     axes = figure.subplots()
     for number, (label, (low, median, high)) in enumerate(data.items()):

@@ -25,7 +25,7 @@ from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 MOST_CAPTIONS = 5
-TICK_IN = 0.1  # distance of a tick label from the axes, and total height of all margins
+TICK_IN = 0.1  # distance of a tick label from the axes, and total height of all margins, in inches
 STRIP_IN = 0.17
 TEXT_IN = 0.19
 REST_IN = 1.1
@@ -33,7 +33,7 @@ REST_IN = 1.1
 
 @dataclass(frozen=True)
 class Strip:
-    """One caption and one model: cosines with the parts of the video, and the best moment.
+    """One caption and one model: cosines of the caption with the parts of the video, and the best moment.
 
     Parts are drawn between `edges`, which are shares of the video.
     """
@@ -63,9 +63,9 @@ class HeatMap:
 
 
 def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
-    """Return the similarities of a caption with its video for each model.
+    """Return the similarities of a caption with the parts of its video for each model.
 
-    Without an id, it returns those of up to five captions of one video.
+    Without an id, they are the similarities of up to five captions of one video.
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """
@@ -108,7 +108,8 @@ def draw_heat_map(data: HeatMap) -> Figure:
     all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, location="bottom", aspect=45, pad=0.03, ticks=[0, 1])
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
-    low.set_horizontalalignment("left")  # inside the bar, because text beyond its ends would narrow the strips
+    # text beyond the ends of the bar would make the strips narrower, so put it inside
+    low.set_horizontalalignment("left")
     high.set_horizontalalignment("right")
     bar.set_label("similarity (scaled per strip)", labelpad=-8)
     bar.outline.set_visible(False)
@@ -143,7 +144,8 @@ def _draw_caption(axes: Axes, caption: HeatMapCaption, duration_s: float, *, has
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     names_in = 0.0
-    if has_names:  # start the caption at the left of the names, so that it can use the width of the picture
+    # begin the caption's text at the left of the names, so that it can use the whole width of the picture
+    if has_names:
         widest = max(label.get_window_extent().width for label in axes.get_yticklabels())
         names_in = widest / DPI + TICK_IN
     start = -names_in / (COLUMN_IN - TICK_IN - names_in)

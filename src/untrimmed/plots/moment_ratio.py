@@ -17,9 +17,9 @@ GROUPINGS = {"MS-SL, RAL": MS_SL_EDGES, "GMMFormer": GMMFORMER_EDGES}
 
 @dataclass(frozen=True)
 class RecallByRatio:
-    """SumR in percent by grouping and label of runs, with one value per group (NaN for an empty one).
+    """SumR in percent by grouping and by label of runs, with one value per group (NaN for an empty group).
 
-    `num_captions` counts the captions of each group by grouping.
+    `num_captions` has the number of captions in each group, by grouping.
     """
 
     sum_r: dict[str, dict[str, Spread]]
@@ -27,7 +27,7 @@ class RecallByRatio:
 
 
 def recall_by_ratio_of(runs: Sequence[TrainedRun]) -> RecallByRatio:
-    """Return SumR by moment length / video length, in the groups of MS-SL and of GMMFormer.
+    """Return SumR by moment length / video length, in the groups of MS-SL's paper and of GMMFormer's paper.
 
     Raises: FeatureError if no caption has a moment.
     """
@@ -66,7 +66,7 @@ def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
                 axes.errorbar(x, spread.mean, spread.deviation, fmt="none", ecolor=BLACK, elinewidth=0.7, capsize=1.5)
         names = [f"{group}\n{count:,}" for group, count in counts.items()]
         axes.set_xticks(range(len(counts)), names)
-        axes.set_xlim(-0.5, len(counts) - 0.5)  # show empty groups at the ends too
+        axes.set_xlim(-0.5, len(counts) - 0.5)  # also show empty groups at the ends
         axes.tick_params(bottom=False)
         axes.grid(axis="y")
         axes.set_title(f"groups as in {grouping}")

@@ -24,7 +24,7 @@ LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Robustness:
-    """SumR in percent at each level, by label of runs. A level is length of the noise / length of the video."""
+    """SumR in percent at each level, by label of runs. A level is the length of the noise / the length of the video."""
 
     levels: tuple[float, ...]
     sum_r: dict[str, Spread]
@@ -34,7 +34,7 @@ def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) ->
     """Return round(level * T) rows of noise followed by the frames. The noise of a video is the same in every run.
 
     Noise has random directions and the mean length of the video's frame vectors. The paper only says "randomly
-    generated". Random pixels are not an option, because a data set contains features and not pictures.
+    generated". Random pixels are impossible, because a data set contains features and not pictures.
     """
     count = round(level * len(frames))
     noise = np.random.default_rng(stable_hash(video_id)).standard_normal((count, frames.shape[1]))
@@ -44,7 +44,7 @@ def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) ->
 
 
 class NoisyFrames(VectorSource):
-    """The frames of another source, after a segment of noise."""
+    """The frames of another source, preceded by a segment of noise."""
 
     def __init__(self, source: VectorSource, level: float):
         self.source = source
@@ -101,7 +101,8 @@ def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) 
 def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
     results = []
     for level in levels:
-        # A separate folder, because the cache identifies features by their files, which do not contain the noise.
+        # The cache needs a separate folder, because it identifies features by their files, which do not contain the
+        # noise.
         with tempfile.TemporaryDirectory() as folder:
             noisy = noisy_dataset(run, level, Path(folder))
             rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)
@@ -111,7 +112,7 @@ def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
 
 @styled
 def draw_robustness(data: Robustness) -> Figure:
-    """Draw a line for each label, with its change from the lowest to the highest level, and a band over seeds."""
+    """Draw a line for each label with a band over seeds."""
     figure = new_figure(2.5)
     axes = figure.subplots()
     percent = [100 * level for level in data.levels]

@@ -1,4 +1,4 @@
-"""Prototypes of a model: their attention over a video and inside moments, and how evenly they are used."""
+"""Prototypes of a model: their attention over a video and inside moments, and how often each is the best match."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ from untrimmed.plots.style import (
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.scores.score import required_best
 
-MARGIN = 1 / 20  # moments are widened on each side by this share of their length, as in the paper
+MARGIN = 1 / 20  # moments are widened on each side by this share of the moment's length, as in the paper
 
 
 @dataclass(frozen=True)
 class PrototypeAttention:
     """Attention of each prototype over M equal parts of a video, sorted by similarity to a caption.
 
-    `prototype` contains the prototypes' numbers, `similarity` their cosines with the caption.
+    `prototype` contains the indices of the prototypes, `similarity` their cosines with the caption.
     """
 
     video_id: str
@@ -51,7 +51,7 @@ class PrototypeAttention:
 class Attendance:
     """The share of attention inside moments, by rank of the prototype.
 
-    `by_chance` is the share for uniform attention.
+    `by_chance` is the share if attention were uniform.
     """
 
     inside: Float[np.ndarray, " K"]
@@ -97,7 +97,7 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
 
 
 def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray, " M"]:
-    """Return the share of each equal part of a video that a span covers, widened by a twentieth on each side.
+    """Return the share of each equal part of a video that a span covers if it is widened by a twentieth on each side.
 
     >>> covered((0.0, 10.0), 42.0, 4).tolist()
     [1.0, 0.0, 0.0, 0.0]
@@ -112,7 +112,7 @@ def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray
 def inside_by_rank(
     attention: Float[np.ndarray, "K M"], similarity: Float[np.ndarray, " K"], inside: Float[np.ndarray, " M"]
 ) -> Float[np.ndarray, " K"]:
-    """Return each prototype's share of attention inside, sorted by the prototypes' similarity to the caption.
+    """Return each prototype's share of attention inside the moment, sorted by its similarity to the caption.
 
     >>> inside_by_rank(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.3, 0.7]), np.array([0.0, 1.0])).tolist()
     [0.8, 0.1]
@@ -121,7 +121,7 @@ def inside_by_rank(
 
 
 def attendance_of(run: TrainedRun) -> Attendance:
-    """Return the mean attention inside the moment over all captions with a moment (ProtoPRVR Fig. 5).
+    """Return the share of attention inside the moment, as a mean over all captions with a moment (ProtoPRVR Fig. 5).
 
     Raises: FeatureError if no caption has a moment, ConfigError for a model that does not keep attention.
     """
@@ -164,7 +164,7 @@ def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
 
 @styled
 def draw_prototype_attention(data: PrototypeAttention) -> Figure:
-    """Draw one row per prototype, most similar to the caption first; dotted frames are annotated moments."""
+    """Draw one row per prototype, the most similar to the caption first. Dotted frames are annotated moments."""
     num = len(data.attention)
     figure = new_figure(2.9)
     axes = figure.subplots()
@@ -197,7 +197,7 @@ def draw_attendance(data: Attendance) -> Figure:
 
 @styled
 def draw_matching_frequency(data: Mapping[str, Int[np.ndarray, " K"]]) -> Figure:
-    """Draw one panel per branch: a bar for each prototype, and the level at which all would be used evenly."""
+    """Draw one panel per branch: a bar for each prototype, and the level of even use."""
     figure = new_figure(0.45 + 1.35 * len(data))
     all_axes = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (branch, counts), colour in zip(all_axes, data.items(), (BLUE, ORANGE), strict=False):

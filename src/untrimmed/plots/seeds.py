@@ -30,11 +30,12 @@ class Spread:
 
 
 def group_by_seed(runs: Sequence[TrainedRun]) -> list[SeedGroup]:
-    """Group runs that differ only in their seed, in the order of their first runs.
+    """Return groups of runs that differ only in their seed, in the order of their first runs.
 
-    A group of several runs has the name of the method, or the label of its first run if two groups have one method.
+    A group of several runs has the name of the method, or the label of its first run if two groups have the same
+    method.
 
-    Raises: ConfigError for more groups than there are colours, and for two runs of the same settings and seed.
+    Raises: ConfigError for more groups than there are colours, and for two runs with the same settings and seed.
     """
     by_label = {run.label: run for run in runs}
     names = seed_groups({label: run.config for label, run in by_label.items()})
@@ -56,7 +57,9 @@ def _label(runs: Sequence[TrainedRun], methods: Sequence[str]) -> str:
 
 
 def spread_of(values: Sequence[Sequence[float] | Float[np.ndarray, " _"]]) -> Spread:
-    """Return mean and sample standard deviation over seeds (rows); longer rows are cut to the shortest.
+    """Return the mean and the sample standard deviation over seeds (rows).
+
+    Longer rows are cut to the length of the shortest.
 
     >>> spread = spread_of([[1.0, 2.0], [3.0, 2.0, 9.0]])
     >>> spread.mean.tolist(), spread.deviation.round(3).tolist(), spread.num_seeds

@@ -1,4 +1,4 @@
-"""The style of all pictures, and how they are saved: as wide as a paper's column, the same bytes for the same data.
+"""The style of all pictures, and how they are saved. They are as wide as a column of a paper.
 
 The colours are Okabe and Ito's, which colour-blind readers can distinguish. Lines also differ in their markers and bars
 in their hatching, so that they can be distinguished in grey. No text is smaller than 7 points at the column's width.
@@ -19,7 +19,7 @@ from untrimmed.files import whole_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # matplotlib is optional, and drawing functions import it when they run
+else:  # matplotlib is optional, so drawing functions import it when they run
     Axes = Figure = Any
 
 D = TypeVar("D", bound=Callable[..., Any])
@@ -55,14 +55,14 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
-    "text.parse_math": False,  # a caption may contain dollar signs
+    "text.parse_math": False,  # a caption may contain dollar signs, which are not formulas
     "svg.hashsalt": "untrimmed",
     "savefig.facecolor": "white",
 }
 
 
 def styled(draw: D) -> D:
-    """Wrap a function so that it draws in our style. Raises ConfigError when it is called without matplotlib."""
+    """Wrap a function so that it draws in our style. Calling it without matplotlib raises a ConfigError."""
 
     @wraps(draw)
     def in_style(*args: Any, **settings: Any) -> Any:
@@ -78,7 +78,7 @@ def styled(draw: D) -> D:
 
 def new_figure(height_in: float) -> Figure:
     """Return an empty figure as wide as a column."""
-    # Without pyplot, which keeps figures in memory and chooses a window system.
+    # pyplot is not used, because it keeps figures in memory and chooses a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -92,7 +92,8 @@ def new_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with panels in rows of two, or with a single panel.
 
-    In inches, a row of two is `beside_in` high, a single panel `alone_in`, and everything else together `rest_in`.
+    Heights in inches: `beside_in` for a row of two, `alone_in` for a single panel, `rest_in` for everything else
+    together.
     """
     num_columns = min(2, count)
     num_rows = -(-count // num_columns)
@@ -129,7 +130,7 @@ def plot_band(
     deviation: Float[np.ndarray, " N"] | None,
     **look: Any,
 ) -> None:
-    """Draw a line, and an area of one deviation above and below it unless that is None."""
+    """Draw a line, and an area of one deviation above and below the line unless the deviation is None."""
     if deviation is not None:
         axes.fill_between(x, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0)
     axes.plot(x, mean, **look)
@@ -151,7 +152,10 @@ def legend_over(figure: Figure, axes: Axes) -> None:
 
 
 def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
-    """Draw the legend above the axes, where it hides no data; `gap` is its position as a share of their height."""
+    """Draw the legend above the axes, where it hides no data.
+
+    `gap` is the distance between them as a share of the axes' height.
+    """
     names = axes.get_legend_handles_labels()[1]
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, gap), ncols=columns_for(names), borderaxespad=0.3, columnspacing=1.2
@@ -159,7 +163,7 @@ def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
 
 
 def columns_for(names: Sequence[str]) -> int:
-    """Return how many columns of these names fit into the width of a picture.
+    """Return how many columns of a legend with these names fit into the width of a picture.
 
     >>> columns_for(["proto", "ral"]), columns_for(["gmmformer_v2+ral, two thirds of the data"])
     (3, 1)

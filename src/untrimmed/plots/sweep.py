@@ -1,4 +1,4 @@
-"""SumR by the value of a setting, from runs that differ from a common base run in one number each."""
+"""SumR by the value of a setting, from runs that each differ from a common base run in one number."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,8 @@ from untrimmed.plots.style import BLUE, VERMILION, Axes, Figure, legend_above, n
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
 
-IGNORED = ("data", "train.seed", "reported", "dataset")  # runs may also differ in these; seeds are averaged
+# runs may also differ in these settings; results of several seeds are averaged
+IGNORED = ("data", "train.seed", "reported", "dataset")
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,15 @@ class SweepCurve:
 
 
 def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the swept settings, each with the names of its runs; `settings` are the flat settings of each run.
+    """Return the swept settings, each with the names of its runs.
 
-    One run must be the base: every other run differs from it in at most one setting. The base is in all curves.
+    `settings` has the settings of each run by dotted key. One run must be the base run: every other run differs from
+    the base run in at most one setting. The base run is in all curves.
 
     >>> swept_settings({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}, "c": {"x": 1.0, "y": 3.0}})
     {'x': ['a', 'b'], 'y': ['a', 'c']}
 
-    Raises: ConfigError if no run is the base, or no setting differs.
+    Raises: ConfigError if no run can be the base run, or no setting differs.
     """
     names = list(settings)
     fewest: tuple[int, str, str, list[str]] | None = None
@@ -60,7 +62,7 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[st
 
 
 def comparable_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings by dotted keys, without the ignored ones."""
+    """Return the settings by dotted keys, without those in `IGNORED`."""
     ignored = tuple(f"{key}." for key in IGNORED)
     return {key: value for key, value in flat(settings).items() if not f"{key}.".startswith(ignored)}
 
@@ -88,7 +90,7 @@ def sweep_of(runs: Sequence[TrainedRun]) -> list[SweepCurve]:
 def _number(label: str, setting: str, value: Any) -> float:
     if isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]
-    if value == "inf":  # infinity in YAML
+    if value == "inf":  # how infinity is written in YAML
         return math.inf
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(f"{label}: {setting} is {value!r}, expected a number; leave this run out")

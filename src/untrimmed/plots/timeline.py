@@ -32,7 +32,7 @@ class PartSimilarity:
 
 
 def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
-    """Return the edges, as shares of a video, between which its `count` parts are drawn.
+    """Return the edges, as shares of a video, between which the video's `count` parts are drawn.
 
     Each cell is centred on the time that pooling assigns to its part. In released JSG, row i of N is at i / (N - 1), so
     the outer cells are half as wide as the others.
@@ -47,7 +47,9 @@ def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
 
 
 def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-    """Return the clips if they are in temporal order, otherwise the method's timeline, and the mask of real rows.
+    """Return the clips if they are in temporal order, and otherwise the method's timeline.
+
+    Also return the mask of real rows.
 
     Raises: ConfigError for a method that encodes a video as one vector only.
     """
@@ -61,7 +63,10 @@ def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "
 def part_similarities(
     model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[np.ndarray, " Q"]
 ) -> list[PartSimilarity]:
-    """Return the similarities of each video's captions with its parts; `video_index` contains rows of `videos`."""
+    """Return the similarities of each video's captions with the video's parts.
+
+    `video_index` contains indices into `videos`.
+    """
     units, mask = parts(model, videos)
     similarities = []
     for video in range(len(videos)):
@@ -74,9 +79,10 @@ def part_similarities(
 def best_windows(
     run: TrainedRun, captions: Int[np.ndarray, " Q"], video: int
 ) -> tuple[PartSimilarity, Float[np.ndarray, "Q 2"]]:
-    """Return the similarities of captions with a video's parts, and each caption's best window as shares of the video.
+    """Return the similarities of captions with a video's parts, and each caption's best window in shares of the video.
 
-    Windows are JSG's, which the package also uses to find moments. They pool the parts whose similarities are returned.
+    Windows are JSG's, which the package also uses to find moments. These windows pool the parts whose similarities are
+    returned.
     """
     encoded = run.videos(np.array([video]))
     queries = run.queries(captions)

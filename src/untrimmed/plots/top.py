@@ -39,20 +39,20 @@ NAME_IN = 0.14
 GAP_IN = 0.17
 CURVE_IN = 0.28
 FRAMES_IN = 0.42
-LEFT = 0.02  # left edge of strips, as a share of the picture's width
+LEFT = 0.02  # left edge of the strips, as a share of the picture's width
 WIDTH = 0.96
 
 
 @dataclass(frozen=True)
 class TopVideo:
-    """One of a caption's top-ranked videos, with its relevance over time; frames are None without a video file."""
+    """One of a caption's top-ranked videos, with its relevance over time. `frames` is None without a video file."""
 
     label: str
     ranked: RetrievedVideo
     duration_s: float
     truth_s: tuple[Span, ...]
     relevance: Float[np.ndarray, " N"]
-    times_s: Float[np.ndarray, " N"]  # the times of the vectors that windows pool, so that the curve fits the moment
+    times_s: Float[np.ndarray, " N"]  # times of the curve's points, on the same grid as moments, so that both line up
     frames: UInt8[np.ndarray, "F Y X 3"] | None = None
 
 
@@ -68,10 +68,10 @@ class TopCaption:
 def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[TopCaption]:
     """Return each caption's three top-ranked videos of one run, or the first video of each of several runs.
 
-    `videos` is a folder with video files that are named like the videos, with any suffix.
+    `videos` is a folder with video files. A file's name is the id of the video, with any suffix.
 
-    Raises: UnknownNameError for an unknown caption, FeatureError for a video without a duration or a folder without a
-        file of these videos.
+    Raises: UnknownNameError for an unknown caption, FeatureError for a video without a duration, or if the folder has
+        no file for any of these videos.
     """
     require_same_split(runs)
     rows = np.array([runs[0].caption(caption) for caption in captions or (None,)])
@@ -120,7 +120,7 @@ def _top_video(run: TrainedRun, ranking: CaptionRanking, ranked: RetrievedVideo,
 
 
 def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
-    """Return frames from the middles of equal parts, cropped to one size."""
+    """Return frames from the middles of equal parts of a video, cropped to one size."""
     from PIL import Image, ImageOps
 
     times_s = (np.arange(NUM_FRAMES) + 0.5) / NUM_FRAMES * duration_s
@@ -130,7 +130,10 @@ def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
 
 @styled
 def draw_top(data: Sequence[TopCaption]) -> Figure:
-    """Draw a strip for each video with its best and annotated moments; one scale for each caption and run."""
+    """Draw a strip for each video with its best and annotated moments.
+
+    The strips of a caption and run have the same scale.
+    """
     from matplotlib.lines import Line2D
 
     heights = [TITLE_IN + sum(NAME_IN + _strip_in(video) + GAP_IN for video in caption.videos) for caption in data]

@@ -1,4 +1,4 @@
-"""A trained model and a split of a data set, from which the data of every picture are computed."""
+"""A trained model and a split of a data set. The data of every picture are computed from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from untrimmed.running.run import RunConfig, is_run, open_run
 class TrainedRun(OpenedModel):
     """The best model of a run and a split of a data set. `label` is its name in pictures.
 
-    `history` has one entry per epoch, the lines of metrics.jsonl.
+    `history` has one entry per epoch: the lines of metrics.jsonl.
     """
 
     label: str
@@ -33,7 +33,7 @@ class TrainedRun(OpenedModel):
         return ranks(self.score().fused, self.dataset.video_index)
 
     def duration_s(self, video: int) -> float:
-        """Return the duration of a video in seconds; raises FeatureError if it is unknown."""
+        """Return the duration of a video in seconds. Raises: FeatureError if it is unknown."""
         dataset = self.dataset
         duration_s = float(dataset.durations_s[video])
         if not duration_s > 0:
@@ -55,7 +55,7 @@ class TrainedRun(OpenedModel):
     def caption(self, caption_id: str | None) -> int:
         """Return the row of a caption.
 
-        The default is the first caption with a moment, in the video that has most captions with a moment.
+        The default is the first caption with a moment of the video that has most such captions.
 
         Raises: UnknownNameError if the split has no such caption.
         """
@@ -77,7 +77,7 @@ def open_trained(
 ) -> TrainedRun:
     """Return the best model of a run and a split of the run's data set, which may have moved to `root`.
 
-    Raises: CheckpointError for a folder without a finished run, FeatureError for features that do not fit.
+    Raises: CheckpointError for a folder without a finished run, FeatureError for features that do not fit the model.
     """
     if not is_run(folder):
         state = "contains no run (no config.yaml in it)" if folder.is_dir() else "no such folder"

@@ -14,13 +14,13 @@ from untrimmed.plots.timeline import part_similarities, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 NUM_VIDEOS = 2
-NUM_RANDOM = 10  # number of videos in the picture that shows only captions
+NUM_RANDOM = 10  # number of random videos in the picture that shows only captions
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Captions and clips of one model in two dimensions; `matched` marks the clips that are the best of a caption."""
+    """Captions and clips of one model in two dimensions. `matched` marks clips that are the best clip of a caption."""
 
     label: str
     queries: Float[np.ndarray, "Q 2"]
@@ -43,8 +43,8 @@ def closest_videos(
 ) -> Int[np.ndarray, " V"]:
     """Return the videos with the most similar captions, at most `count`, in ascending order.
 
-    Of videos with at least two captions, these are the pair with the closest mean caption vectors, then one by one the
-    video that is closest on average to those already chosen.
+    Only videos with at least two captions are chosen. First come the two videos with the closest mean caption vectors,
+    then, one by one, the video that is closest on average to the videos already chosen.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]
@@ -66,8 +66,8 @@ def closest_videos(
 def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
     """Return the two videos with the most similar captions in the first run, as each run encodes them.
 
-    Raises: FeatureError unless two videos have two captions, ConfigError without scikit-learn or for a method that
-        keeps neither frames nor clips.
+    Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn or for a method
+        that keeps neither frames nor clips.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
@@ -100,7 +100,7 @@ def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
 
 @dataclass(frozen=True)
 class Captions:
-    """Captions in two dimensions by run; `video` is the index of each caption's video in `video_ids`."""
+    """Captions in two dimensions, by run. `video` is the index of each caption's video in `video_ids`."""
 
     video_ids: tuple[str, ...]
     video: Int[np.ndarray, " Q"]
@@ -110,7 +110,7 @@ class Captions:
 def random_captions_of(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
     """Return the captions of ten random videos with several captions, as each run encodes them (GMMFormer Fig. 6).
 
-    Raises: FeatureError unless two videos have two captions, ConfigError without scikit-learn.
+    Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
@@ -148,7 +148,10 @@ def in_two_dimensions(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N
 
 @styled
 def draw_embeddings(data: Embeddings) -> Figure:
-    """Draw one panel per run: captions as stars and clips as marks, filled if a clip is the best of a caption."""
+    """Draw one panel per run: captions as stars and clips as marks.
+
+    Marks of clips that are the best of a caption are filled.
+    """
     from matplotlib.lines import Line2D
 
     figure, panels = new_panels(len(data.by_run), rest_in=0.45, beside_in=1.75, alone_in=2.6, sharey=False)
@@ -181,7 +184,7 @@ def _draw_points(axes: Axes, embedded: Embedded) -> None:
 
 
 def _frame(axes: Axes) -> None:
-    """Draw a frame without ticks, because t-SNE coordinates have no unit."""
+    """Draw the frame of a panel without ticks, because t-SNE coordinates have no unit."""
     axes.set(xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
     for spine in axes.spines.values():
         spine.set_visible(True)
@@ -189,7 +192,7 @@ def _frame(axes: Axes) -> None:
 
 @styled
 def draw_captions(data: Captions) -> Figure:
-    """Draw one panel per run: a colour and a mark for each video, with lines from its captions to their mean."""
+    """Draw one panel per run. Each video has a colour and a mark, and lines connect its captions with their mean."""
     figure, panels = new_panels(len(data.by_run), rest_in=0.3, beside_in=1.75, alone_in=2.6, sharey=False)
     for axes, (label, points) in zip(panels, data.by_run.items(), strict=True):
         for video in range(len(data.video_ids)):

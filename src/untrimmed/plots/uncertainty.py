@@ -20,7 +20,7 @@ FEWEST_CAPTIONS = 5
 
 @dataclass(frozen=True)
 class RecallByUncertainty:
-    """R@1 in percent in groups of captions, by label of runs; `level` is a group's mean uncertainty.
+    """R@1 in percent in groups of captions, by label of runs. `level` is the mean uncertainty of each group.
 
     `error` is the standard error over the captions of a group.
     """
@@ -32,7 +32,7 @@ class RecallByUncertainty:
 
 
 def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, " _"]]:
-    """Return captions by ascending uncertainty in ten groups of equal size, or fewer groups of at least five.
+    """Return ten equal groups of captions by ascending uncertainty, or fewer groups so that each has at least five.
 
     >>> [group.tolist() for group in equal_groups(np.array([5.0, 1, 2, 3, 4, 10, 9, 8, 7, 6]))]
     [[1, 2, 3, 4, 0], [9, 8, 7, 6, 5]]
@@ -44,7 +44,7 @@ def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, "
 def recall_by_uncertainty_of(
     runs: Sequence[TrainedRun], moment_ratio: tuple[float, float] | None = None
 ) -> RecallByUncertainty:
-    """Return R@1 of all runs in groups by the first run's uncertainty.
+    """Return R@1 of all runs in groups of captions, which are formed by the uncertainties of the first run.
 
     `moment_ratio` is an interval (low, high] of moment length / video length that selects captions.
 
@@ -83,7 +83,7 @@ def draw_recall_by_uncertainty(data: RecallByUncertainty) -> Figure:
     figure = new_figure(2.5)
     axes = figure.subplots()
     for place, (label, spread) in enumerate(data.recall.items()):
-        inside = np.minimum(data.error[label], [spread.mean, 100 - spread.mean])  # bars stay within 0 to 100 %
+        inside = np.minimum(data.error[label], [spread.mean, 100 - spread.mean])  # error bars stay within 0 to 100 %
         bars: Any = {"ecolor": COLOURS[place], "elinewidth": 0.7, "capsize": 1.5, "clip_on": False}
         axes.errorbar(data.level, spread.mean, inside, fmt="none", **bars)
         look = {"color": COLOURS[place], "marker": MARKERS[place], "label": label, "clip_on": False}

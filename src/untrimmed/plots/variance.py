@@ -1,4 +1,4 @@
-"""Variance of the positions in a video at which its captions fit best."""
+"""The variance, within a video, of the positions that its captions fit best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ NUM_BINS = 20
 
 @dataclass(frozen=True)
 class PositioningVariances:
-    """Variance per video of its captions' best positions by label of runs, and of the middles of annotated moments.
+    """Variances within each video: of its captions' best positions by label of runs, and of annotated moments' middles.
 
-    Positions are shares of the video. Each row of `by_label` is one seed. Videos with one caption are excluded;
-    `annotated` is empty without moments.
+    Positions are shares of the video. Each row of `by_label` is one seed. Videos with one caption are excluded.
+    `annotated` is empty if no caption has a moment.
     """
 
     by_label: dict[str, Float[np.ndarray, "N V"]]
@@ -29,7 +29,7 @@ class PositioningVariances:
 
 
 def variance_by_video(position: Float[np.ndarray, " Q"], video_index: Int[np.ndarray, " Q"]) -> Float[np.ndarray, " V"]:
-    """Return the variance of the positions of each video with at least two (GMMFormer v2, appendix D.2).
+    """Return the variance of the positions in each video with at least two positions (GMMFormer v2, appendix D.2).
 
     >>> variance_by_video(np.array([0.2, 0.4, 0.9]), np.array([0, 0, 1])).round(3).tolist()
     [0.01]
@@ -58,7 +58,7 @@ def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances
 
 
 def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
-    """Return the position at which each caption fits its video best, as a share of the video."""
+    """Return the position in its video that each caption fits best, as a share of the video."""
     best = np.zeros(len(run.dataset.video_index))
     for rows, encoded in run.all_videos():
         captions, local = run.captions_of(rows)
@@ -70,7 +70,7 @@ def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
 
 @styled
 def draw_positioning_variances(data: PositioningVariances) -> Figure:
-    """Draw a histogram for each label as a line with a band over seeds, and that of the annotated moments in grey."""
+    """Draw a histogram for each label as a line with a band over seeds, and one of annotated moments in grey."""
     figure = new_figure(2.6)
     axes = figure.subplots()
     widest = max(values.max(initial=0) for values in (*data.by_label.values(), data.annotated))

@@ -1,4 +1,4 @@
-"""RAL's confidence in each word of a caption, and the similarity of each word with the frames of the video."""
+"""The confidence that RAL gives each word of a caption, and the similarity of each word with the video's frames."""
 
 from dataclasses import dataclass, replace
 
@@ -29,11 +29,11 @@ class WordConfidence:
     confidence: Float[np.ndarray, " W"]
     similarity: Float[np.ndarray, "W T"]
     rank: int  # rank of the caption's video with these confidences
-    even_rank: int  # rank of the caption's video with equal confidences
+    even_rank: int  # rank of the caption's video if all words have equal confidences
 
 
 def word_names(text: str, num_rows: int) -> tuple[str, ...]:
-    """Return the words of a caption, or row numbers if its features have another number of rows (word pieces).
+    """Return the words of a caption, or numbers if its features have another number of rows (one per word piece).
 
     >>> word_names("A dog, running.", 3), word_names("A dog, running.", 5)
     (('A', 'dog', 'running'), ('1', '2', '3', '4', '5'))
@@ -43,7 +43,10 @@ def word_names(text: str, num_rows: int) -> tuple[str, ...]:
 
 
 def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidence:
-    """Return the words of a caption (RAL Fig. 8); raises FeatureError for a video without a duration."""
+    """Return the words of a caption with confidences and cosines (RAL Fig. 8).
+
+    Raises: FeatureError for a video without a duration.
+    """
     dataset = run.dataset
     row = run.caption(caption_id)
     video = int(dataset.video_index[row])
@@ -74,7 +77,7 @@ def with_even_confidences(run: TrainedRun) -> TrainedRun:
 
 @styled
 def draw_word_confidence(data: WordConfidence) -> Figure:
-    """Draw a row for each word: its cosine with the frames, and its confidence; dotted frames are annotated moments."""
+    """Draw a row for each word: its cosine with the frames, and its confidence. Dotted frames are annotated moments."""
     num = len(data.words)
     figure = new_figure(1.0 + 0.16 * num)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.5, 1])

@@ -1,4 +1,4 @@
-"""Costs of candidates at the sizes of a study: parameters, time of a training step, bytes stored for a video."""
+"""Costs of candidates at the sizes of a study: parameters, time of a training step, and bytes stored for a video."""
 
 import json
 import statistics
@@ -41,7 +41,7 @@ class Stepper:
         self.optimizer = BertAdam(parameter_groups(self.model), lr=preset.train.learning_rate)
 
     def step(self, batch: TrainingBatch) -> float:
-        """Train one step with all losses active; return its processor time in seconds."""
+        """Train one step with all losses active. Return the processor time of the step in seconds."""
         start_s = time.process_time()
         terms = self.model(batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode)
         loss = total_loss(terms, self.weights)
@@ -61,7 +61,7 @@ class CandidateCosts:
 
 
 def read_costs(path: Path) -> dict[str, CandidateCosts]:
-    """Return the costs by candidate that `stored_costs` wrote; empty if there is no file."""
+    """Return the costs by candidate that `stored_costs` wrote. They are empty if there is no file."""
     stored = read_json(path) if path.is_file() else {}
     return {name: build(CandidateCosts, costs, where=str(path)) for name, costs in stored.items()}
 
@@ -79,7 +79,10 @@ def stored_costs(path: Path, trials: Mapping[str, Trial]) -> dict[str, Candidate
 
 
 def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
-    """Return the costs of each trial. Steps are timed in turn, so that other programs affect all trials equally."""
+    """Return the costs of each trial.
+
+    Steps of all trials are timed alternately, so that other programs affect all trials equally.
+    """
     keep_freed_memory()
     cpu = torch.device("cpu")
     steppers = []
@@ -92,7 +95,7 @@ def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
         rows = epoch_batches(len(split.video_ids), preset.train.batch_size, seed=0, epoch=0)[0]
         batches.append(training_batch(split, rows, sort_by=preset.features.sort_by))
     rounds = [[stepper.step(batch) for stepper, batch in zip(steppers, batches, strict=True)] for _ in range(ROUNDS)]
-    # leave out the first step, which warms up
+    # leave out the first step, which takes longer
     step_s = [statistics.median(times[1:]) for times in zip(*rounds, strict=True)]
     return [
         CandidateCosts(parameters(stepper.model), seconds, round(1e6 * megabytes_per_video(stepper.model.eval())))

@@ -1,4 +1,4 @@
-"""One table of any finished runs as Markdown, LaTeX or CSV, with the best first.
+"""One table of any finished runs as Markdown, LaTeX or CSV, with the best run first.
 
 Runs that differ only in the seed share a row.
 """
@@ -36,11 +36,11 @@ class JointRow:
 
 
 def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
-    """Return the rows of all runs. Data sets are in the order of the runs, and the best row of each data set is first.
+    """Return the rows of all runs. Data sets are in the order of the runs, and each data set's best row is first.
 
-    If a method occurs with several settings, its labels include the settings that differ.
+    If a method occurs with several settings, the labels of its rows include the settings that differ.
 
-    Raises: ConfigError for two runs of the same settings and seed.
+    Raises: ConfigError for two runs with the same settings and seed.
     """
     by_folder = {str(run.folder): run for run in runs}
     groups = seed_groups({folder: run.config for folder, run in by_folder.items()})
@@ -66,7 +66,7 @@ def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> 
 
 
 def recall_cells(reports: Sequence[Report]) -> list[str]:
-    """Return the printed mean and standard deviation over seeds of each recall and of SumR."""
+    """Return, as text, the mean and standard deviation over seeds of each recall and of SumR."""
     return [mean_and_deviation(values_of_seeds(reports, column)) for column in RECALL]
 
 
@@ -81,7 +81,7 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 
 
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
-    """Return the p-values over seeds and over queries of the difference to the best row. The best row has none."""
+    """Return the p-values of the difference from the best row, over seeds and over queries. The best row has none."""
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 
@@ -99,7 +99,7 @@ def joint_markdown(rows: Sequence[JointRow]) -> str:
 
 
 def joint_latex(rows: Sequence[JointRow]) -> str:
-    """Return a LaTeX table for each data set; it needs the package booktabs."""
+    """Return a LaTeX table for each data set. The tables need the LaTeX package booktabs."""
     texts = []
     for data, part in _by_data(rows).items():
         cells = _cells(part, lambda cell: rf"\textbf{{{cell}}}", escape_latex)

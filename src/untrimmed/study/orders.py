@@ -23,9 +23,9 @@ FEWEST = 3  # fewest methods whose orders are compared
 
 @dataclass(frozen=True)
 class Agreement:
-    """How much two orders of the same methods agree. Each order has the best method first.
+    """How much two orders of the same methods agree. Each order begins with the best method.
 
-    `tau` is Kendall's tau-b, 1 for the same order and -1 for the reverse, and `p` its two-sided p-value. In each pair
+    `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value. In each pair
     of `differences` the first method is ahead in the first order and behind in the second.
     """
 
@@ -37,7 +37,7 @@ class Agreement:
 
     @classmethod
     def of(cls, first: Mapping[str, float], second: Mapping[str, float]) -> Agreement | None:
-        """Compare the orders of the methods that both have. None if they share fewer than three methods.
+        """Compare the orders of the methods that are in both. None if these are fewer than three methods.
 
         >>> Agreement.of({"a": 3, "b": 2, "c": 1}, {"a": 3, "b": 1, "c": 2}).differences
         (('b', 'c'),)
@@ -62,7 +62,7 @@ class Agreement:
 
 
 def notes(results: StudyResults) -> Iterator[str]:
-    """Yield the text below the table of a data set: the papers' order, and which methods a simulated world favours."""
+    """Yield the text below the table of a data set: the papers' order, and which methods simulated features favour."""
     yield from papers_order(sum_r_of(results), published_sum_r(results))
     simulation = results.setup.facts.simulation
     if simulation is not None and (sides := built_in_sides(simulation)):
@@ -70,7 +70,10 @@ def notes(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield a line with the settings of each candidate, chosen on validation videos. Yield nothing if all are equal."""
+    """Yield a line with the settings of each candidate, which were chosen on validation videos.
+
+    Yield nothing if all are equal.
+    """
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports
@@ -87,7 +90,7 @@ def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
 
 
 def published_sum_r(results: StudyResults) -> dict[str, float]:
-    """Return the SumR that papers print, by candidate. Candidates with changed settings have none."""
+    """Return the SumR that papers report, by candidate. Candidates with changed settings have none."""
     benchmark = results.setup.facts.benchmark
     published: dict[str, float] = {}
     for candidate in results.reports:
@@ -98,7 +101,7 @@ def published_sum_r(results: StudyResults) -> dict[str, float]:
 
 
 def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
-    """Yield our order beside the papers' order, Kendall's tau and the pairs whose order differs.
+    """Yield our order and the papers' order, Kendall's tau, and the pairs of methods whose order differs.
 
     Yield nothing for fewer than three methods.
     """
@@ -120,9 +123,10 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
 
 
 def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
-    """Yield a table of SumR by method and world, and what each world changes. Yield nothing for fewer than two worlds.
+    """Yield a table of SumR by method and world, and the settings that each world changes.
 
-    Worlds are data sets with simulated features. Only worlds of the same benchmark as the first are compared.
+    Yield nothing for fewer than two worlds. Worlds are data sets with simulated features. Only worlds that simulate the
+    same benchmark as the first world are compared.
     """
     worlds = [entry for entry in results if entry.reports and entry.setup.facts.simulation is not None]
     worlds = [entry for entry in worlds if entry.setup.facts.benchmark == worlds[0].setup.facts.benchmark]
@@ -142,9 +146,9 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
 
 
 def worlds_grid(worlds: Mapping[str, SumR], published: Mapping[str, float]) -> Grid:
-    """Return a table of SumR by method and world, the best method in the first world first.
+    """Return a table of SumR by method and world. It begins with the method that is best in the first world.
 
-    The last rows have Kendall's tau of the orders.
+    The last rows have Kendall's tau for the orders.
     """
     averages = {world: _means(sum_r) for world, sum_r in worlds.items()}
     first, *variants = worlds
@@ -164,7 +168,7 @@ def _means(sum_r: SumR) -> dict[str, float]:
 
 
 def _in_words(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return pairs of methods in words, grouped by the first method of each pair."""
+    """Return a text that names pairs of methods, grouped by the first method of each pair."""
     trailing: dict[str, list[str]] = {}
     for ahead, passed in pairs:
         trailing.setdefault(ahead, []).append(f"`{passed}`")

@@ -1,4 +1,4 @@
-"""A study as a page: one table for each data set, a picture of the search, and the refused combinations."""
+"""A study as a page: a table for each data set, a picture of the search, and the combinations that cannot exist."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ from untrimmed.study.orders import across_worlds, notes
 from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
 
-ORACLE = "oracle"  # name of the row of a perfect method
+ORACLE = "oracle"  # name of the row with the results of a perfect method
 TESTS = ("p to best, seeds", "queries", "p to its method, seeds", "queries")
 HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
@@ -28,7 +28,7 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
 
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
-    """Yield a sentence for each data set: the best candidate, its lead, and its place on the other data sets."""
+    """Yield a sentence for each data set: the best candidate, its lead in SumR, and its place on other data sets."""
     ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
     for result, (best, *followers) in ranked:
         line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
@@ -45,7 +45,7 @@ def winners(results: Sequence[StudyResults]) -> Iterator[str]:
 
 
 def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
-    """Return the lead of the best candidate over another, with the p-values over seeds and over queries."""
+    """Return the lead of the best candidate over another candidate, with p-values over seeds and over queries."""
     lead = mean_sum_r(results, best) - mean_sum_r(results, rival)
     over_seeds, over_queries = p_of_sum_r(results.reports[best], results.reports[rival])
     if over_seeds is None:
@@ -56,7 +56,7 @@ def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
-    """Return a sentence if a row without training, other than the oracle, beats the best candidate."""
+    """Return a sentence if a row without training (other than the oracle) has a higher SumR than the best candidate."""
     rows = {name: of["SumR"] for name, of in results.untrained.items() if name != ORACLE}
     name = max(rows, key=lambda entry: rows[entry], default="")
     if not name or rows[name] <= mean_sum_r(results, best):
@@ -96,7 +96,7 @@ def _rates(plan: StudyPlan) -> str:
 
 
 def table(results: StudyResults) -> Grid:
-    """Return the finalists from the best, in bold, to the worst, then the rows that need no training."""
+    """Return the table: finalists from the best (in bold) to the worst, then the rows that need no training."""
     lines = []
     best = next(iter(ordered(results)), None)
     for candidate in ordered(results):
@@ -113,7 +113,8 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return the p-values over seeds and over queries of the difference of two candidates; empty for the same one."""
+    """Return the p-values over seeds and over queries of the difference of two candidates; empty for equal
+    candidates."""
     if rival is None or rival == candidate:
         return "", ""
     over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])
@@ -135,7 +136,7 @@ def mean_sum_r(results: StudyResults, candidate: Candidate) -> float:
 
 
 def _findings(results: StudyResults) -> Iterator[str]:
-    """Yield a line for each method: its SumR, and that of each attachment that the search added."""
+    """Yield a line for each method: its SumR, and the SumR after each attachment that the search added."""
     for growth in results.growths:
         base, *steps = growth.accepted
         sum_r = {entry.candidate: entry.sum_r for entry in growth.results}
@@ -154,7 +155,7 @@ def _findings(results: StudyResults) -> Iterator[str]:
 
 
 def _point(results: StudyResults, base: Candidate) -> str:
-    """Return the best rate and settings of a method, and those that were not tried yet."""
+    """Return a text with the best rate and settings of a method, and the rates and settings that were not tried yet."""
     untried = " or ".join(map(str, results.untried[base]))
     return f"{results.points[base]}" + (f", not tried with {untried}" if untried else "")
 

@@ -35,17 +35,18 @@ from untrimmed.running.run import Run
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.training.trials import Trial
 
-CAPTIONS = 3  # number of captions whose words are in the identity of a data set
-NUMBERS = 8  # numbers of each feature table that are in the identity of a data set
-WARMUP_SHARE = 0.1  # in a short training, the published 0.01 is too few steps for large rates
+CAPTIONS = 3  # number of captions whose words enter the identity of a data set
+NUMBERS = 8  # number of values of each feature table that enter the identity of a data set
+WARMUP_SHARE = 0.1  # the published 0.01 would be too few steps for large learning rates in a short training
 SIZES = "sizes.json"  # file beside the runs: sizes of models and batches, and the identity of the data
 FACTS = "data.json"  # file beside the runs: what the page prints about the data
 UNTRAINED = "untrained.json"  # file beside the runs: the rows that need no training
 COSTS = "costs.json"  # file beside the runs: costs of the finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 RATE = "train.learning_rate"
-_VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may have
-WARMUP_EPOCH = "warmup_epoch"  # name of the setting of losses that start late; it is scaled with the length of training
+_VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may contain
+# name of a setting of losses that start late; its value is scaled with the length of training
+WARMUP_EPOCH = "warmup_epoch"
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,11 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
-    """What a study prints about a data set; it is stored beside the runs.
+    """What a study prints about a data set. It is stored beside the runs.
 
-    `videos` and `captions` count those of each split. `benchmark` is the benchmark whose presets all candidates use.
-    `simulation` has the settings of simulated features that differ from the default; None for other features.
+    `videos` and `captions` are the numbers of videos and captions in each split. `benchmark` is the benchmark whose
+    presets all candidates use. `simulation` has the settings of simulated features that differ from the default; None
+    for other features.
     """
 
     videos: Mapping[str, int]
@@ -109,14 +111,14 @@ class Point:
 
 
 def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
-    """Return every combination of the rates and the values of a grid, whose entries are `KEY=VALUE,VALUE,...`.
+    """Return every combination of the rates and the values of a grid. Entries of the grid are `KEY=VALUE,VALUE,...`.
 
     Keys that are joined by `+` have the same value.
 
     >>> [str(point) for point in points_of([0.001], ["model.dropout+model.input_dropout=0.1,0.2"])]
     ['rate 0.001, model.dropout=0.1, model.input_dropout=0.1', 'rate 0.001, model.dropout=0.2, model.input_dropout=0.2']
 
-    Raises: ConfigError for an entry of another form, a key that occurs twice, or the key of the rates.
+    Raises: ConfigError for an entry of another form, a key that occurs twice, or the key of the learning rate.
     """
     axes: list[list[tuple[str, ...]]] = []
     earlier: list[str] = [RATE]
@@ -139,7 +141,7 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class StudySetup:
-    """A data set and the model and batch sizes of all candidates; runs are stored in `out`/`data`.
+    """A data set, and the model and batch sizes of all candidates. Runs are stored in `out`/`data`.
 
     `presets` are YAML files. Among the files for its method, a candidate uses the file with most of its attachments.
     """
@@ -173,7 +175,7 @@ class StudySetup:
     def identity(self) -> str:
         """A digest of test captions and some words and frames, the same on every machine.
 
-        Each table contributes its first numbers, rounded to hundredths of its largest number. Features that are
+        Each table contributes its first numbers, rounded to hundredths of its largest number, because features that are
         simulated on two machines may differ in their last digits.
 
         Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
@@ -194,7 +196,7 @@ class StudySetup:
 
     @cached_property
     def facts(self) -> DataFacts:
-        """The facts about the data, as stored beside the runs or else from the data."""
+        """The facts about the data: those stored beside the runs, or else computed from the data."""
         stored = self.folder / FACTS
         if stored.is_file():
             return build(DataFacts, read_json(stored), where=str(stored))
@@ -242,29 +244,29 @@ class StudySetup:
             )
 
     def require_own(self) -> None:
-        """Check the folder like `require_same`, and write sizes and data beside the runs."""
+        """Check the folder like `require_same`, and write the sizes and the facts about the data beside the runs."""
         self.require_same()
         text = json.dumps(self._sizes | {"data": self.identity})
         if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != text:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self._noted, text)
-            (self.folder / FACTS).unlink(missing_ok=True)  # if there are no runs, the file may be of other data
+            (self.folder / FACTS).unlink(missing_ok=True)  # if there are no runs, the file may describe other data
             self.__dict__.pop("facts", None)
         if not (self.folder / FACTS).is_file():
             write_whole(self.folder / FACTS, json.dumps(asdict(self.facts)))
 
     @property
     def simulated(self) -> bool:
-        """Whether the features are simulated. Then the hidden meaning gives an upper limit of the results."""
+        """Whether the features are simulated. If so, their hidden meaning gives an upper limit of the results."""
         return is_simulated(self.data, self.root)
 
     @cached_property
     def _files(self) -> dict[ModelName, Path]:
-        """The files of `presets`, by the method that each is for."""
+        """The files of `presets`, by the name of the model that each is for."""
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:
-        """Return the preset of a method for `choose_preset`: a file, or the same data set for all methods."""
+        """Return the preset of a method for `choose_preset`: a file, or the name of the benchmark of the data."""
         fitting = [
             stated
             for stated in self._files
@@ -275,10 +277,10 @@ class StudySetup:
         return str(self._files[max(fitting, key=lambda stated: len(stated.attachments))])
 
     def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
-        """Return a training of a candidate with enough epochs for the steps.
+        """Return a trial that trains a candidate, with enough epochs for the steps.
 
-        Settings are those of the candidate's preset, except the sizes, the candidate's own settings and those of the
-        point. A loss that starts late in the preset starts after the same share of the epochs.
+        Settings are those of the candidate's preset, except the sizes, the candidate's own settings and the settings of
+        `point`. A loss that starts late in the preset starts after the same share of the trial's epochs.
 
         Raises: ConfigError if both the candidate and the point set a key.
         """
@@ -334,7 +336,7 @@ class StudySetup:
         return self.report_of(trial.method, trial.measured("test", ranks), trial.note)
 
     def report_of(self, title: str, ranks: Sequence[int], stored: Path) -> Report:
-        """Return the results of stored ranks; the ids of captions are their numbers.
+        """Return the results of stored ranks. As ids, captions have their numbers.
 
         Raises: ConfigError if the data set has another number of captions.
         """
@@ -371,12 +373,15 @@ def read_sizes(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def reached(trial: Trial) -> float:
-    """Return the best SumR on validation videos."""
+    """Return the best SumR of a trial on validation videos."""
     return float(trial.measured("val", lambda run: max(entry["val"]["SumR"] for entry in run.history)))
 
 
 def require_teacher(trial: Trial) -> None:
-    """Check that a method's teacher, if any, has its files. Raises FeatureError with the missing file."""
+    """Check that the files of a method's teacher exist, if it has one.
+
+    Raises: FeatureError that names the missing file.
+    """
     if trial.settings.features.teacher:
         open_teacher(Layout.at(trial.root, trial.data))
 

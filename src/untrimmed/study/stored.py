@@ -17,19 +17,19 @@ _NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The result file of one run. `ranks` are on test videos. They are empty for a run that only served the search."""
+    """The result file of one run. `ranks` are those of test captions; empty if the run was only part of the search."""
 
     candidate: Candidate
     point: Point
     steps: int
     seed: int
-    sum_r: float | None  # on validation videos; None if it was not computed there
+    sum_r: float | None  # SumR on validation videos; None if it was not computed
     ranks: tuple[int, ...]
     path: Path
 
 
 def stored_runs(folder: Path) -> list[StoredRun]:
-    """Return the results of all runs in OUT/DATA. Raises ConfigError for a file that has no results."""
+    """Return the results of all runs in OUT/DATA. Raises: ConfigError for a file that has no results."""
     runs = []
     for path in sorted(folder.glob("*.json")):
         if path.name in BESIDE_RUNS:
@@ -60,7 +60,7 @@ def stored_results(folder: Path) -> StudyResults:
 
     For each candidate, only the runs with the most steps are used, and among them the settings with the most seeds.
 
-    Candidates with fewer steps than the longest runs on test videos are left out.
+    Candidates are left out if their runs have fewer steps than the longest runs with results on test videos.
 
     Raises: ConfigError if the folder has no such runs, lacks a file of the study, or has a damaged file.
     """

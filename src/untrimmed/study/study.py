@@ -1,4 +1,4 @@
-"""A study: search learning rates, add attachments greedily, then train the best with several seeds and test them."""
+"""A study: search learning rates, add attachments greedily, then train the best candidates with several seeds."""
 
 import multiprocessing
 import os
@@ -29,11 +29,11 @@ SEARCH_SEED = 0
 class StudyPlan:
     """The trainings on each data set.
 
-    For each method, the search tries the rates in `rates` and the values in `grid` (entries `KEY=VALUE,VALUE,...`) for
-    `search_steps` steps each. The method and everything that grows from it use those with the best SumR. The best
-    `grow` methods are extended by `attachments`, up to `max_attachments` each. The best `finalists` of all candidates,
-    and the methods that they grew from, are trained for `steps` steps with each of `seeds` seeds. Without attachments
-    all methods are finalists.
+    For each method, the search trains with each of the rates in `rates` and of the values in `grid` (entries
+    `KEY=VALUE,VALUE,...`) for `search_steps` steps. The rate and values with the best SumR are used for the method and
+    for all candidates that grow from it. The best `grow` methods are extended by `attachments`, up to `max_attachments`
+    each. The best `finalists` of all candidates, and the methods that they grew from, are trained for `steps` steps
+    with `seeds` different seeds. Without attachments, all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -93,15 +93,16 @@ class StudyResults:
     def base_of(self, candidate: Candidate) -> Candidate:
         """Return the method from which the search reached a candidate.
 
-        Its best rate and settings also apply to the candidate. If several methods reached it, this is the one with the
-        best SumR. A candidate that the search did not reach is its own base.
+        The method's best rate and settings also apply to the candidate. If the search reached the candidate from
+        several methods, this is the method that gave the best SumR. A candidate that the search did not reach is its
+        own base.
         """
         return next((result.base for result in self.ranking if result.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
         """Return the candidate to compare a candidate with: the method that it grew from.
 
-        For a candidate that was named directly, it is the method without attachments, if that has results.
+        For a candidate that did not grow from another, it is the method without attachments, if this has results.
         """
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))
@@ -109,7 +110,7 @@ class StudyResults:
 
     @property
     def ranking(self) -> list[CandidateResult]:
-        """The candidates of the search, each once with its best SumR. The best is first."""
+        """The candidates of the search, each once with its best SumR. The best candidate is first."""
         best: dict[Candidate, CandidateResult] = {}
         results = (result for growth in self.growths for result in growth.results)
         for result in sorted(results, key=lambda result: -result.sum_r):
@@ -119,7 +120,7 @@ class StudyResults:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains up to `jobs` trials at a time and reports each finished one. With 0 jobs, nothing is trained."""
+    """Trains up to `jobs` trials at a time and reports each finished trial. With 0 jobs, nothing is trained."""
 
     print_line: Callable[[str], None] = lambda line: None
     jobs: int = 1
@@ -130,7 +131,7 @@ class Trainer:
         return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Return which trials have this figure, after training the others, unless there are 0 jobs."""
+        """Return which trials have this figure. Unless there are 0 jobs, the other trials are trained first."""
         untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in untrained for trial in trials]
@@ -164,11 +165,11 @@ def _begin_work(threads: int, plugins: Sequence[PluginModule]) -> None:
 def _end_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
-        os._exit(1)  # end even during a step: the next study resumes from the saved state
+        os._exit(1)  # exit even during a step; the next study resumes from the saved state
 
 
 def _timed(trial: Trial) -> tuple[float, float]:
-    """Train a trial; return its SumR on validation videos and the seconds it took."""
+    """Train a trial. Return its SumR on validation videos and the time in seconds."""
     start_s = time.perf_counter()
     trial.train()
     return reached(trial), time.perf_counter() - start_s
@@ -177,7 +178,7 @@ def _timed(trial: Trial) -> tuple[float, float]:
 def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[StudyResults]:
     """Yield the results on one data set: after the search, and again after each seed of the finalists.
 
-    Raises: as `outlook`, and what training raises.
+    Raises: the errors of `outlook` and of training.
     """
     outlook(setup, plan)
     setup.require_own()
@@ -224,7 +225,7 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
     searched = [trial_of(setup, plan, method, point) for method in plan.methods for point in plan.points]
     finished = sum(_knows(trial, "val") for trial in searched)
     trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
-    purpose = " for the rates" if len(plan.rates) > 1 else ""  # a single rate needs no search
+    purpose = " for the rates" if len(plan.rates) > 1 else ""  # with a single rate, rates are not searched
     purpose = " for rates and settings" if plan.grid else purpose
     lines = [f"{setup.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
@@ -243,7 +244,10 @@ def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, point: Po
 
 
 def _knows(trial: Trial, figure: str) -> bool:
-    """Return whether a figure is stored or can be measured. Raises ConfigError if the run has other settings."""
+    """Return whether a figure of a trial is stored or can be measured.
+
+    Raises: ConfigError if the run has other settings.
+    """
     trial.require_same()
     return figure in trial.figures or trial.is_finished
 
@@ -266,7 +270,8 @@ def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
         trained = {result.candidate for result in results.ranking}
         return tuple(method for method in results.plan.methods if method in trained)
     finalists = [result.candidate for result in results.ranking[: results.plan.finalists]]
-    for finalist in finalists:  # also visit bases that this loop adds: a method may itself have grown from another
+    # the loop also visits bases that it adds, because such a base may have grown from another method
+    for finalist in finalists:
         if (base := results.base_of(finalist)) not in finalists:
             finalists.append(base)
     return tuple(finalists)

@@ -38,8 +38,7 @@ class Pictures:
         return max(0, bisect_right(self.numbers, number) - 1)
 
     def state(self) -> tuple[int, int]:
-        """The sum of the pictures' sizes in bytes, and the latest time at which one changed, in nanoseconds since
-        1970."""
+        """The sum of the pictures' sizes in bytes, and the time of the latest change in nanoseconds since 1970."""
         states = [os.stat(os.path.join(self.folder, name)) for name in self.names]
         return sum(stat.st_size for stat in states), max(stat.st_mtime_ns for stat in states)
 
