@@ -113,8 +113,7 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return the p-values over seeds and over queries of the difference of two candidates; empty for equal
-    candidates."""
+    """Return the p-values over seeds and over queries of two candidates' difference; empty for equal candidates."""
     if rival is None or rival == candidate:
         return "", ""
     over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])
