@@ -1,7 +1,8 @@
 """Convert seconds to frames and SMPTE timecodes.
 
-Moments are in seconds from the first frame of their file. An editor counts the file's frames from its start timecode,
-and the frames of a timeline from 0. Only this module converts between them, with fractions and OpenTimelineIO.
+Moments are in seconds from the first frame of their file. An editor counts the file's frames from the file's start
+timecode, and the frames of a timeline from 0. Only this module converts between them, with fractions and
+OpenTimelineIO.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from untrimmed.video.timing import NTSC, Timing
 
 @dataclass(frozen=True)
 class TimelineRate:
-    """Frames per second of a timeline, and whether its timecodes leave out numbers (drop frame)."""
+    """Frames per second of a timeline, and whether its timecodes skip numbers (drop frame)."""
 
     name: str
     frames_per_s: Fraction
@@ -53,14 +54,14 @@ _DROPPING = {rate.frames_per_s for rate in RATES.values() if rate.is_drop}
 
 @dataclass(frozen=True)
 class ExportedMoment:
-    """A span of a video, in seconds, with a note. `timing` is None if it is unknown."""
+    """A span of a video, in seconds, with a note. `timing` is None if the file's timing is unknown."""
 
     video: Path
     start_s: float
     end_s: float
     note: str = ""
     duration_s: float = 0.0  # duration of the video; 0 if it is unknown
-    width: int = 0  # width of its picture; 0 if it is unknown
+    width: int = 0  # width of the video's picture; 0 if it is unknown
     height: int = 0
     timing: Timing | None = None
     video_id: str = ""
@@ -86,7 +87,7 @@ class Cut:
     """A moment in frames of its file, counted from the first frame, and in frames of the timeline. Ends are exclusive.
 
     `rate` is the frame rate of the file, or of the timeline if the file's rate varies or is not in `RATES`.
-    `start_frame` is the file's start timecode in such frames.
+    `start_frame` is the file's start timecode in frames at this rate.
     """
 
     moment: ExportedMoment
@@ -100,7 +101,7 @@ class Cut:
 
     @property
     def has_drop_timecode(self) -> bool:
-        """Whether the timecodes of the file leave out numbers."""
+        """Whether the timecodes of the file skip numbers (drop frame)."""
         return self.rate in _DROPPING and self.moment.timing is not None and ";" in self.moment.timing.start_timecode
 
 
@@ -112,7 +113,7 @@ def read_rate(name: str) -> TimelineRate:
 
 
 def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
-    """The rate of a timeline of these files: the most common one, or the nearest that editors have.
+    """The rate of a timeline of these files: their most common rate, or the nearest rate that editors support.
 
     >>> usual_rate([Timing("25"), Timing("30000/1001"), Timing("30000/1001")]).name
     '29.97'
@@ -143,7 +144,7 @@ def frame_at(time_s: float | Fraction, rate: Fraction) -> int:
 
 
 def timecode(frame: int, rate: Fraction, *, is_drop: bool) -> str:
-    """The SMPTE timecode of a frame at a rate in `RATES`. It starts again at 0 after 24 hours.
+    """The SMPTE timecode of a frame at a rate in `RATES`. After 24 hours, timecodes start again at 0.
 
     >>> timecode(107892, Fraction(30000, 1001), is_drop=True), timecode(107892, Fraction(30000, 1001), is_drop=False)
     ('01:00:00;00', '00:59:56:12')
@@ -165,7 +166,10 @@ def frame_of_timecode(text: str, rate: Fraction) -> int:
 
 
 def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]:
-    """The moments in frames, one after another on a timeline. Each has at least one frame. Their timing is known."""
+    """The moments in frames, one after another on a timeline. Each moment has at least one frame.
+
+    All timings must be known.
+    """
     result = []
     record_in = 0
     for moment in moments:
@@ -193,11 +197,11 @@ def _start_frame(timing: Timing, rate: Fraction) -> int:
     if not text:
         return 0
     own_base, base = math.ceil(Fraction(timing.frame_rate)), math.ceil(rate)
-    if own_base != base:  # the timecode of a file with an unusual rate counts the file's own frames
+    if own_base != base:  # if a file has an unusual rate, its timecode counts frames at that rate
         text = f"{text[:8]}:{int(text[9:]) * base // own_base:02d}"
     if rate not in _DROPPING:
         text = text.replace(";", ":")
     try:
         return frame_of_timecode(text, rate)
-    except ValueError:  # the timecode counts at another rate than the file's
+    except ValueError:  # the timecode counts frames at another rate than the file's
         return 0

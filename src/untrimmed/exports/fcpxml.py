@@ -1,7 +1,7 @@
 """Timelines as FCPXML, for Final Cut Pro and Resolve.
 
-OpenTimelineIO's adapter counts 29.97 frames per second as 29, so this module writes the file: version 1.10 of Apple's
-document type. All times are fractions of a second.
+OpenTimelineIO's adapter counts 29.97 frames per second as 29, so this module writes the file itself, in version 1.10 of
+Apple's document type. All times are fractions of a second.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 class _Formats:
-    """The formats of the resources: one for each rate and picture size."""
+    """The `format` elements among the resources of a project: one for each rate and picture size."""
 
     def __init__(self, resources: ET.Element) -> None:
         self._resources = resources
@@ -112,7 +112,7 @@ def _form(is_drop: bool) -> str:
 
 
 def _seconds(frames: int, rate: Fraction) -> str:
-    """The time of a number of frames.
+    """The duration of a number of frames.
 
     >>> _seconds(3, Fraction(30000, 1001)), _seconds(50, Fraction(25))
     ('1001/10000s', '2s')

@@ -16,12 +16,15 @@ from untrimmed.exports.timelines import to_edl, to_final_cut_7, to_kdenlive, to_
 from untrimmed.search.store.records import folders_of_equal_names
 from untrimmed.video.timing import Timing
 
-_FOLDER_CHARACTERS = 20  # largest number of characters of the folder in the name of a file of subtitles
+_FOLDER_CHARACTERS = 20  # longest folder prefix in the name of a subtitle file, in characters
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format. Exactly one of the writers is set: of timelines, of tables, of files for one video each."""
+    """A format.
+
+    Exactly one of its writers is set: for timelines, for tables, or for files with the moments of one video.
+    """
 
     suffix: str
     kind: str  # media type of the files
@@ -93,7 +96,7 @@ def export(
 
 
 def format_of(path: Path) -> str | None:
-    """The format whose files have the suffix of a path; None if no format has it."""
+    """The format whose files have the suffix of a path; None if no format has this suffix."""
     return next((name for name, form in FORMATS.items() if form.suffix == path.suffix.lower()), None)
 
 
@@ -113,7 +116,7 @@ def _with_timing(
 def _one_file_per_video(
     moments: Sequence[ExportedMoment], form: Format, write: Callable[[Sequence[ExportedMoment]], str]
 ) -> ExportedFile:
-    """The file of the only video, or an archive (ZIP) of the files."""
+    """The file if there is only one video, otherwise a ZIP archive with a file for each video."""
     by_video: dict[Path, list[ExportedMoment]] = {}
     for moment in moments:
         by_video.setdefault(moment.video, []).append(moment)
@@ -130,5 +133,5 @@ def _one_file_per_video(
 
 
 def _encoded(text: str) -> bytes:
-    """The text in UTF-8. Bytes of names that are not UTF-8 are escaped."""
+    """The text in UTF-8. Bytes that are not UTF-8, which names of files can contain, are escaped."""
     return text.encode("utf-8", "backslashreplace")

@@ -7,7 +7,7 @@ _REEL_CHARACTERS = 32
 
 
 def one_line(text: str) -> str:
-    """A text on one line, without the characters that XML forbids; bytes that are not UTF-8 are escaped.
+    """A text on one line, without the characters that XML forbids. Bytes that are not UTF-8 are escaped.
 
     >>> one_line("two\\n lines")
     'two lines'
@@ -21,16 +21,17 @@ def _escaped(text: str) -> str:
 
 
 def file_name(path: str) -> str:
-    """A video's name without its folder and suffix and without characters that file systems refuse.
+    """The name of a video's file without folder, suffix and characters that file systems refuse.
 
-    It has at most 60 letters and 200 bytes. File names have 255 bytes, and callers append span, number and suffix.
+    It has at most 60 characters and 200 bytes, because file names may have 255 bytes and callers append span, number
+    and suffix.
     """
     stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
     return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"
 
 
 def reel_name(path: Path) -> str:
-    """A video's name as a reel.
+    """The name of a video's file as a reel name.
 
     It has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks.
 

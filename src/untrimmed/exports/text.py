@@ -44,7 +44,7 @@ def to_json(moments: Moments, rate: TimelineRate | None) -> str:
 
 
 def _entries(moments: Moments, rate: TimelineRate | None) -> list[dict[str, Any]]:
-    """The fields of each moment. Those in frames are None if the timing of a file is unknown."""
+    """The fields of each moment. Fields in frames are None if the timing of the file is unknown."""
     timings = [moment.timing for moment in moments if moment.timing is not None]
     rate = rate or usual_rate(timings)
     counted: Sequence[Cut | None] = cuts(moments, rate) if len(timings) == len(moments) else [None] * len(moments)
@@ -78,9 +78,10 @@ _FRAME_FIELDS = (
 
 
 def _as_text(cell: str) -> str:
-    """A cell that spreadsheets show and do not evaluate: an apostrophe precedes everything that begins like a formula.
+    """A cell that spreadsheets show and do not evaluate, because an apostrophe precedes everything that looks like a
+    formula.
 
-    Spreadsheets of some countries also split cells at semicolons, and then at line breaks.
+    In some countries, spreadsheets also split cells at semicolons and line breaks, so each of these parts is checked.
 
     >>> _as_text("=1+1"), _as_text(" ＝1+1"), _as_text("a;=1+1"), _as_text("a = b")
     ("'=1+1", "' ＝1+1", "a;'=1+1", 'a = b')
@@ -133,7 +134,7 @@ def _title(moment: ExportedMoment) -> str:
 
 
 def _subtitle(moment: ExportedMoment) -> str:
-    """The title of a moment as a subtitle. Players would read `-->` as times, so an arrow replaces it."""
+    """The title of a moment as a subtitle. Players would read `-->` as part of a time, so an arrow replaces it."""
     return _title(moment).replace("-->", "→")
 
 

@@ -27,8 +27,8 @@ class _Count:
     """How a format counts the frames of a file."""
 
     rate: Callable[[Cut], Fraction]
-    has_timecode: bool  # whether it counts from the start timecode, or from 0
-    clock: Callable[[Fraction], float] = float  # the rate that OpenTimelineIO computes with
+    has_timecode: bool  # whether the format counts from the start timecode; otherwise, it counts from 0
+    clock: Callable[[Fraction], float] = float  # the frame rate with which OpenTimelineIO computes
 
 
 def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
@@ -38,7 +38,7 @@ def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """Final Cut Pro 7 XML, which Premiere and Resolve read. Its markers count from the first frame of the file."""
+    """Final Cut Pro 7 XML, which Premiere and Resolve read. Markers count from the first frame of the file."""
 
     def marker(cut: Cut, time: Callable[[int], Any]) -> Any:
         return _marker(cut, lambda frame: time(frame - cut.start_frame))
@@ -51,7 +51,8 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
         result.metadata["fcp_xml"]["media"] = {"video": {"format": {"samplecharacteristics": size}}}
     with_sound = [cut for cut in cuts if _has_sound(cut)]
     for number, (clip, cut) in enumerate(zip(result.find_clips(), [*cuts, *with_sound], strict=True), start=1):
-        # Without an id, the adapter writes a clip that equals an earlier one as a reference, with the earlier place.
+        # Each clip needs an id: otherwise, the adapter writes a clip that equals an earlier clip as a reference to that
+        # clip, at the earlier clip's place.
         kind = {"mediatype": "video" if number <= len(cuts) else "audio", "trackindex": "1"}
         clip.metadata["fcp_xml"] = {"@id": f"clipitem-{number}", "sourcetrack": kind}
         reel = {"name": reel_name(cut.moment.video)}
@@ -61,7 +62,7 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 def _with_links(xml: str) -> str:
-    """Final Cut Pro 7 XML in which each clip is linked with its sound, so that editors move both together."""
+    """Add links to Final Cut Pro 7 XML between each clip and its sound, so that editors move both together."""
     root = ET.fromstring(xml)
     items: dict[str, list[ET.Element]] = {}
     links: dict[str, list[dict[str, str]]] = {}
@@ -83,7 +84,7 @@ def _with_links(xml: str) -> str:
 
 
 def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """An edit list (CMX 3600). It has one rate, which its header names.
+    """An edit list (CMX 3600). All of it has one frame rate, which the header names.
 
     Raises:
         ConfigError: A file has another rate than the timeline.
@@ -96,7 +97,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
                 f"{shown(cut.moment.video)}: has {rates}, but an edit list has one rate; choose that of the files, "
                 "export them in several lists, or choose another format"
             )
-    # The adapter writes 29.97 and 59.94 as drop frame. Timecodes without drop frame count as at 30 and 60.
+    # The adapter writes drop-frame timecodes for 29.97 and 59.94. Timecodes without drop frame count as at 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
     result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
     for clip, cut in zip(result.video_tracks()[0], cuts, strict=True):
@@ -113,7 +114,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 class _Channels:
-    """Replaces the channel of each event: picture and sound, or only the picture."""
+    """Replaces the channel of each event of an edit list: picture and sound, or only the picture."""
 
     def __init__(self, cuts: Sequence[Cut]) -> None:
         self._channels = iter("B" if _has_sound(cut) else "V" for cut in cuts)
@@ -123,7 +124,7 @@ class _Channels:
 
 
 def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """A Kdenlive project. It counts all frames at its own rate and from the first frame of the file."""
+    """A Kdenlive project. It counts all frames at the rate of the project and from the first frame of the file."""
     count = _Count(lambda cut: timeline.frames_per_s, has_timecode=False)
     result = _timeline(cuts, timeline, count, None)
     for cut in cuts:
@@ -197,6 +198,6 @@ def _write(timeline: otio.schema.Timeline, adapter: str, **options: Any) -> str:
         raise ConfigError(
             f"this format needs the {adapter} adapter of OpenTimelineIO; run pip install 'untrimmed[video]'"
         )
-    if adapter == "kdenlive":  # this adapter prints a note, which would disturb a server of tools on stdout
+    if adapter == "kdenlive":  # this adapter prints a note, which would disturb a server that answers on stdout
         otio.adapters.from_name(adapter).module().print = lambda *_: None
     return str(otio.adapters.write_to_string(timeline, adapter, **options))

@@ -1,6 +1,7 @@
-"""Published settings: one YAML file per method and data set, with the table or section of every number.
+"""Published settings: one YAML file per method and data set, with the paper's table or section for every number.
 
-`load_preset` merges up to four kinds of files. All have the same sections, and later ones override earlier ones:
+`load_preset` merges up to four kinds of files. All files have the same sections, and later files override earlier
+files:
 
 1. `<method>/<dataset>.yaml`: the method alone.
 2. `attachments/<name>/<dataset>.yaml`: what an attachment adds to any method.
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from untrimmed.models.base import ModelConfig, RetrievalModel
 
 FOLDER = Path(__file__).parent
-OWN_DATA_PRESET = "tvr"  # used for a data set without a preset; widths come from its features
-# TVR's widths, used until the features are read if the preset sets no widths
+OWN_DATA_PRESET = "tvr"  # preset for a data set without a preset; the widths come from the data set's features
+# TVR's widths. They are used until the features are read, if the preset sets no widths.
 WIDTHS = {"query_dim": 768, "video_dim": 3072}
 
 
@@ -38,7 +39,7 @@ class Preset:
     """All settings of a run: the model, attached losses, the weight of each loss term, training, features.
 
     The method's `Config` checks `model` and `losses`. `reported` has the authors' results in percent by metric. In a
-    file it may name a row of `published.yaml` instead: `[paper, table, row, column]`.
+    preset file, `reported` may name a row of `published.yaml` instead: `[paper, table, row, column]`.
     """
 
     method: str
@@ -70,7 +71,7 @@ class Preset:
         return configure(self.name, self.settings, where=f"{self.method}/{self.dataset}")
 
     def weights_in(self, sizes: "ModelConfig") -> dict[str, float]:
-        """Return the weights of the loss terms that a model with these settings has, without those that are off."""
+        """Return the weights of the loss terms that a model with these settings has, without terms that are off."""
         return {name: weight for name, weight in self.weights.items() if name not in sizes.absent_terms}
 
 
@@ -79,10 +80,10 @@ def choose_preset(
 ) -> Preset:
     """Return the settings of a method on a data set.
 
-    `preset` is the name of another data set's preset, or a YAML file, which may be for the method with fewer
+    `preset` is the name of another data set's preset, or a YAML file. The file may be for the same method with fewer
     attachments. The default is the preset of the data set, or `OWN_DATA_PRESET` if the data set has none.
 
-    Raises: as `load_preset`, and ConfigError for a file for another method.
+    Raises: the errors of `load_preset`, and ConfigError for a file that is for another method.
     """
     name = ModelName.of(method)
     if not is_file(preset):
@@ -99,7 +100,7 @@ def choose_preset(
 
 
 def preset_method(path: Path) -> ModelName:
-    """Return the method that a YAML file is for; raises ConfigError for another file."""
+    """Return the method that a YAML file is for. Raises: ConfigError for a file that is not a preset."""
     return _stated_method(path, read_yaml(path))
 
 
@@ -110,12 +111,12 @@ def _stated_method(path: Path, values: Mapping[str, Any]) -> ModelName:
 
 
 def is_file(preset: str | None) -> bool:
-    """Return whether a preset is named as a YAML file."""
+    """Return whether the value of `preset` is the path of a YAML file."""
     return preset is not None and preset.endswith((".yaml", ".yml"))
 
 
 def stated_widths(method: str | ModelName, data: str, preset: str | None) -> frozenset[str]:
-    """Return the names of the feature widths that `choose_preset` sets. The others are those of the data set."""
+    """Return the names of the feature widths that `choose_preset` sets. Other widths come from the data set."""
     if is_file(preset):
         return frozenset(WIDTHS.keys() & read_yaml(Path(preset or "")).get("model", {}).keys())
     return frozenset(WIDTHS if preset is not None or has_preset(method, data) else ())
@@ -142,7 +143,7 @@ def load_preset(method: str | ModelName, dataset: str, overrides: Mapping[str, A
         if overlay.is_file():
             values = _merge(values, read_yaml(overlay))
     values["method"] = str(name)
-    if len(attached) > 1:  # the published results have one attachment
+    if len(attached) > 1:  # published results are for at most one attachment
         values["reported"] = {}
     return _build(values, overrides, where=f"{name}/{dataset}")
 
@@ -160,7 +161,7 @@ def _class_settings(name: ModelName, dataset: str) -> dict[str, Any]:
 
 
 def _training_defaults(cls: "type[RetrievalModel] | type[Attachment]") -> Mapping[str, Any]:
-    """Return the `training_defaults` of a class; raises ConfigError for anything but sections of a preset."""
+    """Return the `training_defaults` of a class. Raises: ConfigError unless they are sections of a preset."""
     sections = ("model", "losses", "weights", "train", "features")
     for section, values in cls.training_defaults.items():
         if section not in sections or not isinstance(values, Mapping):
@@ -179,8 +180,8 @@ def has_preset(method: str | ModelName, dataset: str) -> bool:
 def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
     """Return an attachment's settings for a data set.
 
-    Without a file, a variant (`tvr_event`) has the settings of its base (`tvr`), and any other data set has those of
-    TVR. An attachment without any file has the defaults of its class.
+    Without a file, a variant (`tvr_event`) has the settings of its base (`tvr`), and any other data set has the
+    settings of TVR. An attachment without any file has the defaults of its class.
     """
     for candidate in (dataset, dataset.partition("_")[0], "tvr"):
         path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"
@@ -193,7 +194,7 @@ def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
 
 
 def _merge(values: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` updated recursively by `overlay`."""
+    """Return `values`, updated recursively with the values of `overlay`."""
     merged = dict(values)
     for key, value in overlay.items():
         base = merged.get(key)
@@ -231,7 +232,7 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
 
 
 def _can_carry(name: ModelName, attachment: str) -> bool:
-    """Return whether the attachment fits the model and is not attached yet."""
+    """Return whether the attachment fits the model and is not yet attached."""
     from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
 
     try:
@@ -251,11 +252,14 @@ def _require_losses(names: Iterable[str]) -> None:
 
 
 def _attachments_with(term: str) -> list[str]:
-    """Return the attachments of this package that have a loss term of that name."""
+    """Return the attachments of this package that have a loss term with this name."""
     files = sorted(FOLDER.glob(f"attachments/*/{OWN_DATA_PRESET}.yaml"))
     return [path.parent.name for path in files if term in read_yaml(path).get("weights", {})]
 
 
 def list_presets() -> list[tuple[str, str]]:
-    """Return the (method, data set) pairs that have a file, sorted. Compositions have no entry (see `has_preset`)."""
+    """Return the (method, data set) pairs that have a file, sorted.
+
+    Methods with attachments are not listed (see `has_preset`).
+    """
     return sorted((path.parent.name, path.stem) for path in FOLDER.glob("*/*.yaml"))

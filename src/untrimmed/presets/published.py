@@ -51,7 +51,7 @@ def published() -> dict[str, Any]:
 
 
 def reported(address: Sequence[str]) -> dict[str, float]:
-    """Return the results of one row by metric, in percent; `address` is its paper, table, row and column.
+    """Return the results of one row by metric, in percent. `address` is the paper, table, row and column.
 
     >>> list(reported(["jsg", "table3", "JSG", "charades"]))
     ['R@1', 'R@5', 'R@10', 'R@100', 'SumR']
@@ -69,7 +69,8 @@ def reported(address: Sequence[str]) -> dict[str, float]:
     metrics = EVENTS if address[-1].endswith("_event") else RECALL
     if metrics is EVENTS:
         fits = len(values) == len(EVENTS)
-    else:  # four recalls and their printed SumR, which is off by up to 1.8; some rows end with a size in MB
+    # four recalls and their printed SumR, which differs from the sum by up to 1.8; some rows end with a size in MB
+    else:
         fits = len(values) >= len(RECALL) and abs(sum(values[:4]) - values[4]) < 2
     if not fits:
         figures = ", ".join(map(str, values))

@@ -21,10 +21,10 @@ class TrainSettings(metaclass=Checked):
 
     - `batch_of`: "videos" iterates over videos with all their captions. "captions" iterates over captions, each with
       its video, so captions of one video are negatives of each other (JSG's event variant).
-    - `sampler`: the rows of each batch of an epoch (`training/sampling.py`): "shuffle", or your own.
+    - `sampler`: selects the rows of each batch of an epoch (`training/sampling.py`): "shuffle", or your own function.
     - `prepare_batch`: changes each batch before its step, for example to add hard negatives (`training/sampling.py`).
-    - `hard_negatives_from_epoch`: earlier epochs draw negatives from all candidates, later ones from the `hard_pool`
-      best-scoring.
+    - `hard_negatives_from_epoch`: before this epoch, negatives are drawn from all candidates; from this epoch on, from
+      the `hard_pool` candidates with the highest scores.
 
     Updates:
 
@@ -32,15 +32,16 @@ class TrainSettings(metaclass=Checked):
       `lr`.
     - `schedule`: "warmup_linear", "constant", a class of torch.optim.lr_scheduler such as "CosineAnnealingLR", or your
       own (`training/schedule.py`). `warmup_share` is the share of updates in which the rate rises.
-    - `learning_rates`: other rates for parameters whose name matches a pattern such as "attachments.ral.*".
+    - `learning_rates`: different rates for parameters whose names match a pattern such as "attachments.ral.*".
     - `accumulate`: batches per update. The gradient is the mean of the batches' gradients.
-    - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips each tensor alone.
-    - `average`: validate and store averaged weights instead of the last ones. "ema" is an exponential moving average,
-      "swa" a mean with equal weights; your own is called with the average, the new weights and the number of averaged
-      updates. Averaging starts in `average_from_epoch`.
+    - `clip_norm`: largest norm of the gradient of all parameters together. BertAdam also clips the gradient of each
+      tensor separately.
+    - `average`: validate and store averaged weights instead of the latest weights. "ema" is an exponential moving
+      average, "swa" a mean with equal weights; your own is called with the average, the new weights and the number of
+      averaged updates. Averaging starts in `average_from_epoch`.
 
     "Your own" is a function or class in Python, and MODULE:NAME or FILE.py:NAME in files and on the command line.
-    `optimizer_settings` and the other `..._settings` are its further arguments.
+    `optimizer_settings` and the other `..._settings` are further arguments of that function or class.
 
     End of an epoch:
 
@@ -121,7 +122,7 @@ class TrainSettings(metaclass=Checked):
         return name.rpartition(":")[2]
 
     def selection(self, metrics: Mapping[str, float]) -> float:
-        """Return the number that compares epochs; higher is better. It is negative for a mean or median rank."""
+        """Return the number by which epochs are compared; higher is better. A mean or median rank is negated."""
         value = metrics[self.selects_by]
         return -value if self.selects_by in _LOWER_IS_BETTER else value
 
@@ -139,7 +140,8 @@ class FeatureSettings(metaclass=Checked):
     """How features are prepared for a method, beyond the sizes in its configuration.
 
     - `fixed_frames`: give every video exactly `max_frames` rows (JSG).
-    - `teacher`: add DL-DKD's CLIP vectors to training batches. The value names the rule that matches their length.
+    - `teacher`: add DL-DKD's CLIP vectors to training batches. The value names the rule that makes the numbers of
+      frames of teacher and student equal.
     - `sort_by`: sort the videos of a training batch by descending number of frames or of captions (DL-DKD).
     - `dtype`: number format of packed features. float16 takes half the space, with errors of at most 5e-4.
     """

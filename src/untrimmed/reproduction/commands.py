@@ -1,4 +1,4 @@
-"""The commands that train and evaluate the rows of a table and draw its figure."""
+"""The commands that train and evaluate the rows of a table, and draw a figure from them."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ EVALUATE = f"{EVALUATE_MOMENTS} --no-moments"
 
 @dataclass(frozen=True)
 class RowCommands:
-    """The commands of a row on a data set: the arguments of `train`, and those appended to `evaluate`."""
+    """The commands of a row on a data set: the arguments of `train`, and the arguments appended to `evaluate`."""
 
     row: TableRow
     column: Column
@@ -42,7 +42,7 @@ class RowCommands:
 
 
 def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
-    """Yield the commands of every row on every data set of a table, with all settings that the table uses."""
+    """Yield the commands for every row on every data set of a table, with all settings that the table uses."""
     for row, column in pairs_of(table):
         trial = trial_of(row, column, RunSettings(Path(), root=Path()))
         train = [row.method, "--data", column.data_name]
@@ -58,7 +58,7 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
 
 
 def untrained_commands(table: UntrainedTable) -> Iterator[tuple[Column, str]]:
-    """Yield each data set of a table with the command that evaluates the model on it."""
+    """Yield each data set of a table with the command that evaluates the table's model on this data set."""
     for column in table.columns:
         only_videos = "" if column.events else " --no-moments"
         yield column, f"untrimmed evaluate {table.model} --data {column.data_name} --root DIR{only_videos}"
@@ -80,7 +80,7 @@ def _assignments(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield settings as `KEY=VALUE`."""
     for key, value in settings.items():
         text = yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6, sort_keys=False)
-        yield f"{key}={text.splitlines()[0]}"  # YAML adds a second line after a scalar, the end of the document
+        yield f"{key}={text.splitlines()[0]}"  # after a scalar, YAML adds a second line that ends the document
 
 
 def _plain(value: Any) -> Any:

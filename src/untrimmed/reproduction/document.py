@@ -41,10 +41,10 @@ SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTING
 def grids_of(
     entry: Entry, settings: RunSettings, on_progress: OnProgress = lambda step: None, *, simulated: bool = False
 ) -> Iterator[Grid]:
-    """Yield the result tables of an entry. Entries that are produced by other commands, or not at all, have no tables.
+    """Yield the result tables of an entry; none if other commands produce it, or if it is not reproduced.
 
-    The rows of a trained table are run if the settings have a root of data sets, or with `simulated`. Otherwise the
-    tables contain only the paper's results.
+    The rows of a trained table are run if the settings have a root of data sets, or if `simulated` is set. Otherwise
+    the tables contain only the paper's results.
     """
     if isinstance(entry, TrainedTable):
         if settings.root is not None:
@@ -75,7 +75,7 @@ def document(
 ) -> Iterator[str]:
     """Yield the parts of the page: how to read it, each paper with its entries, costs, and notes.
 
-    If several entries are tables of costs, one table has the costs of all of them, at the largest corpus of each.
+    If several entries are tables of costs, they become one table, with costs at the largest corpus of each entry.
     """
     yield _preface(papers, command, settings)
     costs = {
@@ -85,12 +85,12 @@ def document(
         if isinstance(entry, EfficiencyTable) and entry in entries
     }
     separate = [entry for entry in entries if len(costs) < 2 or not isinstance(entry, EfficiencyTable)]
-    notes = dict[str, None]()  # a dictionary keeps the order and has no repetitions
+    notes = dict[str, None]()  # a dictionary is used as a set that keeps the order
     for paper in papers:
         yield f"\n## {paper.title}\n"
         for section in _sections(paper, separate, settings):
             title = f"{paper.name} {section.name}: {section.title}"
-            heading = title if len(paper.entries) > 1 else ""  # the table of a paper with one table has no heading
+            heading = title if len(paper.entries) > 1 else ""  # if a paper has only one table, the table has no heading
             yield f"\n### {heading}\n" if heading else "\n"
             for grid in _page_grids(section, settings, on_progress):
                 first, *others = [*_section_notes(grid, section), ""]
@@ -125,7 +125,7 @@ def _settings_list(grid: Grid, note: str) -> str:
     items = []
     missing = []
     for key, *cells in grid.lines:
-        data_sets: dict[str, list[str]] = {}  # names of the data sets that have these values
+        data_sets: dict[str, list[str]] = {}  # names of the data sets that have these values in their settings
         for data_set, cell in zip(grid.header[1:], cells, strict=True):
             data_sets.setdefault(cell, []).append(data_set)
         if all(cell.startswith("- /") for cell in cells):
@@ -142,7 +142,10 @@ def _settings_list(grid: Grid, note: str) -> str:
 
 
 def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, on_progress: OnProgress) -> Grid:
-    """Return one table of costs: a line per method, a column per quantity and largest corpus of a table."""
+    """Return one table of costs.
+
+    It has a line for each method, and a column for each quantity at a table's largest corpus.
+    """
     names = list(dict.fromkeys(name for table in tables.values() for name in table.methods))
     cells: dict[str, dict[str, str]] = {name: {} for name in names}
     notes = dict[str, None]()
@@ -170,13 +173,13 @@ def _cost_columns(table: EfficiencyTable, grid: Grid) -> list[str]:
 
 
 def _section_notes(grid: Grid, entry: Entry) -> list[str]:
-    """Return the notes of this entry that are not shared, without the list of systems that are not available."""
+    """Return the notes that only this entry has, without the list of systems that are not implemented."""
     left_out = left_out_note(entry) if isinstance(entry, TrainedTable | EfficiencyTable) else ""
     return [note for note in grid.notes if note not in (*SHARED_NOTES, left_out)]
 
 
 def _has_section(entry: Entry, settings: RunSettings) -> bool:
-    """Whether the paper or this page has numbers for the entry."""
+    """Whether the paper or this document has numbers for the entry."""
     if isinstance(entry, TrainedTable):
         return entry.has_figures or settings.root is not None
     return not isinstance(entry, CommandEntry | NotCovered)

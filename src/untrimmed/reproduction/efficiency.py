@@ -1,8 +1,8 @@
 """Costs of a method at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
 
-FLOPs count only maps with learned weights, as in the papers of GMMFormer, GMMFormer v2 and RAL: two for each
-multiplication with its addition. Attention products are counted separately. Products that our code avoids are counted
-too, so that each layer has its published costs.
+As in the papers of GMMFormer, GMMFormer v2 and RAL, FLOPs count only maps with learned weights. A multiplication and
+its addition count as two. Products of activations, as in attention, are counted separately. Products that our code
+avoids are counted, too, so that each layer has its published costs.
 """
 
 import json
@@ -37,13 +37,13 @@ UNITS = {
     "memory_mb": "MB of the corpus",
     "matching_g": "GFLOPs of matching",
 }
-SIZED_QUANTITIES = ("runtime_ms", "memory_mb", "matching_g")  # those that depend on the size of the corpus
-LEAST_S = 0.5  # least total time of the timed queries; the first query only warms up
+SIZED_QUANTITIES = ("runtime_ms", "memory_mb", "matching_g")  # quantities that depend on the size of the corpus
+LEAST_S = 0.5  # least total time of the timed queries in seconds; the first query only warms up
 
 
 @dataclass(frozen=True)
 class Flops:
-    """The FLOPs of maps with learned weights, and those of products of activations."""
+    """The FLOPs of maps with learned weights, and the FLOPs of products of activations."""
 
     weights: int
     activations: int
@@ -52,7 +52,7 @@ class Flops:
 class _Counter(TorchDispatchMode):
     """Counts the FLOPs of matrix products.
 
-    Products in which a factor is a parameter, or a view of one, are counted separately.
+    Products are counted separately if one of the factors is a parameter or a view of a parameter.
     """
 
     def __init__(self, model: RetrievalModel):
@@ -95,7 +95,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """FLOPs of the key and value maps of token attention. Our code avoids them by applying the maps to the token."""
+    """Counts the FLOPs of the key and value maps of token attention, which our code avoids."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0
@@ -104,7 +104,8 @@ class _SavedMaps:
 
     def _count(self, module: Any, args: Any, output: Tensor) -> None:
         inputs = args[1]
-        # Tokens that read the same rows get an expanded view, whose stride is 0 along the tokens: count rows once.
+        # If several tokens read the same rows, they get an expanded view with stride 0 along the tokens. Count these
+        # rows once.
         rows = math.prod(size for size, step in zip(inputs.shape[:-1], inputs.stride(), strict=False) if step)
         self.flops += 2 * rows * (module.key.weight.numel() + module.value.weight.numel())
 
@@ -116,9 +117,9 @@ class _SavedMaps:
 
 @torch.no_grad()
 def stored_numbers(model: RetrievalModel) -> int:
-    """Return how many numbers the score reads for a video of `max_frames` frames: vectors times width."""
+    """Return how many stored numbers the score reads for a video of `max_frames` frames: vectors times their width."""
     encoded = model.encode_videos(_videos(model.config))
-    # `unit_attention` serves to find moments, not to score.
+    # `unit_attention` is used to find moments and not to score, so it is not counted.
     fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}
     return sum(tensor.numel() for tensor in fields.values() if tensor.is_floating_point())
 
@@ -150,7 +151,8 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 class MethodCosts:
     """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    Several tables use the same times. If the page is written again, it shows the cached times, even on a busy machine.
+    Several tables use the same times. If the page is written again, it shows the cached times, so a busy machine does
+    not change them.
     """
 
     times: Path
@@ -158,7 +160,10 @@ class MethodCosts:
     def measure(
         self, method: str, quantities: Sequence[str], corpus_sizes: Sequence[int]
     ) -> dict[str, tuple[float, ...]]:
-        """Return the requested quantities of `UNITS`, with one number per corpus size if they depend on it."""
+        """Return the requested quantities (keys of `UNITS`).
+
+        Those that depend on the corpus have one number per corpus size.
+        """
         torch.manual_seed(0)
         model = published_model(method)
         counted = flops(model)

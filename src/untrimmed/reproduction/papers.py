@@ -35,7 +35,7 @@ DRAWING = "an illustration without results"
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
-    """Build a table or figure. Its class follows from the keys of `values`."""
+    """Return a table or figure. The keys of `values` determine its class."""
     fields = {"name": name, **values}
     if "columns" in fields:
         shared: dict[str, Any] = {key: fields.pop(key) for key in ("metrics", "split") if key in fields}
@@ -98,7 +98,7 @@ PAPERS = _papers()
 
 
 def paper_named(name: str) -> Paper:
-    """Return the paper of that name. Raises UnknownNameError if it is unknown."""
+    """Return the paper with this name. Raises: UnknownNameError if it is unknown."""
     if name not in PAPERS:
         raise UnknownNameError.among("paper", name, PAPERS)
     return PAPERS[name]

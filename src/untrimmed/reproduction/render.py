@@ -21,7 +21,7 @@ class Grid:
 
     @property
     def are_figures(self) -> tuple[bool, ...]:
-        """For each column, whether it contains numbers, which are right-aligned."""
+        """For each column, whether it contains numbers. Such columns are right-aligned."""
         count = len(self.header)
         return tuple(self.num_labels <= column < count - self.num_commands for column in range(count))
 
@@ -42,7 +42,7 @@ def mean_and_deviation(values: Sequence[float], decimals: int = 1) -> str:
 
 
 def listing(paper: Paper) -> Grid:
-    """Return a list of a paper's tables and figures, each with its title and its command, or why it has none."""
+    """Return a list of a paper's tables and figures, each with its title, and its command or why there is none."""
     lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in paper.entries)
     return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
 

@@ -42,9 +42,10 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
 
 
 def page_grid(table: TrainedTable) -> Grid:
-    """Return the paper's results, and the arguments that train and evaluate each row. There is one line per row.
+    """Return the paper's results, and the arguments that train and evaluate each row, with one line per row.
 
-    One data set has a column per metric. Several data sets have one column each, with all metrics in a cell.
+    If there is one data set, each metric has a column. If there are several, each data set has a column, and its cells
+    contain all metrics.
     """
     commands: dict[str, list[RowCommands]] = {row.name: [] for row in table.rows}
     for command in commands_of(table):
@@ -78,7 +79,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """Return the arguments that train a row: once with DATA, or for each data set if more than the data set differs."""
+    """Return the arguments that train a row: once with DATA, or for each data set if other arguments differ, too."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)
@@ -100,8 +101,8 @@ def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings
 def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
     """Yield one grid for each data set that was run: the paper's results, ours, and the difference.
 
-    For a simulated data set, the grid has our results and those of baselines without training, because the paper's
-    results do not apply.
+    For a simulated data set, the paper's results do not apply, so the grid has our results and the results of baselines
+    without training.
     """
     for column in results.columns:
         if settings.root is not None and is_simulated(column.data_name, settings.root):
@@ -139,10 +140,11 @@ def _simulated_grid(
 
 
 def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
-    """Return the paper's results with the commands that reproduce them, and ours for data sets in the root.
+    """Return the paper's results with the commands that reproduce them, and our results for data sets in the root.
 
-    The paper counts any of several right videos. Ours are counted in both ways; the count of any right video needs the
-    data set's dense labels and covers the labelled queries.
+    If several videos are right for a query, the paper accepts any of them. Our results are counted in two ways: with
+    only the annotated video as right, and with any right video. The second way needs the data set's dense labels and
+    covers only labelled queries.
 
     Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
     """
@@ -215,7 +217,7 @@ def efficiency_grid(
 ) -> Grid:
     """Return a table of the costs at the published sizes, with one line per method.
 
-    Costs that depend on the size of the corpus have a line per method and quantity.
+    Costs that depend on the size of the corpus have a line for each method and quantity.
     """
     quantities = list(table.paper)
     if "flops_g" in quantities:
@@ -260,7 +262,7 @@ EFFICIENCY_NOTES = {
 
 
 def settings_grid(table: SettingsTable) -> Grid:
-    """Return the paper's hyper-parameters, with those of the presets where they differ."""
+    """Return the paper's hyper-parameters, and where presets differ, also the values of the presets."""
     presets = {name: load_preset(table.method, name) for name in table.datasets}
     lines = []
     for key, printed in table.paper.items():

@@ -31,7 +31,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Sizes of a trial on simulated features. It takes about a second per row and only shows that rows run."""
+    """Sizes for training on simulated features. This takes about a second per row and only shows that rows run."""
 
     num_videos: int = 15
     features: SimulationSettings = SMALL
@@ -70,7 +70,7 @@ OnProgress = Callable[[TableProgress], None]
 class TableResults:
     """The results of a table by row and column."""
 
-    columns: tuple[Column, ...]  # those whose data sets exist
+    columns: tuple[Column, ...]  # columns whose data sets exist
     figures: Mapping[tuple[str, str], Figures]
     missing: tuple[str, ...] = ()  # data sets that the root does not have
 
@@ -97,7 +97,9 @@ class RunSettings:
 
 
 def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgress = lambda step: None) -> TableResults:
-    """Train and evaluate every row that has a program. Results of finished runs are reused.
+    """Return the results of every row that can be run.
+
+    Rows are trained and evaluated unless there are results of a finished run.
 
     Raises: ConfigError if the root has none of the table's data sets; any error of training.
     """
@@ -115,7 +117,8 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield the rows to run for each column: those with a printed result in it, and those with no printed result."""
+    """Yield the rows to run for each column: rows with a printed result in the column, and rows without any printed
+    result."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):
@@ -129,7 +132,7 @@ def available_columns(
 
     Without a root, return all columns.
 
-    Raises: ConfigError if the root has none of them.
+    Raises: ConfigError if the root has none of the data sets.
     """
     if settings.root is None:
         return table.columns, ()
@@ -218,7 +221,8 @@ def simulated_data(settings: RunSettings, report: Callable[[str], None] = lambda
     name = _simulated_name(settings)
     if not (root / name).is_dir():
         report("simulating features")
-        root.mkdir(parents=True, exist_ok=True)  # so that an error names the folder that the user gave
+        # create the folder first, so that an error names the folder that the user gave
+        root.mkdir(parents=True, exist_ok=True)
         features = dataclasses.replace(settings.scale.features, seed=settings.data_seed)
         simulate(name, root, num_videos=settings.scale.num_videos, teacher=True, settings=features)
     return root, name

@@ -14,8 +14,8 @@ from untrimmed.presets.published import RECALL
 class Column:
     """A data set of a table, the preset that trains on it, and the reported metrics.
 
-    `name` is its name in `published.yaml`, `title` its label if that differs from the benchmark's title. `events`:
-    rank moments of all videos (R@K IoU=m) instead of videos. `split` is the split of the printed results.
+    `name` is its name in `published.yaml`, `title` its label if that differs from the benchmark's title. With `events`,
+    moments of all videos are ranked (R@K IoU=m) instead of videos. `split` is the split of the printed results.
     """
 
     name: str
@@ -60,7 +60,7 @@ def titled(data: str) -> str:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A trained system: a method with attachments (`gmmformer_v2+ral`), its changed settings, its printed results.
+    """A trained system: a method with attachments (`gmmformer_v2+ral`), changed settings and printed results.
 
     `paper` has one number per metric for each column that the paper fills (from `presets/published.yaml`).
     `evaluated_with` has model settings that change after training (ranking strategies), with dotted keys like
@@ -76,7 +76,10 @@ class TableRow:
 
     @property
     def label(self) -> str:
-        """The printed name. For CLIP4Clip it names what runs here: unlike its authors, we do not train the encoder.
+        """The printed name.
+
+        For CLIP4Clip, the label names the variant that runs here, because we do not train the encoder as its authors
+        do.
 
         >>> TableRow("CLIP4Clip", "clip4clip").label, TableRow("JSG", "jsg").label
         ('CLIP4Clip (ours: mean pooling over frozen features)', 'JSG')
@@ -98,9 +101,9 @@ class Entry:
 class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that plots such results.
 
-    A `sweep` only runs if it is requested by name. `left_out` lists systems that are not implemented. For a figure,
-    `picture` is the NAME for `untrimmed plot`. Each of its `panels` is drawn from the rows whose names start with the
-    panel's name.
+    If `sweep` is set, the table runs only if it is requested by name. `left_out` lists systems that are not
+    implemented. For a figure, `picture` is the NAME for `untrimmed plot`. Each of its `panels` is drawn from the rows
+    whose names start with the panel's name.
     """
 
     columns: tuple[Column, ...]
@@ -112,7 +115,7 @@ class TrainedTable(Entry):
 
     @property
     def has_figures(self) -> bool:
-        """Whether the paper prints numbers, not only bars or curves."""
+        """Whether the paper prints numbers for this entry, and not only bars or curves."""
         return any(row.paper for row in self.rows)
 
 
@@ -120,7 +123,8 @@ class TrainedTable(Entry):
 class UntrainedTable(Entry):
     """A table of a model without training, on data sets whose features come from different encoders.
 
-    `model` is the argument of `untrimmed evaluate`, `row` its name in the paper, `beside` the row it is compared with.
+    `model` is the argument of `untrimmed evaluate`, `row` is the model's name in the paper, and `beside` is the row
+    with which it is compared.
     """
 
     model: str
@@ -155,7 +159,7 @@ class SettingsTable(Entry):
     datasets: tuple[str, ...]
     paper: Mapping[str, Sequence[float | None]] = field(
         default_factory=dict
-    )  # dotted key of a preset -> a number for each data set, None if the paper does not state it
+    )  # dotted key of a preset -> a number for each data set; None if the paper does not state the number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +185,9 @@ class Paper:
     entries: tuple[Entry, ...]
 
     def entry(self, text: str) -> Entry:
-        """Return the table or figure of that name; spellings such as `table 1`, `T1`, `tab.1` and `fig5` are accepted.
+        """Return the table or figure with this name.
+
+        Spellings such as `table 1`, `T1`, `tab.1` and `fig5` are accepted.
 
         Raises: UnknownNameError if the paper has no such table or figure.
         """
