@@ -11,7 +11,8 @@ def attention_guidance(
     """Return the mean of -log(share + `margin`), where share is the attention on the query's video (Eq. 7).
 
     `first_share` is the share of attention on the first of the two videos; `is_first` marks queries of that video. With
-    `clamp`, shares from 1 - `margin` on cost nothing. Without it, as printed in Eq. 7, they give negative values.
+    `clamp`, the loss is 0 for shares of at least 1 - `margin`. Without it, as printed in Eq. 7, such shares give
+    negative values.
 
     >>> attention_guidance(torch.tensor([0.9, 0.5]), torch.tensor([True, False]), margin=0.2)
     tensor(0.1783)

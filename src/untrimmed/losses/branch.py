@@ -57,10 +57,11 @@ def square_branch_terms(
     draws: Draws,
     contrast: SquareContrast = "released",
 ) -> dict[str, Float[Tensor, ""]]:
-    """Return the same terms for a matrix with positives on the diagonal, which has one column per query.
+    """Return the terms of `branch_terms` for a matrix with one column per query and positives on the diagonal.
 
-    As released, InfoNCE has one denominator for a row and its column together (`nce_square`). `per_direction` has one
-    for each. `paper` (JSG Eq. 7) also has one for each, but divides cosines, not their exponentials (`nce_of_shares`).
+    As released, InfoNCE has one denominator for a row and its column together (`nce_square`). `per_direction` has a
+    denominator for each direction. So has `paper` (JSG Eq. 7), which divides cosines instead of exponentials
+    (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
     column_ranks = draws.candidate_ranks(f"{branch}_columns", *cosine.shape)

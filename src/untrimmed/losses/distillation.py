@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-MASKED_LOGIT = -1e10  # finite, so that a probability of 0 times its logarithm is 0, not NaN
+MASKED_LOGIT = -1e10  # finite, so that a probability of 0 times its logarithm is 0 and not NaN
 
 
 def own_frame_cosines(
@@ -18,7 +18,7 @@ def own_frame_cosines(
 def distillation_per_query(
     student: Float[Tensor, "Q T"], teacher: Float[Tensor, "Q T"], mask: Bool[Tensor, "Q T"], *, temperature: float
 ) -> Float[Tensor, " Q"]:
-    """Return KL(teacher || student) of the distributions over real frames; the teacher gets no gradient.
+    """Return KL(teacher || student) of the distributions over real frames. The teacher gets no gradient.
 
     >>> cosine = torch.tensor([[0.3]])
     >>> distillation_per_query(cosine, -cosine, torch.tensor([[True]]), temperature=0.2)
@@ -32,5 +32,5 @@ def distillation_per_query(
 def distillation(
     student: Float[Tensor, "Q T"], teacher: Float[Tensor, "Q T"], mask: Bool[Tensor, "Q T"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return the sum of the divergences of a batch; as released, it is not averaged over queries or frames."""
+    """Return the sum of the divergences of a batch. As released, it is not averaged over queries or frames."""
     return distillation_per_query(student, teacher, mask, temperature=temperature).sum()

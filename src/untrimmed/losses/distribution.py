@@ -20,11 +20,11 @@ def proxy_matching(
     form: Form = "released",
     temperature: float = 1.0,
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE between samples of videos and of texts; `video_index` is the video of each text.
+    """Return InfoNCE between samples of videos and of texts. `video_index` is the video of each text.
 
-    `released`: dot products without temperature; the mean of the log-probabilities of all positives; both directions,
-    averaged. `paper` (Eq. 10): cosines divided by a temperature; the logarithm of the summed probabilities of all
-    positives; from texts to videos only.
+    `released` compares by dot products without temperature, takes the mean of the log-probabilities of all positives,
+    and averages both directions. `paper` (Eq. 10) compares by cosines divided by a temperature, takes the logarithm of
+    the summed probabilities of all positives, and has only the direction from texts to videos.
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2
@@ -64,10 +64,10 @@ def proxies_of_texts(
 def kl_to_normal(
     mean: Float[Tensor, "N D"], log_scale: Float[Tensor, "N D"], *, form: Form = "released"
 ) -> Float[Tensor, ""]:
-    """Return the mean KL divergence of Gaussians from the standard normal; 0 for mean 0 and `log_scale` 0.
+    """Return the mean KL divergence of Gaussians from the standard normal distribution.
 
-    As released, `log_scale` is used as log variance here, although samples and `kl_between` use it as log sigma. The
-    paper's form uses log sigma everywhere (Eq. 8).
+    As released, this function uses `log_scale` as log variance, although samples and `kl_between` use it as log sigma.
+    The paper's form uses it as log sigma everywhere (Eq. 8).
     """
     log_variance = log_scale if form == "released" else 2 * log_scale
     return -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(dim=-1).mean()

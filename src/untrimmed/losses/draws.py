@@ -11,9 +11,9 @@ from torch import Tensor
 class Draws:
     """The random numbers for losses. Without `hard_pool`, every negative is equally likely.
 
-    With a pool of k, a query's negative video is one of the k best-scoring negatives, and a video's negative query is
-    the best-scoring one; this asymmetry is the released behaviour. Terms of a method draw independently. Each passes
-    its name, so that a subclass can replay recorded draws.
+    With a pool of k, a query's negative video is one of the k best-scoring negatives. A video's negative query is
+    always the best-scoring negative. This asymmetry is as released. The terms of a method draw independently. Each term
+    passes its name, so that a subclass can replay recorded draws.
     """
 
     hard_pool: int | None = None
@@ -22,7 +22,8 @@ class Draws:
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Int[Tensor, " N"]:
         """Return the rank of a random negative for each row.
 
-        Candidates are ranked by descending score, after the positive, which has rank 0. Without negatives all are 0.
+        Candidates are ranked by descending score, after the positive, which has rank 0. Without negatives, all ranks
+        are 0.
         """
         limit = num_candidates - 1
         if self.hard_pool is not None:

@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE = 0  # this and the next two constants are the groups of a `Division`
+PRECISE = 0  # the groups of a `Division`: this and the next two constants
 POLYSEMOUS = 1
 UNDERDETERMINED = 2
 
 
 def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[Tensor, "*N K"]:
-    """Convert similarities in [-1, 1] to evidence for each of K classes, as float32 or wider: it can reach 1e9.
+    """Convert similarities in [-1, 1] to evidence for each of K classes, in float32 or wider, because it can reach 1e9.
 
     >>> evidence(torch.tensor([0.0, 1.0]), temperature=0.5)
     tensor([1.0000, 4.5868])
@@ -31,8 +31,8 @@ def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[
 def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
     """Combine two sources of evidence by Dempster's rule, in closed form.
 
-    The rule divides belief and uncertainty by one minus the conflict. This factor cancels here; with almost full
-    conflict it would give 0 / 0.
+    The rule divides belief and uncertainty by one minus the conflict. In the closed form this factor cancels. With
+    almost full conflict, it would give 0 / 0.
 
     >>> combine(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([ 5.5000, 10.0000])
@@ -41,7 +41,7 @@ def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Floa
 
 
 def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]) -> Float[Tensor, "*N"]:
-    """Return the expected squared distance of the target from a draw of the Dirichlet distribution with this evidence.
+    """Return the expected squared distance of the target from a draw of the evidence's Dirichlet distribution.
 
     >>> dirichlet_error(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 1.0]))  # mean 2/3, 1/3; total 6: 2/9 + 4/9 / 7
     tensor(0.2857)
@@ -73,11 +73,11 @@ class Division:
 def divide(
     similarity: Float[Tensor, "Q V"], counts: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], *, bound: float
 ) -> Division:
-    """Divide queries into under-determined ones (too vague), polysemous ones (several videos match) and precise ones.
+    """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    The limit of uncertainty is the largest value of queries that rank their own video first, but at most 1 - `bound`.
-    The limit of consensus is the smallest value of these queries, but at least `bound`. The limit of entropy is the
-    (lower) median of all queries.
+    The limit of uncertainty is the largest uncertainty of queries that rank their own video first, but at most 1 -
+    `bound`. The limit of consensus is the smallest consensus of these queries, but at least `bound`. The limit of
+    entropy is the (lower) median over all queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)
@@ -111,7 +111,7 @@ def smoothed_labels(
     *,
     smoothing: float,
 ) -> Float[Tensor, "Q V"]:
-    """Return one-hot labels; those of ambiguous queries are mixed with the mean softmax of the branches' cosines."""
+    """Return one-hot labels. Labels of ambiguous queries are mixed with the mean softmax of the branches' cosines."""
     hard = F.one_hot(video_index, branches[0].shape[1]).to(branches[0].dtype)
     soft = torch.stack([cosine.softmax(dim=1) for cosine in branches]).mean(dim=0)
     return torch.where(is_ambiguous[:, None], (1 - smoothing) * hard + smoothing * soft, hard)

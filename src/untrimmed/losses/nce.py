@@ -7,11 +7,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Contrast = Literal["released", "paper"]
-MIN_SIMILARITY = 1e-6  # replaces smaller similarities in `nce_of_shares`
+MIN_SIMILARITY = 1e-6  # least similarity in `nce_of_shares`; smaller ones are replaced by it
 
 
 def positive_pairs(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tensor, "Q V"]:
-    """Return which query belongs to which video.
+    """Return a matrix that is True where a query (row) belongs to a video (column).
 
     >>> positive_pairs(torch.tensor([0, 1, 1]), 2).int().tolist()
     [[1, 0], [0, 1], [0, 1]]
@@ -32,9 +32,9 @@ def nce_of_shares(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) 
 
     `scores` are cosines. For each positive pair, the logarithms of two shares are added. The first share is the pair's
     cosine divided by the sum of the query's cosines with all videos. The second is the pair's cosine divided by the sum
-    of itself and the video's cosines with the queries of other videos. The loss is the negative mean over pairs. The
-    papers do not define the logarithm of a negative cosine. Here negative cosines count as 0.000001, so that such a
-    pair learns only from the triplet loss.
+    of this cosine and the video's cosines with the queries of other videos. The loss is the negative mean over pairs.
+    The papers do not define the logarithm of a negative cosine. Here negative cosines count as 0.000001, so that a pair
+    with such a cosine learns only from the triplet loss.
 
     >>> nce_of_shares(torch.tensor([[0.6, 0.2], [0.2, 0.6]]), torch.tensor([0, 1]))  # 2 log(8 / 6)
     tensor(0.5754)

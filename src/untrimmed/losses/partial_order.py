@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-MIN_LENGTH = 1e-8  # lengths of tangent vectors, times sqrt(curvature), are clamped to MIN_LENGTH and MAX_LENGTH
+# lengths of tangent vectors, times sqrt(curvature), are limited to the range from MIN_LENGTH to MAX_LENGTH
+MIN_LENGTH = 1e-8
 MAX_LENGTH = math.asinh(2.0**15)
 
 
@@ -24,7 +25,7 @@ def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float
 def exterior_angle(
     video: Float[Tensor, "N D"], text: Float[Tensor, "N D"], curvature: Float[Tensor, ""]
 ) -> Float[Tensor, " N"]:
-    """Return the angle at each video between the extended ray from the origin and the ray to its text, in [0, pi].
+    """Return the angle at each video, in [0, pi], between the extended ray from the origin and the ray to its text.
 
     >>> video, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))
@@ -38,7 +39,7 @@ def exterior_angle(
 
 
 def aperture(video: Float[Tensor, "N D"], curvature: Float[Tensor, ""], *, radius: float) -> Float[Tensor, " N"]:
-    """Return half the opening angle of each video's cone: a right angle near the origin, smaller far away."""
+    """Return half the opening angle of each video's cone: a right angle near the origin, and smaller farther away."""
     distance = torch.linalg.vector_norm(video, dim=-1) * curvature.sqrt()
     return _angle(torch.arcsin, 2 * radius / (distance + 1e-8))
 
@@ -51,7 +52,7 @@ def partial_order(
     *,
     radius: float = 0.1,
 ) -> Float[Tensor, ""]:
-    """Return the mean angle by which captions are outside the cones of their videos; captions inside count as 0."""
+    """Return the mean angle by which captions are outside the cones of their videos. Captions inside count as 0."""
     apex = video[video_index]
     outside = exterior_angle(apex, text, curvature) - aperture(apex, curvature, radius=radius)
     return outside.clamp_min(0).mean()
@@ -62,6 +63,6 @@ def _time(space: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Te
 
 
 def _angle(inverse: Callable[[Tensor], Tensor], x: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return the inverse sine or cosine, without a gradient where it is infinite or x is out of range."""
+    """Return the inverse sine or cosine. There is no gradient where it is infinite or x is out of range."""
     inside = x.abs() < 1
     return torch.where(inside, inverse(x.masked_fill(~inside, 0)), inverse(x.detach().clamp(-1, 1)))

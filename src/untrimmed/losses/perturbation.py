@@ -26,9 +26,9 @@ def perturbed(
 ) -> Float[Tensor, "V K D"]:
     """Return K versions of each vector: standardised over its entries, then randomly scaled and shifted.
 
-    A scale is 1 plus noise, and a shift is the mean of the vector's entries plus noise. Both multiply standard normal
-    noise by `strength` times the standard deviation of the entries. As released, only the standardised vector has a
-    gradient.
+    A scale is 1 plus noise, and a shift is the mean of the vector's entries plus noise. In both, the noise is standard
+    normal noise times `strength` times the standard deviation of the entries. As released, only the standardised vector
+    has a gradient.
     """
     centre = mean.detach().mean(dim=-1)[:, None, None]
     spread = strength * mean.detach().std(dim=-1)[:, None, None]

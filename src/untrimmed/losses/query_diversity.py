@@ -13,7 +13,7 @@ Scale = Literal["released", "paper"]
 def cosines_of_siblings(
     query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"]
 ) -> tuple[Float[Tensor, "Q Q"], Bool[Tensor, "Q Q"]]:
-    """Return the cosines between queries, and which pairs are different queries of the same video."""
+    """Return the cosines between queries, and a mask of the pairs of different queries of the same video."""
     unit = F.normalize(query, dim=-1)
     siblings = video_index[:, None] == video_index[None, :]
     return unit @ unit.T, siblings & ~torch.eye(len(query), dtype=torch.bool, device=query.device)
@@ -30,8 +30,8 @@ def query_diversity(
 ) -> Float[Tensor, ""]:
     """Return the revised loss, which pushes close pairs more (GMMFormer v2, Eq. 4-5); 0 without pairs.
 
-    `released` divides the sum over ordered pairs of the batch by Q; `paper` weighs the pairs of a video with M
-    queries by 2 / (M (M - 1)) and averages over the videos that have such pairs.
+    `released` divides the sum over ordered pairs of the batch by the number of queries. `paper` weighs the pairs of a
+    video with M queries by 2 / (M (M - 1)), and averages over the videos that have pairs.
 
     >>> query_diversity(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0, focus=1.0)
     tensor(0.6931)
@@ -42,7 +42,7 @@ def query_diversity(
     push = push * siblings
     if reduction == "released":
         return push.sum() / len(query)
-    num_siblings = siblings.sum(dim=1)  # M - 1 for each query of a video
+    num_siblings = siblings.sum(dim=1)  # number of other queries of the same video: M - 1
     per_query = 2 * push.sum(dim=1) / ((num_siblings + 1) * num_siblings).clamp_min(1)
     num_videos = (num_siblings.gt(0) / (num_siblings + 1)).sum().round().clamp_min(1)
     return per_query.sum() / num_videos

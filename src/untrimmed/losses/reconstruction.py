@@ -7,7 +7,9 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Select the words to hide: the words of each query with the smallest noise. Their number is rounded, at least one.
+    """Return a mask of the words to hide: in each query, the words with the smallest noise.
+
+    Their number is `share` of the query's words, rounded, and at least one.
 
     >>> masked_words(torch.tensor([[True, True, False]]), torch.tensor([[0.7, 0.4, 0.1]]), share=0.5)
     tensor([[False,  True, False]])
@@ -23,8 +25,8 @@ def masked_word_nce(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE of each decoded word against all hidden words of the batch, by cosine (Eq. 4).
 
-    Row n of both belongs to query `query_index[n]`. The loss is averaged over the words of a query, then over queries;
-    0 without hidden words.
+    Row n of the decoded and of the hidden words belongs to query `query_index[n]`. The loss is averaged over the words
+    of a query, then over queries. It is 0 without hidden words.
     """
     if len(decoded) == 0:
         return decoded.sum()
@@ -38,7 +40,7 @@ def masked_word_nce(
 def frame_reconstruction(
     decoded: Float[Tensor, "V T C"], frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
 ) -> Float[Tensor, ""]:
-    """Return the squared distance of decoded and true frames, averaged over real frames, then over videos (Eq. 5).
+    """Return the squared distance of decoded and true frames (Eq. 5), averaged over real frames, then over videos.
 
     >>> frames, mask = torch.tensor([[[3.0, 4.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
     >>> frame_reconstruction(torch.zeros(1, 2, 2), frames, mask)

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from untrimmed.losses.nce import positive_pairs
 
-LABEL_OFFSET = 1e-12  # added to the labels of videos before taking the logarithm, as released
+LABEL_OFFSET = 1e-12  # added to the labels of videos before their logarithm is taken, as released
 
 
 class SoftNCE(NamedTuple):
-    """The mean losses of the four parts; 0 for empty parts."""
+    """The mean losses of the four parts (two directions, hard and soft labels). Empty parts have loss 0."""
 
     hard_queries: Float[Tensor, ""]
     hard_videos: Float[Tensor, ""]
@@ -30,9 +30,9 @@ def soft_nce_parts(
 ) -> SoftNCE:
     """Return both directions of InfoNCE for the hard and for the soft part of a batch.
 
-    The first `hard_share` of the queries and of the videos keep their labels. For the rest, `label_share` weighs the
-    true label and 1 - `label_share` the softmax of `guide`. As released, gradients also flow into `guide`, and a part
-    without queries or without videos has loss 0.
+    The first `hard_share` of the queries and of the videos keep their labels. For the others, `label_share` is the
+    weight of the true label, and 1 - `label_share` is the weight of the softmax of `guide`. As released, gradients also
+    flow into `guide`, and a part without queries or without videos has loss 0.
     """
     true = positive_pairs(video_index, scores.shape[1]).to(scores)
     num_queries = int(hard_share * len(scores))
@@ -64,7 +64,7 @@ def soft_nce(
     hard_share: float,
     label_share: float,
 ) -> Float[Tensor, ""]:
-    """Return the weighted sum of `soft_nce_parts`: hard parts by `hard_share`, soft parts by 1 - `hard_share`."""
+    """Return the weighted sum of `soft_nce_parts`. Hard parts have weight `hard_share`, soft parts 1 - `hard_share`."""
     parts = soft_nce_parts(scores, guide, video_index, hard_share=hard_share, label_share=label_share)
     hard = parts.hard_queries + parts.hard_videos
     soft = parts.soft_queries + parts.soft_videos

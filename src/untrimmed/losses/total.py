@@ -9,7 +9,7 @@ from untrimmed.errors import ConfigError, nearest
 
 
 def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Float[Tensor, ""]:
-    """Return the sum of weight times term; a weight of 0 disables a term.
+    """Return the sum of all terms times their weights. A weight of 0 disables a term.
 
     Raises: ConfigError if a term has no weight, a weight has no term, or every weight is 0.
     """

@@ -1,6 +1,6 @@
 """Optimal transport between the queries and clips of a video; a dustbin takes clips without a query (Holmes).
 
-The transport plan distributes each query over clips (arXiv 2605.06083) and is the target of the evidence for clips
+The transport plan distributes each query over clips (arXiv 2605.06083). It is the target for the evidence for clips
 (`losses/evidence.py`). Everything is as in the released program.
 """
 
@@ -20,19 +20,19 @@ TINY = 1e-8
 class GroupedSimilarities:
     """Similarities of queries and clips by video, each in [0, 1].
 
-    Every video has N places for queries, the largest number of queries that a video of the batch has.
+    Every video has N places for queries. N is the largest number of queries that a video of the batch has.
     """
 
     similarity: Float[Tensor, "V N L"]
     mask: Bool[Tensor, "V N"]
-    row: Int[Tensor, " Q"]  # the video of each query
-    place: Int[Tensor, " Q"]  # the place of each query in its video
+    row: Int[Tensor, " Q"]  # index of each query's video
+    place: Int[Tensor, " Q"]  # place of each query in its video
 
 
 def similarities(
     query: Float[Tensor, "Q D"], clips: Float[Tensor, "V L D"], video_index: Int[Tensor, " Q"]
 ) -> GroupedSimilarities:
-    """Return the cosines of queries with the clips of their video, rescaled from the video's range to [0, 1].
+    """Return the cosines of queries with the clips of their video, rescaled so that each video's range is [0, 1].
 
     Gradients flow through the smallest and the largest cosine. As released, these include a cosine of 0 for each empty
     place, so the result depends on the largest number of queries that a video of the batch has.
@@ -52,10 +52,10 @@ def similarities(
 def transport_plan(
     similarity: Float[Tensor, "V N L"], mask: Bool[Tensor, "V N"], *, regularisation: float, iterations: int
 ) -> Float[Tensor, "V N L"]:
-    """Return how each query is distributed over clips; rows sum to 1 and are 0 in empty places.
+    """Return how each query is distributed over clips. Rows sum to 1. Rows of empty places are 0.
 
     The method is entropic optimal transport by Sinkhorn iterations in log space. With M queries and L clips, a query
-    has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is equal for all clips, so it
+    has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is the same for all clips, so it
     cancels.
     """
     num_queries = mask.sum(dim=1, keepdim=True)

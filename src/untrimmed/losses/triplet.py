@@ -10,7 +10,7 @@ from untrimmed.losses.nce import positive_pairs
 def negative_videos(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"]
 ) -> Int[Tensor, " Q"]:
-    """Return for each query the video at this rank by descending score; the positive always has rank 0."""
+    """Return, for each query, the video at this rank by descending score. The positive always has rank 0."""
     ordered = scores.detach().scatter(1, video_index[:, None], torch.inf).argsort(dim=1, descending=True)
     return ordered.gather(1, ranks.to(scores.device)[:, None])[:, 0]
 
@@ -18,25 +18,28 @@ def negative_videos(
 def negative_queries(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " V"]
 ) -> Int[Tensor, " V"]:
-    """Return for each video the query at this rank among queries of other videos; rank 0 is the best-scoring."""
+    """Return, for each video, the query at this rank among queries of other videos.
+
+    The best-scoring query has rank 0.
+    """
     return _foreign_queries(scores, video_index).gather(0, ranks.to(scores.device)[None, :])[0]
 
 
 def _foreign_queries(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Int[Tensor, "Q V"]:
-    """Return for each video the queries of other videos, best first, then its own."""
+    """Return, for each video, the queries of other videos, best first, and then the video's own queries."""
     is_positive = positive_pairs(video_index, scores.shape[1])
     return scores.detach().masked_fill(is_positive, -torch.inf).argsort(dim=0, descending=True)
 
 
 def num_foreign_queries(video_index: Int[Tensor, " Q"], num_videos: int) -> Int[Tensor, " V"]:
-    """Return for each video how many queries of the batch belong to other videos."""
+    """Return, for each video, how many queries of the batch belong to other videos."""
     return len(video_index) - positive_pairs(video_index, num_videos).sum(dim=0)
 
 
 def triplet_of_queries(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Return the mean hinge over queries: the query's video must score above the negative video by the margin.
+    """Return the mean hinge loss over queries: the query's video must score above the negative video by the margin.
 
     The loss of a batch with one video is 0, because there are no negatives.
     """
@@ -49,10 +52,11 @@ def triplet_of_queries(
 def triplet_of_videos(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " V"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Return the mean hinge over videos: the mean of a video's queries must score above a foreign query by the margin.
+    """Return the mean hinge loss over videos: the mean of a video's queries must exceed a foreign query by the margin.
 
-    This is the released form. `triplet_of_pairs` takes one positive query at a time. A video without foreign queries
-    adds 0. Videos without queries are excluded.
+    The queries are compared by their scores with the video. A foreign query belongs to another video. This is the
+    released form. `triplet_of_pairs` compares one positive query at a time. A video without foreign queries adds 0.
+    Videos without queries are excluded.
     """
     is_positive = positive_pairs(video_index, scores.shape[1])
     num_positive = is_positive.sum(dim=0)
@@ -65,10 +69,10 @@ def triplet_of_videos(
 def triplet_of_pairs(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Return the mean hinge over pairs of query and video: the query must score above a foreign query by the margin.
+    """Return the mean hinge loss over pairs of query and video: the query must exceed a foreign query by the margin.
 
-    This is the video side as printed in GMMFormer Eq. 11 and v2 Eq. 20. `ranks` are as in `negative_queries`, one per
-    pair. The loss of a batch with one video is 0, because there are no foreign queries.
+    This is the part for videos of GMMFormer Eq. 11 and v2 Eq. 20, as printed. `ranks` has one rank per pair, see
+    `negative_queries`. The loss of a batch with one video is 0, because there are no foreign queries.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores[_foreign_queries(scores, video_index)[ranks.to(scores.device), video_index], video_index]
@@ -77,5 +81,8 @@ def triplet_of_pairs(
 
 
 def triplet_square_rows(scores: Float[Tensor, "Q Q"], ranks: Int[Tensor, " Q"], *, margin: float) -> Float[Tensor, ""]:
-    """Return the mean hinge over rows of a matrix with positives on the diagonal; for columns pass the transpose."""
+    """Return the mean hinge loss over rows of a matrix with positives on the diagonal.
+
+    For columns, pass the transpose.
+    """
     return triplet_of_queries(scores, torch.arange(len(scores), device=scores.device), ranks, margin=margin)

@@ -21,7 +21,7 @@ Generator = Literal["released", "paper"]
 Layers = Float[Tensor, "K N T D"]
 Rows = Float[Tensor, "N T D"]
 Mask = Bool[Tensor, "N T"] | None
-Token = Float[Tensor, " D"] | None  # None: the mean of the outputs
+Token = Float[Tensor, " D"] | None  # None: the mean of the layers' outputs
 
 
 def aggregation(
@@ -73,7 +73,10 @@ class TokenLayer(nn.Module):
     def forward(
         self, token: Float[Tensor, "*M D"], x: Float[Tensor, "*B N T D"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "*B N D"]:
-        """Update the token, shared or one per sequence, by attention to each sequence."""
+        """Return the updated token for each sequence, after attention to the sequence.
+
+        The token is shared or one per sequence.
+        """
         y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
         return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))
 
@@ -82,7 +85,7 @@ READERS: dict[Generator, type[TokenLayer] | type[TokenAttention]] = {"released":
 
 
 class MeanAggregation(nn.Module):
-    """The mean of the layers (GMMFormer Eq. 10)."""
+    """The mean of the layers' outputs (GMMFormer Eq. 10)."""
 
     def forward(self, outputs: Layers, inputs: Rows, mask: Mask = None, token: Token = None) -> Rows:
         """Combine the K sequences into one."""
@@ -90,7 +93,7 @@ class MeanAggregation(nn.Module):
 
 
 class WeightedAggregation(nn.Module):
-    """The mean of the layers with one learned weight each (GMMFormer v2 Eq. 17)."""
+    """The weighted mean of the layers' outputs, with a learned weight for each layer (GMMFormer v2 Eq. 17)."""
 
     def __init__(self, count: int, temperature: float):
         super().__init__()
@@ -105,7 +108,8 @@ class WeightedAggregation(nn.Module):
 class DynamicAggregation(nn.Module):
     """A weight per layer and video, computed from the block's input by attention with a token (GMMFormer v2 Eq. 18).
 
-    As in `TemporalConsolidation`, the `released` generator is a full transformer layer, `paper` plain cross-attention.
+    As in `TemporalConsolidation`, the generator `released` is a full transformer layer, and `paper` is plain
+    cross-attention.
     """
 
     def __init__(
@@ -160,6 +164,6 @@ class TemporalConsolidation(nn.Module):
         logits = self.weights(summary)[..., : outputs.shape[2]]
         weights = (logits / self.temperature).softmax(dim=0)
         total = weights[0, ..., None] * outputs[0]
-        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # in a loop to save memory
+        for weight, output in zip(weights[1:], outputs[1:], strict=True):  # a loop needs less memory than one sum
             total = torch.addcmul(total, weight[..., None], output)
         return total

@@ -22,7 +22,7 @@ MASKED_LOGIT = -10000.0
 class StackedSelfAttention(nn.Module):
     """K multi-head self-attentions with separate weights, concatenated heads and no output map.
 
-    If the blocks share their input, one matrix product computes the queries, keys and values of all blocks.
+    If all attentions (blocks) have the same input, one matrix product computes all queries, keys and values.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "bias": 2}
@@ -43,8 +43,8 @@ class StackedSelfAttention(nn.Module):
     ) -> Float[Tensor, "B N T D"]:
         """Return the output of every block. `x` is one shared input [N, T, D] or one per block [K, N, T, D].
 
-        `windows` multiply the logits before masking; masked keys get no weight. `extra_rows` add keys and values that
-        are never masked and have window 1; they have no queries.
+        `windows` multiply the logits before masking. Masked keys get no weight. `extra_rows` add keys and values, but
+        no queries. They are never masked, and their window is 1.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
         if extra_rows is not None:
@@ -67,7 +67,10 @@ class StackedSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "M D"], windows: Float[Tensor, "B T T"] | None, packing: Packing
     ) -> Float[Tensor, "B M D"]:
-        """Return the output of `forward` for one shared, packed input (`packing`). `windows` have the padded length."""
+        """Return the output of `forward` for one shared input that is packed (see `packing`).
+
+        `windows` have the padded length.
+        """
         _, count, dim, _ = self.weight.shape
         linear = narrow.linear if narrow.applies(x) else F.linear
         joint = linear(x, self.weight.flatten(0, 2), self.bias.flatten())
@@ -106,7 +109,7 @@ def fused_attention(
     count = len(query)
     query, key, value = (x.transpose(0, 1).flatten(1, 2) for x in (query, key, value))
     bias = None
-    if mask is not None:  # a finite bias: a boolean mask would give NaN for a sequence without real rows
+    if mask is not None:  # use a finite bias, because a boolean mask would give NaN for a sequence without real rows
         bias = query.new_zeros(mask.shape).masked_fill(~mask, MASKED_LOGIT)[:, None, None]
     heads = F.scaled_dot_product_attention(query, key, value, bias, dropout)
     return heads.unflatten(1, (count, -1)).transpose(0, 1)
@@ -129,11 +132,14 @@ class TokenAttention(nn.Module):
         x: Float[Tensor, "*B N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "*B N D"]:
-        """Attend with the token, shared or one per sequence, to each sequence; masked positions get no weight."""
+        """Return the output of attention from the token, shared or one per sequence, to each sequence.
+
+        Masked positions get no weight.
+        """
         # Tensors of at most one row per sequence are in float64: GMMFormer v2 divides the result by a temperature,
         # which multiplies rounding errors by eleven on TVR.
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
-        # With one query per sequence, multiplying it by the key map saves computing the keys.
+        # Each sequence has one query. If the query is multiplied by the key map, keys need not be computed.
         weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
         rows = x.to(lean.product_dtype(x))
         mapped_query = torch.einsum("...he,hed->...hd", query, weight).to(rows.dtype)
@@ -176,7 +182,10 @@ def stacked_dims(module: nn.Module, parameter: str) -> int:
 
 
 class _SharedKeyAttention(Function):
-    """softmax(Q K^T) V and the softmax, from keys and values with transposed copies. Does not save the logits."""
+    """Returns softmax(Q K^T) V and the softmax, from keys and values with transposed copies.
+
+    It does not save the logits.
+    """
 
     @staticmethod
     def forward(
@@ -216,7 +225,7 @@ class KeyValueCache:
     def of(
         cls, key: Float[Tensor, "V H L E"], value: Float[Tensor, "V H L E"], mask: Bool[Tensor, "V L"] | None
     ) -> "KeyValueCache":
-        """Cache keys and values; masked rows get no attention."""
+        """Return a cache of keys and values. Masked rows get no attention."""
         keys, values = (x.detach().transpose(-1, -2).contiguous() for x in (key, value))
         return cls(key, value, keys, values, None if mask is None else ~mask[:, None, None])
 

@@ -28,12 +28,12 @@ def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
 class ParallelLayers(nn.Module):
     """K transformer layers with separate weights, computed as one batch; width inf means no window.
 
-    `output_map` adds a linear map after the heads. `ffn_ratio` adds a feed-forward part with a hidden layer that many
-    times as wide. MS-SL and GMMFormer have the first, GMMFormer v2 the second. `norm` is `post` in the released
-    programs; the papers write `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). With `skip_padding`, rows at masked positions
-    are not computed and their output is arbitrary. Do not set it for methods that use these rows, as some released
-    programs do. With `training`, these rows are skipped only in training mode; golden cases run in evaluation mode and
-    compare them.
+    `output_map` adds a linear map after the heads. `ffn_ratio` adds a feed-forward part, whose hidden layer is this
+    many times as wide as the rows. MS-SL and GMMFormer have an output map, GMMFormer v2 has a feed-forward part. `norm`
+    is `post` in the released programs; the papers write `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). With `skip_padding`,
+    rows at masked positions are not computed and their output is arbitrary. Do not set it for methods that use these
+    rows, as some released programs do. With `training`, these rows are skipped only in training mode, because golden
+    cases run in evaluation mode and compare them.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class ParallelLayers(nn.Module):
         self._windows: dict[tuple[int, torch.device], Tensor] = {}
 
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
-        """Return the windows for sequences of this length, cached, or None if no layer has a window.
+        """Return the cached windows for sequences of this length, or None if no layer has a window.
 
-        With `window_length` they are cut from the windows of that length, so that the padded length of a batch does not
-        change them.
+        With `window_length`, they are cut from windows of that length, so that they do not depend on the padded length
+        of the batch.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
-        if torch.compiler.is_compiling():  # compiled code would reuse a cached window for every length
+        if torch.compiler.is_compiling():  # compiled code would use a cached window for all lengths
             return self._build_windows(length, device)
         key = (length, device)
         if key not in self._windows:
-            # A later call may train, which is impossible with tensors made in inference mode.
+            # A later call may be in training, which is impossible with tensors created in inference mode.
             with torch.inference_mode(False):
                 self._windows[key] = self._build_windows(length).to(device)
         return self._windows[key]
@@ -99,7 +99,7 @@ class ParallelLayers(nn.Module):
         mask: Bool[Tensor, "N T"] | None = None,
         extra_rows: Float[Tensor, "N R D"] | None = None,
     ) -> Float[Tensor, "K N T D"]:
-        """Return the outputs of all layers on the same input; rows at masked positions are arbitrary.
+        """Return the outputs of all layers on the same input. Rows at masked positions are arbitrary.
 
         Every layer attends to `extra_rows` as if they belonged to the sequence; the output does not include them.
         """
@@ -129,7 +129,10 @@ class ParallelLayers(nn.Module):
         return attended
 
     def _after_attention(self, x: Float[Tensor, "M D"], attended: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Apply the rest of post-norm layers to the attention output. Each row depends only on itself."""
+        """Apply the remaining parts of post-norm layers to the attention output.
+
+        Each output row depends only on the same row.
+        """
         probability = rate(self.dropout)
         if isinstance(self.output, StackedLinear):
             attended = self.output(attended[:, None])[:, 0]
@@ -161,7 +164,7 @@ class StackedFeedForward(nn.Module):
 
 
 class LayersOfTwoKinds(nn.Module):
-    """Two groups of layers with different attention on the same input."""
+    """Two groups of layers with different kinds of attention, on the same input."""
 
     def __init__(self, first: ParallelLayers, second: ParallelLayers):
         super().__init__()
@@ -174,7 +177,7 @@ class LayersOfTwoKinds(nn.Module):
         return self.first.widths + self.second.widths
 
     def forward(self, x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "K N T D"]:
-        """Return the outputs of all layers, those of the first group first."""
+        """Return the outputs of all layers, beginning with the first group."""
         return torch.cat([self.first(x, mask), self.second(x, mask)])
 
 

@@ -39,7 +39,8 @@ class Schedule:
 
     @property
     def posterior(self) -> tuple[tuple[float, float, float], ...]:
-        """For each reverse step: the weights of the predicted clean and the current vector, and the noise variance."""
+        """For each reverse step: weights of the predicted clean vector and of the current vector, and noise
+        variance."""
         weights = []
         for beta, previous, current in zip(self.betas, (1.0, *self.alpha_bars[:-1]), self.alpha_bars, strict=True):
             noisy = 1 - current
@@ -63,7 +64,7 @@ class DenoiserLayer(nn.Module):
         self.shortcut = nn.Linear(dim, dim)
 
     def hint(self, time: Float[Tensor, "T D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """Return the sum of the embedded step and condition, which does not depend on the vectors."""
+        """Return the hint: the sum of the embedded step and condition, which does not depend on the vectors."""
         return self.time(F.silu(time))[:, None, None] + self.condition(F.silu(condition))
 
     def forward(self, x: Float[Tensor, "*T V K D"], hint: Float[Tensor, "*T V K D"]) -> Float[Tensor, "*T V K D"]:
@@ -91,7 +92,7 @@ class Denoiser(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def hints(self, condition: Float[Tensor, "V K D"]) -> list[Float[Tensor, "T V K D"]]:
-        """Return the hint of each layer at each step, computed once per chain."""
+        """Return the hint of each layer at each step. It is computed once per reverse chain."""
         time = self.time2(F.silu(self.time1(self.steps)))
         embedded = self.condition(self.norm(condition).relu())
         return [layer.hint(time, embedded) for layer in self.layers]  # type: ignore[operator]
@@ -99,7 +100,7 @@ class Denoiser(nn.Module):
     def forward(
         self, x: Float[Tensor, "*T V K D"], hints: Sequence[Float[Tensor, "*T V K D"]]
     ) -> Float[Tensor, "*T V K D"]:
-        """Return the predicted noise at the steps of the hints: one step or all."""
+        """Return the predicted noise at the steps of the hints, which are one step or all steps."""
         y = x
         for layer, hint in zip(self.layers, hints, strict=True):
             y = layer(y, hint)
@@ -107,10 +108,10 @@ class Denoiser(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """The reverse chain of DreamPRVR (arXiv 2604.03653): turns one vector per video into K, each with a condition.
+    """The reverse chain of DreamPRVR (arXiv 2604.03653): turns one vector per video into K vectors, by K conditions.
 
-    As released, nothing is sampled: the start vector replaces the noise, at the beginning and in every step. The dtype
-    is that of the weights, even under autocast, because the first reverse step multiplies its input by 200.
+    As released, nothing is sampled: the start vector replaces the noise, at the beginning and in every step. Even under
+    autocast, the dtype is that of the weights, because the first reverse step multiplies its input by 200.
     """
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):
@@ -119,7 +120,7 @@ class Diffusion(nn.Module):
         self.denoiser = Denoiser(dim, num_steps, num_layers, init_std)
 
     def trajectory(self, start: Float[Tensor, "V D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """Return the K vectors after each reverse step, noisiest first; those of the last step are in [-1, 1]."""
+        """Return the K vectors after each reverse step, the noisiest first. After the last step they are in [-1, 1]."""
         with torch.autocast(start.device.type, enabled=False):
             start = start.to(self.denoiser.steps.dtype)
             condition = condition.to(self.denoiser.steps.dtype)
@@ -140,7 +141,7 @@ class Diffusion(nn.Module):
             return torch.stack(steps)
 
     def noised(self, clean: Float[Tensor, "V K D"], noise: Float[Tensor, "V D"]) -> Float[Tensor, "T V K D"]:
-        """Return the clean vectors with the noise of each step added; the K vectors of a video get the same noise."""
+        """Return the clean vectors with the noise of each step added. All K vectors of a video get the same noise."""
         bars = torch.tensor(self.schedule.alpha_bars, dtype=torch.float64, device=clean.device)[:, None, None, None]
         return bars.sqrt().to(clean.dtype) * clean + (1 - bars).sqrt().to(clean.dtype) * noise[:, None].to(clean.dtype)
 

@@ -38,7 +38,8 @@ class DownSampling(nn.Module):
         pooled, mask = self.pooled(x, mask)
         size = self.conv.weight.shape[-1]
         stride = self.conv.stride[0]
-        windows = pooled.unfold(1, size, stride)  # one matrix-vector product instead of a convolution per dimension
+        # one matrix-vector product is used instead of a convolution for each dimension
+        windows = pooled.unfold(1, size, stride)
         return F.linear(windows, self.conv.weight[0], self.conv.bias)[..., 0], self._shortened(mask, size, stride)
 
     def _shortened(self, mask: Bool[Tensor, "V N"], size: int, stride: int) -> Bool[Tensor, "V M"]:

@@ -17,7 +17,7 @@ BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
 def is_eager_cpu(x: Tensor) -> bool:
-    """Whether x is on the CPU and not traced by torch.compile, which needs the plain operations."""
+    """Whether x is on the CPU and torch.compile is not tracing, because torch.compile needs the plain operations."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
@@ -29,9 +29,9 @@ def rate(dropout: nn.Module) -> float:
 def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) -> Shaped[Tensor, "..."]:
     """Return a random mask: 0 with `probability` (to within 1 / 65536), otherwise 1.
 
-    For `dtype` bfloat16 the mask is bfloat16, otherwise uint8, because bools take twice as long. The bits come from a
-    NumPy generator, which is twice as fast as torch's and gets its seed from it. So they depend on `torch.manual_seed`,
-    but not on the number of threads.
+    For `dtype` bfloat16, the mask is in bfloat16. Otherwise it is in uint8, because bools take twice as long. The bits
+    come from a NumPy generator, which is twice as fast as torch's generator. Its seed comes from torch's generator, so
+    the mask depends on `torch.manual_seed`, but not on the number of threads.
     """
     count = math.prod(shape)
     generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
@@ -41,7 +41,7 @@ def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) ->
 
 
 def _times(x: Tensor, mask: Tensor) -> Tensor:
-    """Return x * mask; multiplying tensors of different dtypes takes several times as long as converting first."""
+    """Return x * mask. The mask is converted first, because products of different dtypes take several times as long."""
     return mask.to(x.dtype, copy=True).mul_(x)
 
 
@@ -60,10 +60,10 @@ class _Dropout(Function):
 
 
 class Dropout(nn.Dropout):
-    """Dropout with the masks of `keep_mask` on the CPU and torch's own elsewhere."""
+    """Dropout with the masks of `keep_mask` on the CPU, and with torch's masks on other devices."""
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Set random elements to 0 and scale up the rest; in evaluation mode, return the input."""
+        """Set random elements to 0 and scale up the others. In evaluation mode, return the input."""
         if not is_eager_cpu(x):
             return super().forward(x)
         return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x

@@ -1,9 +1,10 @@
 """The expensive parts of a layer as autograd functions that save little for the backward pass.
 
-They compute the same as the plain operations, which remain in the modules as the reference and for CUDA and
-`torch.compile`. The work is split into pieces that fit the CPU caches, so that element-wise operations cost little
-compared with the matrix products. Under autocast, matrix products (including gradients of weights) and the tensors
-saved for them are in its narrow format; norms, softmax and sums (including gradients of biases) are float32.
+They return the same results as the plain operations. The modules still contain the plain operations, as the reference
+and for CUDA and `torch.compile`. The work is split into pieces that fit the CPU caches, so that element-wise operations
+cost little compared with the matrix products. Under autocast, matrix products (including gradients of weights) and the
+tensors saved for them are in autocast's narrow format; norms, softmax and sums (including gradients of biases) are
+float32.
 
 A layer saves its input, the hidden values of the feed-forward part after ReLU and dropout (zero where either made them
 zero), a mask for each other dropout, and queries, keys and values. It recomputes the attention weights.
@@ -20,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from untrimmed.nn.dropout import is_eager_cpu, keep_mask
 
-PIECE = 2**20  # numbers in the widest array of a piece: 4 MB in float32
+PIECE = 2**20  # largest number of values in the widest array of a piece: 4 MB in float32
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
@@ -29,18 +30,21 @@ def applies(x: Tensor, dropout: nn.Module) -> bool:
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """Return the dtype of matrix products with x: that of autocast if it is enabled."""
+    """Return the dtype of matrix products with x: the dtype of autocast if autocast is enabled."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """Apply ReLU in place. bfloat16 is compared as int16: up to -128 are the negative numbers, -127 to -1 are NaN."""
+    """Apply ReLU in place. bfloat16 is compared as int16: negative numbers are at most -128, and -127 to -1 are NaN."""
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
 
 def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum the rows in this dtype, converting one piece at a time: `sum(dtype=...)` takes four times as long."""
+    """Return the sum of the rows in this dtype.
+
+    One piece is converted at a time: `sum(dtype=...)` takes four times as long.
+    """
     pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
     return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
@@ -53,10 +57,10 @@ def _pieces(num_rows: int, width: int) -> list[slice]:
 class _InputProjection(Function):
     """ReLU(W dropout(LN(x)) + b) of selected rows of features that need no gradient.
 
-    With normalised rows n and dropout mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. Gradients
-    follow from two products of the incoming gradient: with m * n and with m. In bfloat16, the forward pass saves both
-    factors and multiplies them by W * gain and W * shift. In float32 a second product would be expensive, so the layer
-    norm applies gain and shift, and the backward pass recomputes m * n.
+    With normalised rows n and dropout mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. All
+    gradients are computed from two products: of the incoming gradient with m * n and with m. In bfloat16, the forward
+    pass saves m * n and m, and multiplies them by W * gain and W * shift. In float32 a second product would be
+    expensive, so the layer norm applies gain and shift, and the backward pass recomputes m * n.
     """
 
     @staticmethod
@@ -187,7 +191,7 @@ class _FeedForward(Function):
         x, weight1, weight2, hidden = ctx.saved_tensors
         scale = 1 / (1 - ctx.p)
         dtype = ctx.dtype
-        ignored = hidden.new_zeros(())  # not read, because the products have `beta=0`
+        ignored = hidden.new_zeros(())  # this tensor is not read, because the products have `beta=0`
         d_x = torch.empty_like(x, dtype=dtype)
         d_hidden = torch.empty_like(hidden[0])
         d_weight1 = torch.empty_like(weight1, dtype=dtype)
@@ -221,7 +225,7 @@ def feed_forward(
 
 
 class _AddNorm(Function):
-    """LN(x + dropout(y)) for K stacks of rows, in the dtype of x. All stacks may share one x."""
+    """LN(x + dropout(y)) for K stacks of rows, in the dtype of x. All stacks may have the same x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, p: float) -> Tensor:
@@ -325,26 +329,32 @@ def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
-    """Split the groups into batches of at least one sequence, whose attention weights fill at most one piece."""
+    """Split the groups into batches of at least one sequence.
+
+    The attention weights of a batch fill at most one piece.
+    """
     return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 
 def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values [N, K, H, T, D / H] of the sequences with these rows."""
+    """Return queries, keys and values, each [N, K, H, T, D / H], of the sequences with these rows."""
     sequences = joint[_index(rows)].unflatten(0, tuple(rows.shape))
     query, key, value = sequences.permute(2, 0, 3, 4, 1, 5).contiguous()
     return query, key, value
 
 
 def _index(rows: Tensor) -> Tensor | slice:
-    """Return all rows in order, as a slice if they are consecutive (as in a batch sorted by length)."""
+    """Return the indices of all rows in order.
+
+    If they are consecutive (as in a batch sorted by length), return a slice.
+    """
     first = int(rows[0, 0])
     last = int(rows[-1, -1])
     return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
 
 
 def _logit_scales(windows: Tensor | None, head_dim: int) -> Tensor | float:
-    """Return the factors of the logits: the windows divided by the square root of the head's width."""
+    """Return the factors of the logits: the windows, divided by the square root of a head's width."""
     return head_dim**-0.5 if windows is None else (windows / math.sqrt(head_dim))[:, None]
 
 

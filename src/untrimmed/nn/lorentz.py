@@ -18,21 +18,22 @@ from untrimmed.nn.dropout import Dropout
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-MIN_LENGTH = 1e-9**0.5  # the exponential map clamps lengths of tangent vectors to MIN_LENGTH and MAX_LENGTH
+# the exponential map limits lengths of tangent vectors to the range from MIN_LENGTH to MAX_LENGTH
+MIN_LENGTH = 1e-9**0.5
 MAX_LENGTH = 10.0
 MIN_TIME = 1.1  # smallest time that a Lorentz linear map returns
 MIN_SQUARED_NORM = 1e-8  # smallest squared Minkowski norm by which `centroid` divides
 ORIGIN_TOLERANCE = 1e-9  # points with a smaller time^2 - 1 count as the origin
-MASKED_LOGIT = -1e18  # as released: below the logit of any distance
+MASKED_LOGIT = -1e18  # as released; it is below the logit of any distance
 
 
 def negated_time(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    """Negate the time, so that dot products with the result are Minkowski products."""
+    """Return points with negated time, so that dot products with the result are Minkowski products."""
     return torch.cat([-x[..., :1], x[..., 1:]], dim=-1)
 
 
 def exponential_map(tangent: Float[Tensor, "*B E"]) -> Float[Tensor, "*B P"]:
-    """Map tangent vectors at the origin to points (P = E + 1 numbers); lengths above 10 count as 10."""
+    """Map tangent vectors at the origin to points (P = E + 1 numbers). Lengths above 10 count as 10."""
     length = torch.linalg.vector_norm(tangent, dim=-1, keepdim=True).clamp_min(MIN_LENGTH)
     space = tangent * (length.clamp_max(MAX_LENGTH).sinh() / length)
     return torch.cat([(1 + space.square().sum(dim=-1, keepdim=True)).sqrt(), space], dim=-1)
@@ -41,7 +42,8 @@ def exponential_map(tangent: Float[Tensor, "*B E"]) -> Float[Tensor, "*B P"]:
 def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
     """Map points to tangent vectors at the origin, the inverse of `exponential_map`.
 
-    It multiplies the space part by arcosh(t) / sqrt(t^2 - 1), or 1 at the origin, even for vectors off the hyperboloid.
+    The space part is multiplied by arcosh(t) / sqrt(t^2 - 1), or by 1 at the origin, even for vectors that are not on
+    the hyperboloid.
     """
     time = points[..., :1]
     space = points[..., 1:]
@@ -60,15 +62,16 @@ def points_of(rows: Float[Tensor, "*B E"], scale: Float[Tensor, "*#B 1"]) -> Flo
 
 
 def centroid(sums: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
-    """Project weighted sums of points onto the hyperboloid."""
+    """Return weighted sums of points, projected onto the hyperboloid."""
     square = (negated_time(sums) * sums).sum(dim=-1, keepdim=True)
     return sums / square.abs().clamp_min(MIN_SQUARED_NORM).sqrt()
 
 
 def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> Tensor:
-    """Return the parameter clamped to [low, high]; gradients pass as if it were not clamped.
+    """Return the parameter, limited to [low, high]. Gradients pass as if it were not limited.
 
-    With `overwrite` the parameter itself is clamped too. As released, the next optimizer step then starts at the bound.
+    With `overwrite`, the stored parameter is also limited. So, as released, the next optimizer step starts at the
+    limit.
     """
     if overwrite:
         with torch.no_grad():
@@ -92,7 +95,7 @@ class LorentzLinear(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, points: Float[Tensor, "K N T P"]) -> tuple[Float[Tensor, "K N H T E"], ...]:
-        """Return queries, keys and values. Each has its own dropout, which may also set the time of a point to 0."""
+        """Return queries, keys and values. They have separate dropout, which may also set the time of a point to 0."""
         projected = []
         for i in range(3):
             rows = torch.bmm(self.dropout(points).flatten(1, 2), self.weight[:, i].mT)
@@ -128,7 +131,7 @@ class LorentzAttention(nn.Module):
         windows: Float[Tensor, "B T T"] | None = None,
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
-        """Return the output of every attention; `x`, `windows` and `mask` as in `StackedSelfAttention`."""
+        """Return the output of every attention. `x`, `windows` and `mask` are as in `StackedSelfAttention`."""
         tangent = self.tangent(x)
         with torch.autocast(x.device.type, enabled=False):
             scale = self.scale()

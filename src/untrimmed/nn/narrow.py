@@ -1,7 +1,8 @@
 """Layers in bfloat16 for inference on the CPU.
 
-They apply the plain operations to pieces of rows that fit the caches, so that the float32 tensors between the matrix
-products never leave the caches. If oneDNN supports bfloat16, bias and ReLU are fused into the product.
+They apply the plain operations to pieces of rows that fit into the processor's caches, so that the float32 tensors
+between the matrix products never leave the caches. If oneDNN supports bfloat16, bias and ReLU are fused into the
+product.
 """
 
 import torch
@@ -48,7 +49,8 @@ def after_attention(
     layer2: StackedLinear,
     norm2: StackedLayerNorm,
 ) -> Float[Tensor, "K M D"]:
-    """Apply the rest of K post-norm layers to the attention output of one input: residuals, norms and perceptron."""
+    """Apply the other parts of K post-norm layers to the attention output of one input: residuals, norms,
+    perceptron."""
     out = x.new_empty(attended.shape)
     shape = x.shape[-1:]
     with torch.autocast("cpu", enabled=False):

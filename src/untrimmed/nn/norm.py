@@ -11,8 +11,8 @@ from torch import Tensor, nn
 class LayerNorm(nn.LayerNorm):
     """Layer normalisation (eps 1e-5); `decay_gain` states whether weight decay applies to its gain.
 
-    The released optimizers exclude a gain from weight decay only if its name contains `LayerNorm`. The layers with a
-    feed-forward part call their norms `norm1` and `norm2`, so those gains are decayed.
+    The released optimizers exclude a gain from weight decay only if its name contains `LayerNorm`. Layers with a
+    feed-forward part name their norms `norm1` and `norm2`, so the gains of these norms are decayed.
     """
 
     def __init__(self, dim: int, *, decay_gain: bool = False):
@@ -32,6 +32,6 @@ class StackedLayerNorm(nn.Module):
         self.decay_gain = decay_gain
 
     def forward(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T D"]:
-        """Normalise each x[k], or one shared input, over the last axis and apply the gain and bias of each block."""
+        """Return each x[k], or one shared x, normalised over the last axis, with each block's gain and bias."""
         normalised = F.layer_norm(x, x.shape[-1:])
         return torch.addcmul(self.bias[:, None, None], normalised, self.weight[:, None, None])

@@ -12,7 +12,8 @@ class Packing:
     """Maps padded sequences to packed rows (the real rows, in order) and back.
 
     `rows` are the positions of packed rows in the flattened padded array, or None without padding. `groups` has one
-    array per sequence length: the packed rows of all sequences of that length. No group needs an attention mask.
+    array for each sequence length: the indices of the packed rows of all sequences with this length. No group needs an
+    attention mask.
     """
 
     num_sequences: int

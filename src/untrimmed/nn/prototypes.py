@@ -1,4 +1,4 @@
-"""A fixed number of vectors from a sequence of any length: mixtures of its rows, by learned prototypes (ProtoPRVR)."""
+"""A fixed number of vectors from a sequence of any length: learned prototypes mix its rows (ProtoPRVR)."""
 
 import math
 from collections.abc import Iterator
@@ -41,8 +41,9 @@ class PrototypeBuilder(nn.Module):
 
     `sharpness` is the standard deviation of the logits at the start. Attention is flat if it is far below 1.
 
-    `builder`: `cross_attention` does only this. In a `perceiver` the prototypes of a video also attend to each other
-    after each iteration. In `slot_attention` they compete for each row, and a gated recurrent unit updates them.
+    `builder`: `cross_attention` is as described above. With `perceiver`, the prototypes of a video also attend to each
+    other after each iteration. With `slot_attention`, they compete for each row, and a gated recurrent unit updates
+    them.
     """
 
     def __init__(
@@ -66,13 +67,14 @@ class PrototypeBuilder(nn.Module):
         self.gate = nn.GRUCell(dim, dim) if builder == "slot_attention" else None
 
     def forward(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Prototypes:
-        """Return the prototypes of each sequence after the last iteration; masked rows get no attention."""
+        """Return the prototypes of each sequence after the last iteration. Masked rows get no attention."""
         *_, last = self.readings(x, mask)
         return last
 
     def readings(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Iterator[Prototypes]:
         """Yield the prototypes and their attention after each iteration."""
-        key = self.key(self.input_norm(x))[:, None].to(x.dtype)  # autocast would mix formats in one product
+        # convert to one format, because autocast would mix formats in one product
+        key = self.key(self.input_norm(x))[:, None].to(x.dtype)
         rows = x[:, None].contiguous()
         cache = KeyValueCache.of(key, rows, mask)
         vectors = self.prototypes.expand(len(x), -1, -1)
@@ -89,7 +91,7 @@ class PrototypeBuilder(nn.Module):
     def _query_input(self, vectors: Float[Tensor, "V K D"], iteration: int) -> Float[Tensor, "V K D"]:
         """Return the queries of the next iteration, with the learned prototypes added.
 
-        Without them, the prototypes of one video would be similar mixtures and attend to the same rows.
+        Without the learned prototypes, all queries of one video would be similar mixtures and attend to the same rows.
         """
         normalised = self.prototype_norm(vectors)
         return normalised if iteration == 0 or self.gate is not None else normalised + self.prototypes
@@ -124,5 +126,5 @@ class PrototypeExchange(nn.Module):
 def prototype_timeline(
     prototypes: Float[Tensor, "V K D"], unit_attention: Float[Tensor, "V M K"]
 ) -> Float[Tensor, "V M D"]:
-    """Return a vector per unit: the mean of the prototypes, weighted by their attention to the unit."""
+    """Return a vector for each unit: the mean of the prototypes, weighted by their attention to the unit."""
     return unit_attention / unit_attention.sum(dim=-1, keepdim=True) @ prototypes

@@ -26,7 +26,7 @@ class InputLayer(nn.Module):
         self.linear = nn.Linear(in_dim, dim)
 
     def forward(self, x: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None) -> Float[Tensor, "N T D"]:
-        """Return non-negative rows of the model's width; rows at masked positions are arbitrary."""
+        """Return non-negative rows of the model's width. Rows at masked positions are arbitrary."""
         if lean.applies(x, self.dropout) and not x.requires_grad:
             rows = None if mask is None else mask.flatten().nonzero()[:, 0]
             out = lean.input_projection(x.flatten(0, 1), rows, self.norm, self.linear, rate(self.dropout))
@@ -51,7 +51,7 @@ class Positions(nn.Module):
 
 
 def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) -> None:
-    """Raise FeatureError if the features have another width or are longer than the position table."""
+    """Raise a FeatureError if the features have another width or are longer than the position table."""
     length, width = features.shape[1:]
     if width != in_dim or length > max_length:
         raise FeatureError(
@@ -63,10 +63,10 @@ def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) 
 def lengthened(
     features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"], length: int
 ) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
-    """Set padding to zero and extend shorter features with padding to `length`; longer ones keep their length.
+    """Set padding to zero, and extend features with padding to `length`. Longer features keep their length.
 
-    Methods that use encoded padding need this. The encoded padding then depends neither on the other sequences of the
-    batch nor on the values that were in the padding.
+    Methods that use encoded padding need this, so that the encoded padding depends neither on the other sequences of
+    the batch nor on values in the padding.
     """
     missing = max(length - features.shape[1], 0)
     return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
@@ -94,7 +94,7 @@ class Tower(nn.Module):
     def forward(
         self, features: Float[Tensor, "N T C"], mask: Bool[Tensor, "N T"] | None = None
     ) -> Float[Tensor, "N T D"]:
-        """Return contextual rows; rows at masked positions are arbitrary.
+        """Return contextual rows. Rows at masked positions are arbitrary.
 
         Raises: FeatureError if the features have another width or are longer than the position table.
         """
@@ -106,7 +106,7 @@ class Tower(nn.Module):
 
 
 class SiblingTower(nn.Module):
-    """Copies of another tower's input layer and encoder blocks; the caller passes that tower's positions."""
+    """Copies of another tower's input layer and encoder blocks. The caller passes the other tower's positions."""
 
     def __init__(self, tower: Tower):
         super().__init__()

@@ -20,12 +20,12 @@ def constraint_windows(
     formula: Formula = "released",
     device: torch.device | None = None,
 ) -> Float[Tensor, "K T T"]:
-    """Return a matrix per width that multiplies attention logits, one row per query; infinite widths give ones.
+    """Return a matrix for each width, by which attention logits are multiplied. Infinite widths give ones.
 
-    `released`: row i is centred at i / n on a grid j / (n - 1), with standard deviation max(width, 0.01) / 9 and row
-    maximum 1. `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, `width` being sigma^2.
-    The papers print no formula for Bartlett and boxcar (GMMFormer Table 7, v2 Table 8); here they have the variance of
-    the Gaussian that they replace. Computed in float64 and returned in float32.
+    `released`: row i (of query i) is centred at i / n on a grid j / (n - 1), with standard deviation max(width, 0.01) /
+    9 and a maximum of 1 in each row. `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions,
+    where `width` is sigma^2. The papers print no formula for Bartlett and boxcar (GMMFormer Table 7, v2 Table 8); here
+    they have the variance of the Gaussian that they replace. Windows are computed in float64 and returned in float32.
 
     >>> constraint_windows(3, [1.0]).shape
     torch.Size([1, 3, 3])
@@ -52,7 +52,7 @@ def constraint_windows(
 def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
     """Return the window, with a maximum of 1 in each row.
 
-    It uses distances relative to the nearest key, because dividing by a tiny row maximum could be 0 / 0.
+    Distances are relative to the nearest key, because a division by a tiny row maximum could give 0 / 0.
     """
     nearest = distance.min(dim=-1, keepdim=True).values
     if constraint == "gaussian":

@@ -69,8 +69,8 @@ def reported(address: Sequence[str]) -> dict[str, float]:
     metrics = EVENTS if address[-1].endswith("_event") else RECALL
     if metrics is EVENTS:
         fits = len(values) == len(EVENTS)
-    # four recalls and their printed SumR, which differs from the sum by up to 1.8; some rows end with a size in MB
     else:
+        # four recalls and their printed SumR, which differs from the sum by up to 1.8; some rows end with a size in MB
         fits = len(values) >= len(RECALL) and abs(sum(values[:4]) - values[4]) < 2
     if not fits:
         figures = ", ".join(map(str, values))

@@ -117,8 +117,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield the rows to run for each column: rows with a printed result in the column, and rows without any printed
-    result."""
+    """Yield the rows to run for each column: rows with a printed result in it, and rows without any printed result."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):
