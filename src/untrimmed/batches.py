@@ -1,9 +1,9 @@
 """Records of tensors: the batches that a model takes, and the encodings that it returns.
 
-The axes are those of `types.py`: Q queries, W words, V videos, L clips, T frames, D width; E and C are the widths of
+The axes are those of `types.py`: Q queries, W words, V videos, L clips, T frames, D width. E and C are the widths of
 word and frame features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every
 tensor field. A method can therefore subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment
-can add a record; indexing and evaluation need no change for either.
+can add a record. Indexing and evaluation need no change for this.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class Record:
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def with_tensors(self: R, tensors: Mapping[str, Tensor]) -> R:
-        """A copy of the record with these tensors instead of its own. Names are as in the method `tensors`."""
+        """A copy of the record with these tensors instead of its current ones. Names are as in the method `tensors`."""
         return dataclasses.replace(self, **tensors)
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ def _cat_padded(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def with_second_axis(tensor: Tensor, length: int) -> Tensor:
-    """The tensor with its second axis padded with zeros (or False), or cut, to that length."""
+    """The tensor with its second axis padded with zeros (or False), or cut, to this length."""
     missing = length - tensor.shape[1]
     return F.pad(tensor, [0, 0] * (tensor.ndim - 2) + [0, missing]) if missing else tensor
 
@@ -95,7 +95,7 @@ class QueryBatch(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VideoBatch(Record):
-    """Features of videos: a fixed number of clips per video, and frames, zero-padded to the longest video.
+    """Features of videos: a fixed number of clips per video, and frames that are zero-padded to the longest video.
 
     `teacher` has frame vectors of another model at the same times, for distillation.
     """
@@ -109,7 +109,7 @@ class VideoBatch(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatch:
-    """Videos with all their queries; `video_index[q]` is the row of the video that query q describes.
+    """Videos with all their queries. `video_index[q]` is the row of the video that query q describes.
 
     The other fields are the annotations of the batch, for losses, and are None in a batch that has none. `spans_s` has
     the start and end of each query's main moment in seconds, and `moments` has all moments of each query. A query
@@ -138,7 +138,7 @@ class TrainingBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded(Record):
-    """The encodings of a method, and those of its attachments by the attachment's name."""
+    """The encodings of a method, and the encodings of its attachments by the attachment's name."""
 
     attached: Mapping[str, Record] = dataclasses.field(default_factory=dict)
 
@@ -154,7 +154,7 @@ class Encoded(Record):
         }
 
     def with_tensors(self: X, tensors: Mapping[str, Tensor]) -> X:
-        """A copy with these tensors instead of its own. Names are as in the method `tensors`."""
+        """A copy with these tensors instead of the current ones. Names are as in the method `tensors`."""
         fields = {name: value for name, value in tensors.items() if "." not in name}
         attached = {
             name: record.with_tensors(
@@ -167,7 +167,7 @@ class Encoded(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedQueries(Encoded):
-    """One vector per query, not normalised. A method with more encodings of a query subclasses this in its own file."""
+    """One vector per query, not normalised. A method with more encodings of a query has a subclass in its file."""
 
     sentence: Float[Tensor, "Q D"]
 
@@ -177,14 +177,14 @@ class EncodedVideos(Encoded):
     """The encodings of videos that attachments and search use, for any method. Fields that a method lacks are None.
 
     The vectors are not normalised. `clips` have no mask. The contents of `frames` outside `frame_mask` are undefined. A
-    method with more encodings subclasses this in its own file, and annotates the fields that it always sets without
-    None.
+    method with more encodings has a subclass in its file. Its annotations have no None for fields that the method
+    always sets.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    # set if `frames` are a selection; otherwise the mask gives the number of frames
+    # number of frames, set if `frames` contains only some of them; otherwise, the mask determines the number
     num_frames: Int[Tensor, " V"] | None = None
 
 
@@ -211,12 +211,12 @@ def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
 
 @runtime_checkable
 class Encode(Protocol):
-    """Runs an encoder on batches: chooses the device and number format, and may share the rows among processes."""
+    """Runs an encoder on batches. It chooses the device and number format, and may divide the rows among processes."""
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
         """The encodings of all rows."""
 
 
 def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
-    """The encodings of all rows, on their device, in their number format, computed in this process."""
+    """The encodings of all rows, computed in this process, on the device and in the number format of the rows."""
     return encoder(rows)

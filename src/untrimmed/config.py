@@ -29,9 +29,10 @@ _SHORT_FLOAT_ERROR = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a numb
 
 
 def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
-    """An instance of the dataclass `cls` from plain values. Every value is checked against its annotation.
+    """An instance of the dataclass `cls` with these plain values. Every value is checked against its annotation.
 
-    `where` is the source that messages name. Integers are accepted as floats, lists as tuples, and "inf" as infinity.
+    `where` names the source of the values in error messages. Integers are accepted as floats, lists as tuples, and
+    "inf" as infinity.
 
     Raises: ConfigError for an unknown or missing key, or a value of the wrong type.
     """
@@ -59,9 +60,10 @@ def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
 def checked(**descriptions: str) -> Callable[[C], C]:
     """A decorator that checks the arguments of every call against their annotations and converts them.
 
-    It converts like `build`: for example numpy scalars and one-number tensors become Python numbers. Arrays and
-    arguments annotated as Any are passed on unchecked. `descriptions` are the expected values in words, for arguments
-    whose annotation would be unclear in a message. Annotations are evaluated at the first call, so imports stay fast.
+    Arguments are converted as in `build`: for example, numpy scalars and one-number tensors become Python numbers.
+    Arrays and arguments annotated as Any are passed on unchecked. `descriptions` are the expected values in words, for
+    arguments whose annotation would be unclear in a message. Annotations are evaluated at the first call, so imports
+    stay fast.
 
     Raises: ConfigError at a call. It names the argument, its value, the expected value and the function's help.
 
@@ -88,7 +90,7 @@ def _with_checks(function: Callable[..., Any], descriptions: Mapping[str, str]) 
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return function(*args, **kwargs)  # raises Python's own error about a missing or unknown argument
+            return function(*args, **kwargs)  # this call raises Python's error about a missing or unknown argument
         _convert_arguments(bound, _parameter_hints(function), descriptions, function.__qualname__)
         return function(*bound.args, **bound.kwargs)
 
@@ -111,13 +113,13 @@ def _convert_arguments(
 
 
 class Checked(type):
-    """Metaclass of settings: the constructors of a dataclass and of its subclasses convert arguments like `checked`.
+    """Metaclass of settings: constructors of a dataclass and its subclasses check and convert arguments like `checked`.
 
     A decorator would not apply to subclasses, because each dataclass has its own constructor.
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """The settings.
+        """Return a new instance, after checking the arguments.
 
         Raises: ConfigError, as for `checked`.
         """
@@ -146,7 +148,10 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 @functools.cache
 def _parameter_hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of all parameters except *args and **kwargs. Return types may exist only for type checkers."""
+    """The annotations of all parameters except *args and **kwargs.
+
+    Return types are left out, because they may exist only for type checkers.
+    """
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(function).parameters.values()
     names = {parameter.name for parameter in parameters if parameter.kind not in variadic}
@@ -180,7 +185,8 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where} is {shown_value(value)}, expected a mapping")
-        if origin is Mapping and arguments[1] is Any:  # not copied: it may read its values lazily
+        # the mapping is not copied, because it may read its values lazily
+        if origin is Mapping and arguments[1] is Any:
             for key in value:
                 _convert(key, str, f"{where}, a key,")
             return value
@@ -323,7 +329,7 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def require_sections(keys: Iterable[str]) -> None:
-    """Raise a ConfigError for a setting of a run without a section.
+    """Raise a ConfigError if the key of a run's setting names no section.
 
     >>> require_sections(["train.epochs", "epochs"])
     Traceback (most recent call last):
@@ -336,7 +342,7 @@ def require_sections(keys: Iterable[str]) -> None:
 
 
 def with_dotted_keys(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose sections are mappings, with a dotted key for each setting.
+    """Convert settings whose sections are mappings: the result has a dotted key for each setting.
 
     >>> with_dotted_keys({"weights": {"nce": 0.1}, "train.epochs": 3})
     {'weights.nce': 0.1, 'train.epochs': 3}
@@ -368,7 +374,7 @@ def override(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[st
 
 
 def to_plain(config: Any) -> Any:
-    """A dataclass as values for JSON or YAML, from which `build` creates it again.
+    """Convert a dataclass to values for JSON or YAML, from which `build` creates it again.
 
     Infinity becomes "inf", and a function or class becomes its `reference_of`.
     """
@@ -392,7 +398,7 @@ def reference_of(function: Callable[..., Any]) -> str:
     >>> reference_of(json.loads)
     'json:loads'
 
-    Raises: ConfigError for a callable without a name of its own: a lambda, a partial, an object.
+    Raises: ConfigError for a callable that has no name in a module: a lambda, a partial, an object.
     """
     name = getattr(function, "__qualname__", "<lambda>")
     if name.endswith("<lambda>"):

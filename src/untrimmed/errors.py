@@ -1,7 +1,7 @@
 """The errors that this package raises about files, configuration, requests and arguments of public calls.
 
-Every message names the thing, the value found, the expected value and the next step. The command line prints it in one
-line and exits with a non-zero code. Any other exception is a bug and keeps its traceback.
+Every message names the thing, its value, the expected value and the next step. The command line prints the message in
+one line and exits with a non-zero code. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class UntrimmedError(Exception):
 
 
 class ConfigError(UntrimmedError, ValueError):
-    """A setting is unknown, has the wrong type, or contradicts another one."""
+    """A setting is unknown, has the wrong type, or contradicts another setting."""
 
 
 class NoTimelineError(ConfigError):
@@ -56,7 +56,7 @@ class NoTimelineError(ConfigError):
 
 
 class UnknownNameError(UntrimmedError, LookupError):
-    """A registry, library or data set has no entry of this name."""
+    """A registry, library or data set has no entry with this name."""
 
     @classmethod
     def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownNameError:
@@ -116,7 +116,7 @@ def shown_value(value: object) -> str:
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:
-    """A one-line message with the command that installs the package; None if no extra contains it.
+    """A one-line message with the command that installs a missing package; None if no extra contains the package.
 
     >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
     "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"
@@ -137,12 +137,12 @@ def one_line(error: BaseException) -> str:
 
 
 def shown(path: Path) -> str:
-    """A path for a one-line message, quoted and escaped if it contains line ends or bytes that are not text."""
+    """A path for a one-line message. It is quoted and escaped if it contains line ends or bytes that are not text."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
 def named(names: Iterable[str], limit: int = 3) -> str:
-    """The first few names for a message, and the number of further ones.
+    """A text with the first few names, and the number of further names, for a message.
 
     >>> named(["a", "b", "c", "d"])
     'a, b, c and 1 more'

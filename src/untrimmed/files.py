@@ -10,7 +10,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes, *, is_only_writer: bool = False) -> None:
-    """Write a file with this content, as `whole_file`. Text is written as UTF-8 with unchanged line ends."""
+    """Write a file with this content atomically (see `whole_file`).
+
+    Text is written as UTF-8 with unchanged line ends.
+    """
     with whole_file(path, is_only_writer=is_only_writer) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -54,7 +57,7 @@ def file_sha256(path: Path) -> str:
 def whole_folder(path: Path) -> Iterator[Path]:
     """A temporary folder next to `path`, which is renamed to `path` if the block ends without an error.
 
-    If another process has created `path` in the meantime, that folder stays and the temporary one is deleted.
+    If another process has created `path` in the meantime, this folder is kept and the temporary folder is deleted.
     """
     with _beside(path, secrets.token_hex(4)) as temporary:
         try:
@@ -77,7 +80,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name[:50]}.{suffix}")
     try:
         with suppress(FileNotFoundError):
-            path.lstat()  # raises for an impossible name before the caller's work instead of after it
+            path.lstat()  # raises an error for an impossible name before the caller's work instead of after it
         yield temporary
     except BaseException as error:
         if isinstance(error, OSError) and error.errno is not None and _hides_path(error.filename, temporary):
@@ -89,7 +92,8 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error names no file, like that of a full disk, or only the temporary file or folder."""
+    """Whether an error does not name the final path, but no file (a full disk), or only the temporary file or
+    folder."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

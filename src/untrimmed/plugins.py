@@ -5,8 +5,9 @@ package names in its entry points (group `untrimmed.plugins`). A saved model lis
 `require` imports them when the model is loaded.
 
 A model may come from a stranger, so a listed file is executed only if it is trusted: this user has imported it before
-by the same name, from the same path and with the same content. The same applies to every file that it imports.
-Installed packages are always trusted. The list of trusted files is in the user's data folder, never next to the model.
+by the same name, from the same path and with the same content. The same applies to every file that a listed file
+imports. Installed packages are always trusted. The list of trusted files is in the user's data folder, never next to
+the model.
 """
 
 import importlib
@@ -48,14 +49,16 @@ class PluginModule:
 
 
 _IMPORTED: dict[str, PluginModule] = {}  # modules that `import_module` has imported
-_INSTALLED: set[str] = set()  # entry points that were already tried; loading one may start the loading of all
+# entry points that were already tried, because loading one entry point may start the loading of all
+_INSTALLED: set[str] = set()
 
 
 def import_module(module: str | os.PathLike[str]) -> PluginModule:
     """Import a module by its name, or a `.py` file by its path, so that the names that it registers can be used.
 
     A module is searched on Python's path and then in the current folder. A file can import modules from its own folder.
-    Models that are saved afterwards list the module, and this user can load them without naming it again.
+    Models that are saved afterwards list the module, and this user can load these models without naming the module
+    again.
 
     Raises: ConfigError if the module does not exist or raises an error.
     """
@@ -95,7 +98,7 @@ def imported() -> list[PluginModule]:
 def import_again(plugin: PluginModule) -> None:
     """Import a module that another process of this program has imported.
 
-    Raises: ConfigError as `import_module`.
+    Raises: the errors of `import_module`.
     """
     _execute(plugin)
     _IMPORTED[plugin.name] = plugin
@@ -160,11 +163,11 @@ def trust(plugins: Iterable[PluginModule]) -> None:
 
 
 class _RefusedError(ConfigError):
-    """A model lists a file that is not trusted, or a listed file imports one."""
+    """A model lists a file that is not trusted, or a listed file imports such a file."""
 
 
 class _Guard(MetaPathFinder):
-    """Finds no module itself. It refuses the import of files that are not trusted."""
+    """An import finder that finds no modules, but refuses the import of files that are not trusted."""
 
     def __init__(self, folder: Path | str):
         self._folder = folder
@@ -180,7 +183,7 @@ class _Guard(MetaPathFinder):
 
 @contextmanager
 def _only_trusted(folder: Path | str) -> Iterator[None]:
-    """During the block, only trusted and installed modules can be imported."""
+    """During the `with` block, only trusted and installed modules can be imported."""
     guard = _Guard(folder)
     sys.meta_path.insert(0, guard)
     try:
@@ -214,7 +217,7 @@ def is_installed(file: str) -> bool:
 def _require_trust(plugin: PluginModule, folder: Path | str) -> None:
     path = Path(plugin.file)
     trusted = _trusted().get((plugin.name, plugin.file))
-    is_in_package = plugin.name != path.stem  # such a module is imported by its dotted name
+    is_in_package = plugin.name != path.stem  # a module in a package is imported by its dotted name
     argument = plugin.name if is_in_package else shown(path)
     step = f"read it, then add --import {argument}"
     if not path.is_file():
@@ -285,7 +288,7 @@ def _plugin(name: str, path: Path) -> PluginModule:
 def _execute(plugin: PluginModule) -> None:
     """Import a module from its file, unless it is imported already.
 
-    Raises: ConfigError if another module has its name, or if it raises an error.
+    Raises: ConfigError if another module has the same name, or if the module raises an error.
     """
     module = sys.modules.get(plugin.name)
     if module is not None:
@@ -300,7 +303,7 @@ def _execute(plugin: PluginModule) -> None:
     folder = str(path.parents[min(levels, len(path.parents) - 1)])  # the folder that must be on Python's path
     old_path = list(sys.path)
     if folder not in sys.path:
-        sys.path.append(folder)  # last, so that nothing in it hides another module
+        sys.path.append(folder)  # the folder is last, so that nothing in it hides another module
         importlib.invalidate_caches()
     try:
         _import(plugin, path)
@@ -311,7 +314,8 @@ def _execute(plugin: PluginModule) -> None:
 
 def _import(plugin: PluginModule, path: Path) -> None:
     spec = _spec(plugin.name)
-    if spec is None or spec.origin is None or Path(spec.origin).resolve() != path:  # before any code is executed
+    # check this before any code is executed
+    if spec is None or spec.origin is None or Path(spec.origin).resolve() != path:
         other_file = "nothing" if spec is None else spec.origin
         raise ConfigError(f"import {plugin.file}: Python finds {other_file} for {plugin.name!r}; rename your file")
     try:
@@ -341,5 +345,5 @@ def read_plugins(values: object) -> list[PluginModule]:
 
 
 def plain(plugins: Iterable[PluginModule]) -> list[dict[str, str]]:
-    """The plug-ins as a list for JSON."""
+    """Convert plug-ins to a list for JSON."""
     return [asdict(plugin) for plugin in plugins]

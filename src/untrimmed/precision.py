@@ -1,7 +1,7 @@
 """The number format of a network's products, for searching and training: float32, bfloat16 or auto.
 
-`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32. Those
-of the two formats differ only by rounding, so they can be compared. Importing this module does not import torch.
+`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32.
+Vectors of both formats differ only by rounding, so they can be compared. Importing this module does not import torch.
 """
 
 import os
@@ -16,7 +16,7 @@ Precision = Literal["auto", "float32", "bfloat16"]
 BUILTIN_PRODUCTS = "int8"  # the fixed format of the image network of the encoder `builtin`
 
 _CPU_INFO = Path("/proc/cpuinfo")
-_BFLOAT16 = ("amx_bf16",)  # with avx512_bf16 only, bfloat16 was slower than float32: docs/decisions.md
+_BFLOAT16 = ("amx_bf16",)  # with avx512_bf16 but without AMX, bfloat16 was slower than float32 (docs/decisions.md)
 _VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
 _WITHOUT = (
     *("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX2_VNNI_2"),
@@ -58,8 +58,9 @@ def choose_format(precision: str, device: str) -> NumberFormat:
 def has_fast_bfloat16(device: str) -> bool:
     """Whether a device multiplies bfloat16 faster than float32: a GPU with bfloat16 units, or a CPU with AMX.
 
-    On other devices torch converts the numbers. A product took 2.4 times as long as in float32 on a CPU with AVX-512
-    but no bf16, and 13 times as long with oneDNN limited to AVX2 (`ONEDNN_MAX_CPU_ISA`, which is respected here).
+    On other devices torch converts the numbers. On a CPU with AVX-512 but without bfloat16 instructions, a product took
+    2.4 times as long as in float32. It took 13 times as long when oneDNN was limited to AVX2 by `ONEDNN_MAX_CPU_ISA`,
+    which is also respected here.
     """
     if device.startswith("cuda"):
         import torch
@@ -76,7 +77,7 @@ def has_exact_int8() -> bool:
 
 
 def cpu_words() -> frozenset[str]:
-    """The words in Linux's description of the processor, which include its instruction sets; empty elsewhere."""
+    """The words in Linux's description of the processor, including instruction sets. Empty on other systems."""
     if not _CPU_INFO.is_file():
         return frozenset()
     return frozenset(_CPU_INFO.read_text(encoding="utf-8", errors="replace").split())

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 class Moment:
     """A span of one video in seconds, and its score (higher is better).
 
-    `peak_s` is the most relevant time in the span; None if it is not known, as for annotated moments. Moments with the
-    same span and score are equal.
+    `peak_s` is the most relevant time in the span. It is None if it is not known, as for annotated moments. Moments
+    with the same span and score are equal.
     """
 
     start_s: float

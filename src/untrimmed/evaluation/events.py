@@ -9,7 +9,7 @@ from untrimmed.moments.overlap import iou
 
 RECALL_AT = (1, 10, 100)
 MIN_IOU = (0.3, 0.5, 0.7)
-MANY_SPANS = 4  # a query with this many annotated spans or more must match `annotators` of them
+MANY_SPANS = 4  # a prediction for a query with at least this many annotated spans must match `annotators` of them
 
 
 def event_recall(
@@ -24,10 +24,10 @@ def event_recall(
 ) -> dict[str, float]:
     """Return the percentage of queries with a correct moment among the first K, by `R@K IoU=m`; NaN without queries.
 
-    Predictions are ranked; rows with video -1 are padding. A prediction is correct if its video is right and its IoU
-    with an annotated span is m or more. A query with four spans or more (DiDeMo) must match `annotators` of them: two
-    as released, one in the paper. A query without spans never counts as correct. IoU and thresholds are float32,
-    because 0.7 in float64 is larger than the float32 IoU that should equal it.
+    Predictions are in the order of their ranks; video -1 is padding. A prediction is correct if its video is right and
+    its IoU with an annotated span is m or more. For a query with four spans or more (DiDeMo), it must match
+    `annotators` of the spans: two as released, one in the paper. For a query without spans, no prediction is correct.
+    IoU and thresholds are in float32, because the threshold 0.7 in float64 is larger than 0.7 in float32.
 
     >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
     >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))
@@ -49,7 +49,7 @@ def event_recall(
 
 
 def event_sum(recalls: Mapping[str, float]) -> float:
-    """Return the sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, in percent; JSG's release selects epochs by it.
+    """Return the sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, in percent. JSG's release selects epochs by this sum.
 
     >>> event_sum({f"R@{k} IoU={m}": k * m for k in (1, 10, 100) for m in (0.3, 0.5, 0.7)})
     133.2
@@ -60,7 +60,7 @@ def event_sum(recalls: Mapping[str, float]) -> float:
 def _stacked(
     spans: Sequence[Float[np.ndarray, "_ 2"]],
 ) -> tuple[Float[np.ndarray, "Q G 2"], Bool[np.ndarray, "Q G"]]:
-    """Return the spans in float32, padded to the largest number of spans of a query, and a mask of the real ones."""
+    """Return the spans in float32, padded to the largest number of spans of a query, and a mask of the real spans."""
     counts = np.array([len(rows) for rows in spans], dtype=np.int64)
     real = np.arange(counts.max(initial=0)) < counts[:, None]
     padded = np.zeros((*real.shape, 2), dtype=np.float32)

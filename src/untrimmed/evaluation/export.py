@@ -1,4 +1,4 @@
-"""Files about every query of a split: a table, a TREC run with its judgements, and the score matrix."""
+"""Files with the results of every query of a split: a table, a TREC run with its judgements, and the score matrix."""
 
 import csv
 import json
@@ -42,8 +42,8 @@ class ScoredSplit:
 def query_rows(split: ScoredSplit) -> Iterator[dict[str, Any]]:
     """Yield one row per caption: rank and score of its video, fused and by branch, the first video, and the moment.
 
-    `any_rank` is the best rank of all right videos; only captions with dense labels have it. `start_s` and `end_s` are
-    the model's best span in the annotated video, and `iou` is its overlap with the best annotated span.
+    `any_rank` is the best rank of all right videos. Only captions with dense labels have this field. `start_s` and
+    `end_s` are the model's best span in the annotated video, and `iou` is its overlap with the best annotated span.
     """
     columns = {"": split.fused, **{f"_{name}": scores for name, scores in split.branches.items()}}
     all_ranks = {suffix: ranks(scores, split.video_index) for suffix, scores in columns.items()}
@@ -67,7 +67,7 @@ def query_rows(split: ScoredSplit) -> Iterator[dict[str, Any]]:
 
 
 def _any_rank(split: ScoredSplit) -> Int[np.ndarray, " Q"] | None:
-    """The best rank of each caption's right videos by dense labels; 0 for a caption without labels."""
+    """Return the best rank of each caption's right videos by dense labels; 0 for a caption without labels."""
     if split.right_videos is None:
         return None
     labelled = np.flatnonzero((split.right_videos >= 0).any(axis=1))
@@ -120,9 +120,9 @@ def write_qrels(split: ScoredSplit, path: Path) -> None:
 
 
 def write_scores(split: ScoredSplit, path: Path) -> None:
-    """Write an .npz file that `numpy.load` opens: `fused` and `branch_NAME` [Q, V], ids, `video_index` [Q].
+    """Write an .npz file for `numpy.load`. It has `fused` and `branch_NAME` [Q, V], ids, and `video_index` [Q].
 
-    With dense labels it has `right_videos` [Q, N], padded with -1.
+    With dense labels, it also has `right_videos` [Q, N], padded with -1.
     """
     arrays: dict[str, np.ndarray] = {
         "fused": split.fused,

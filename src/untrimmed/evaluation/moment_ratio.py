@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 
 from untrimmed.evaluation.recall import RECALL_AT, recall
 
-MS_SL_EDGES = (0.0, 0.2, 0.4, 1.0)  # MS-SL, RAL
-GMMFORMER_EDGES = (0.0, 0.25, 0.5, 1.0)  # GMMFormer Fig. 4
+MS_SL_EDGES = (0.0, 0.2, 0.4, 1.0)  # edges of the groups in the papers of MS-SL and RAL
+GMMFORMER_EDGES = (0.0, 0.25, 0.5, 1.0)  # edges of the groups in GMMFormer's Fig. 4
 
 
 def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGES) -> Int[np.ndarray, " Q"]:
@@ -22,7 +22,7 @@ def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGE
 
 
 def group_names(edges: Sequence[float] = MS_SL_EDGES) -> list[str]:
-    """Return the printed names of the groups.
+    """Return the names of the groups, as printed in papers.
 
     >>> group_names()
     ['(0,0.2]', '(0.2,0.4]', '(0.4,1]']
@@ -37,7 +37,7 @@ def recall_by_moment_ratio(
     edges: Sequence[float] = MS_SL_EDGES,
     at: Sequence[int] = RECALL_AT,
 ) -> dict[str, dict[str, float]]:
-    """Return recall and SumR of each group, and its number of queries (`queries`)."""
+    """Return recall and SumR of each group, and the group's number of queries (`queries`)."""
     group = group_of(ratio, edges)
     return {
         name: recall(rank[group == i], at) | {"queries": float(np.count_nonzero(group == i))}

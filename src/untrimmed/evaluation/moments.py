@@ -1,4 +1,4 @@
-"""How well predicted spans match annotated ones, in percent. Spans are rows [start_s, end_s]."""
+"""How well predicted spans match annotated spans, in percent. Spans are rows [start_s, end_s]."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,9 @@ Spans = Float[np.ndarray, "_ 2"]
 
 
 def mean_iou(predicted: Sequence[Spans], truth: Sequence[Spans]) -> float:
-    """Return the mean of the first predicted span's best IoU with a true span, in percent. No prediction counts as 0.
+    """Return the mean of the first predicted span's best IoU with a true span, in percent.
+
+    A query without a prediction counts as 0.
 
     >>> mean_iou([np.array([[0.0, 4.0]]), np.empty((0, 2))], [np.array([[0.0, 2.0]])] * 2)
     25.0
@@ -53,8 +55,9 @@ def moment_metrics(
 ) -> dict[str, float]:
     """Return R1@IoU and mIoU of each query's best moment in its right video, in percent, and the number of `queries`.
 
-    Only queries with an annotated span count. R1@IoU counts like event-level recall (`event_recall`), so that a span
-    must match `annotators` of four or more annotations. mIoU is the mean of the best IoU with an annotated span.
+    Only queries with an annotated span count. R1@IoU counts like event-level recall (`event_recall`): if a query has
+    four or more annotations, a span must match `annotators` of them. mIoU is the mean of the best IoU with an annotated
+    span.
 
     >>> moment_metrics(np.array([[0.0, 4.0]]), [np.array([[0.0, 2.0]])])
     {'R1@IoU=0.3': 100.0, 'R1@IoU=0.5': 100.0, 'R1@IoU=0.7': 0.0, 'mIoU': 50.0, 'queries': 1.0}
@@ -62,7 +65,8 @@ def moment_metrics(
     annotated = np.array([len(spans) > 0 for spans in truth], dtype=bool)
     spans = [rows for rows in truth if len(rows)]
     span_s = span_s[annotated]
-    video = np.zeros(len(spans), dtype=np.int64)  # the same for all, so that every prediction is in the right video
+    # the same video for all queries, so that every prediction is in the right video
+    video = np.zeros(len(spans), dtype=np.int64)
     recalls = event_recall(video[:, None], span_s[:, None], video, spans, at=(1,), annotators=annotators)
     ious = best_ious(span_s, spans)
     return {

@@ -14,7 +14,9 @@ QUERIES_AT_A_TIME = 1024  # limits the size of the boolean arrays in `ranks`
 def ranks(
     scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q ..."], *, ties: Ties = "index"
 ) -> Int[np.ndarray, " Q"]:
-    """Return the 1-based rank of each query's right video by descending score; the best rank if several are right.
+    """Return the rank, from 1, of each query's right video by descending score.
+
+    If several are right, it is the best rank.
 
     `truth` has one or several columns of `scores` per query, padded with -1. Ties are broken by column (`index`), or
     the right video is first (`best`) or last (`worst`). NaN ranks below every number.
@@ -33,10 +35,11 @@ def ranks(
 
 def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray:
     best = np.full(len(scores), scores.shape[1] + 1, dtype=np.int64)
-    for column in truth.T:  # only a few queries have many right videos, so later columns read few rows of scores
+    # only a few queries have many right videos, so few rows of scores are read for later columns
+    for column in truth.T:
         rows = np.flatnonzero(column >= 0)
         if len(rows):
-            labelled = scores if len(rows) == len(scores) else scores[rows]  # without a copy if all rows are selected
+            labelled = scores if len(rows) == len(scores) else scores[rows]  # do not copy if all rows are selected
             best[rows] = np.minimum(best[rows], _ranks(labelled, column[rows], ties))
     return best
 
@@ -67,7 +70,9 @@ def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[s
 
 
 def mean_average_precision(rank: Int[np.ndarray, " Q"]) -> float:
-    """Return the mean of 1 / rank, a fraction. Released programs call it mAP (one relevant video per query).
+    """Return the mean of 1 / rank, as a fraction.
+
+    Released programs call it mAP, because one video per query is relevant.
 
     >>> mean_average_precision(np.array([1, 2]))
     0.75
@@ -84,7 +89,8 @@ def retrieval_metrics(
 ) -> dict[str, float]:
     """Return recall and SumR in percent, median and mean rank, and mAP.
 
-    If several videos are right, the rank is that of the best, but mAP uses the first column of `truth`, as released.
+    If several videos are right, the rank is the best of their ranks, but mAP uses the first column of `truth`, as
+    released.
     """
     rank = ranks(scores, truth, ties=ties)
     first = rank if truth.ndim == 1 else ranks(scores, truth[:, 0], ties=ties)

@@ -14,13 +14,13 @@ from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, reca
 from untrimmed.evaluation.recall import RECALL_AT, ranks, recall, retrieval_metrics
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "mean_rank", "queries")
-HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # column headings of papers that differ from our names
+HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # column headings of papers, where these differ from our names
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
 MOMENT_COLUMNS = ("R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7", "mIoU")  # percentages of moments in the right video
 MOMENT = "moment in the right video"
-DECIMALS = {"mAP": 4}  # mAP is a fraction; the rest are percentages, ranks or counts
+DECIMALS = {"mAP": 4}  # mAP is a fraction; other metrics are percentages, ranks or counts
 EVENT = "event "  # prefix of the rows of event-level recall
-# names of two rows over the same queries: by single labels, and by dense labels
+# names of two rows for the same queries: with a single right video, and with all right videos by dense labels
 ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"
 
 
@@ -29,13 +29,13 @@ class Report:
     """Results of a model on a split.
 
     `rows` contains metrics by row name: the fused score, each branch alone, event-level recall for each IoU, and the
-    fused score by moment ratio (M/V), in the groups of MS-SL and of GMMFormer. R@K and SumR are percentages, mAP is a
-    fraction, ranks are 1-based. `rank` is the rank of each query's video, in caption order. `note` is one line that
-    explains why moments are not scored, or empty. `moments` has the metrics of each query's best moment in its right
-    video (`moment_metrics`), and is empty if they were not computed. With dense labels, the rows "one right video" and
-    "any right video" cover the labelled queries: the first counts only the annotated video as right, the second every
-    labelled one; `truths` counts the labels, `truths_file` is their file. `source` describes the features if it is
-    known. `scores` are only kept if they were requested.
+    fused score by moment ratio (M/V), in the groups of the papers of MS-SL and GMMFormer. R@K and SumR are percentages,
+    mAP is a fraction, ranks are 1-based. `rank` is the rank of each query's video, in caption order. `note` is one line
+    that explains why moments are not scored, or empty. `moments` has the metrics of each query's best moment in its
+    right video (`moment_metrics`), and is empty if they were not computed. With dense labels, the rows "one right
+    video" and "any right video" cover the labelled queries: the first counts only the annotated video as right, the
+    second counts every labelled video. `truths` is the number of labels, and `truths_file` is their file. `source`
+    describes the features if it is known. `scores` are kept only if they were requested.
     """
 
     title: str
@@ -114,8 +114,8 @@ def _by_labels(
 ) -> dict[str, dict[str, float]]:
     """Return two rows for the labelled queries.
 
-    In the first only the annotated video is right, in the second every labelled one. The second row has no mAP, because
-    mAP is defined here for one relevant video.
+    In the first row, only the annotated video is right. In the second, every labelled video is right. The second row
+    has no mAP, because mAP is defined here for one relevant video.
     """
     labelled = np.flatnonzero((right_videos >= 0).any(axis=1))
     queries = {"queries": float(len(labelled))}
@@ -135,7 +135,7 @@ def heading(metric: str) -> str:
 
 
 def cells(figures: Mapping[str, float], columns: Sequence[str] = COLUMNS) -> list[str]:
-    """Return the printed cells of a row, one per column; empty for missing metrics.
+    """Return the cells of a row as text, one per column. Cells of missing metrics are empty.
 
     >>> cells({"R@1": 12.345, "mAP": 0.21234, "queries": 80.0}, ["R@1", "mAP", "SumR", "queries"])
     ['12.3', '0.2123', '', '80']
@@ -171,7 +171,10 @@ def _number(value: float) -> float | None:
 
 
 def to_csv(report: Report) -> str:
-    """Return a CSV table with one line per row, metrics in full precision. The moments have a line of their own."""
+    """Return a CSV table with one line per row and metrics in full precision.
+
+    The metrics of moments have a separate line.
+    """
     columns = COLUMNS + (MOMENT_COLUMNS if report.moments else ())
     rows = {**report.rows, **({MOMENT: report.moments} if report.moments else {})}
     text = io.StringIO()
@@ -183,7 +186,10 @@ def to_csv(report: Report) -> str:
 
 
 def to_latex(report: Report) -> str:
-    """Return a LaTeX table, and a second one of moments if they were scored; they need the package booktabs."""
+    """Return a LaTeX table, and a second table for moments if they were scored.
+
+    Both need the LaTeX package booktabs.
+    """
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
         *([f"% {report.note}"] if report.note else []),
@@ -200,7 +206,10 @@ def _tabular(rows: Mapping[str, Mapping[str, float]], columns: Sequence[str]) ->
 
 
 def latex_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a LaTeX table of escaped cells, with labels in the first column; it needs booktabs."""
+    """Return the lines of a LaTeX table of escaped cells, with labels in the first column.
+
+    It needs the package booktabs.
+    """
     return [
         rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
         r"\toprule",

@@ -1,4 +1,4 @@
-"""Paired significance tests: whether the difference of two models is more than the choice of queries explains."""
+"""Paired significance tests: is the difference of two models larger than the choice of queries explains?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,16 +11,17 @@ from untrimmed.evaluation.report import Report, per_query
 
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP")
 PERMUTATIONS = 10_000
-SIGNIFICANT = 0.05  # a smaller p counts as significant
-SIGNS = 2**20  # random signs that are drawn at a time, which limits memory to megabytes for any number of queries
+SIGNIFICANT = 0.05  # a smaller p-value counts as significant
+# number of random signs that are drawn at a time; this limits memory to megabytes for any number of queries
+SIGNS = 2**20
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One metric of two models on the same queries, in percent (mAP: a fraction).
 
-    `fisher_p` is the p-value of the randomization test (`randomization_p`), `student_p` that of the paired t-test. Both
-    are two-sided. A small p-value means that such a difference is unlikely to be chance.
+    `fisher_p` is the p-value of the randomization test (`randomization_p`), `student_p` is the p-value of the paired
+    t-test. Both are two-sided. A small p-value means that such a difference is unlikely to be chance.
     """
 
     metric: str
@@ -40,7 +41,7 @@ def compare(
 ) -> list[Comparison]:
     """Compare two models by both paired tests, for every metric.
 
-    Several reports on one side are seeds of one model; each query's value is then the mean over the seeds.
+    Several reports on one side are seeds of one model. The value of a query is then the mean over the seeds.
 
     Raises: ConfigError if the reports are about different queries, or SciPy is not installed.
     """
@@ -59,10 +60,10 @@ def compare(
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)
-        # means of the same seeds in another order differ by rounding
+        # tolerance: means of the same seeds in another order differ by rounding
         b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)
-        # If all differences are equal, the t-test would divide by 0. Then p is 1 if they are 0 or there is one query,
-        # otherwise 0.
+        # If all differences are equal, the t-test would divide by 0. In this case, p is 1 if the differences are 0 or
+        # there is one query, and otherwise 0.
         p_if_equal = float(len(a) < 2 or np.array_equal(a, b))
         student_p = float(ttest_rel(a, b).pvalue) if np.ptp(a - b) else p_if_equal
         comparisons.append(Comparison(metric, float(a.mean()), float(b.mean()), randomization_p(a - b), student_p))
@@ -77,7 +78,8 @@ def values_of_seeds(reports: Sequence[Report], metric: str = "SumR") -> list[flo
 def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float | None, float]:
     """Return two p-values of the difference in SumR: over seeds (`p_over_seeds`), and over queries.
 
-    The p-value over queries is that of the paired randomization test on the means over seeds. Raises: as `compare`.
+    The p-value over queries is the result of the paired randomization test on means over seeds. Raises: the errors of
+    `compare`.
     """
     over_seeds = p_over_seeds(values_of_seeds(first), values_of_seeds(second))
     return over_seeds, compare(first, second, ("SumR",))[0].fisher_p
@@ -98,13 +100,13 @@ def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | Non
 def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     """Return the two-sided p-value of Fisher's randomization test on the differences of queries.
 
-    It is the share of 10,000 random sign assignments, and of the actual one, whose sum is at least as far from 0 as the
-    actual sum. It is therefore never below 1 / 10,001. The assignments are the same in every call.
+    The p-value is the share of sign assignments (10,000 random ones and the actual one) whose sum is at least as far
+    from 0 as the actual sum. So it is never below 1 / 10,001. The assignments are the same in every call.
 
     >>> randomization_p(np.array([1.0, -1.0])), round(randomization_p(np.full(20, 0.5)), 5)
     (1.0, 0.0001)
     """
-    difference = difference[difference != 0]  # a difference of 0 has no sign
+    difference = difference[difference != 0]  # leave out differences of 0, which have no sign
     if not len(difference):
         return 1.0
     rng = np.random.default_rng(0)
@@ -119,7 +121,7 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
 
 
 def format_p(p: float | None) -> str:
-    """Format a p-value for tables, with two significant digits; empty for None.
+    """Format a p-value for tables, with two significant digits. None gives an empty text.
 
     >>> format_p(0.03456), format_p(1.0), format_p(1 / 10_001), format_p(None)
     ('0.035', '1', '< 0.0001', '')

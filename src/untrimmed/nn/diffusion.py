@@ -39,8 +39,7 @@ class Schedule:
 
     @property
     def posterior(self) -> tuple[tuple[float, float, float], ...]:
-        """For each reverse step: weights of the predicted clean vector and of the current vector, and noise
-        variance."""
+        """For each reverse step: weights of the predicted clean and of the current vector, and the noise variance."""
         weights = []
         for beta, previous, current in zip(self.betas, (1.0, *self.alpha_bars[:-1]), self.alpha_bars, strict=True):
             noisy = 1 - current

@@ -49,8 +49,7 @@ def after_attention(
     layer2: StackedLinear,
     norm2: StackedLayerNorm,
 ) -> Float[Tensor, "K M D"]:
-    """Apply the other parts of K post-norm layers to the attention output of one input: residuals, norms,
-    perceptron."""
+    """Apply the other parts of K post-norm layers to one input's attention output: residuals, norms, perceptron."""
     out = x.new_empty(attended.shape)
     shape = x.shape[-1:]
     with torch.autocast("cpu", enabled=False):

@@ -34,7 +34,7 @@ def require_arguments(
     video_features: str | None,
     overrides: Mapping[str, Any],
 ) -> str:
-    """Return the name of the data set; raises ConfigError for the first wrong argument of `train`."""
+    """Return the name of the data set. Raises: ConfigError for the first wrong argument of `train`."""
     require_sections(overrides)
     if isinstance(method, RetrievalModel):
         _require_trainable(method, overrides)
@@ -53,7 +53,7 @@ def require_arguments(
 
 
 def require_choices(train: TrainSettings) -> None:
-    """Check that every choice by name (optimizer, schedule and others) exists; raises the errors of `choose`."""
+    """Check that every choice by name (optimizer, schedule and others) exists. Raises: the errors of `choose`."""
     for choose in (
         choose_optimizer,
         choose_schedule,
@@ -75,7 +75,7 @@ def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> N
 
 
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
-    """Raise an error for features whose sizes are not the model's or that are empty, and for a single training video.
+    """Raise an error for features that are empty or do not have the model's sizes, and for a single training video.
 
     A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of other sizes.
     """

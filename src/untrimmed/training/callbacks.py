@@ -1,6 +1,6 @@
-"""Callbacks: what they receive, how they are named, and how several are called.
+"""Callbacks: what they receive, how they are named, and how several callbacks are called.
 
-A callback is a function of the progress, or a class without required arguments. On the command line it is a name that
+A callback is a function of the progress, or a class without required arguments. On the command line, it is a name that
 this package knows (`tensorboard`, `wandb`), MODULE:NAME or FILE.py:NAME. A callback with `state_dict` and
 `load_state_dict` gets its state back when an interrupted run continues.
 """
@@ -29,9 +29,9 @@ _NAMED: Mapping[str, Callable[..., Any]] = {"tensorboard": TensorBoard, "wandb":
 class TrainingProgress:
     """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
 
-    `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after its validation,
-    and "finished" after the run, with epoch, step and losses of the last epoch. `results` are the metrics of the last
-    validation by name, in percent. `model` is the model in training.
+    `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after the epoch's
+    validation, and "finished" after the run. Then epoch, step and losses are those of the last epoch. `results` are the
+    metrics of the last validation by name, in percent. `model` is the model in training.
     """
 
     epoch: int
@@ -68,7 +68,7 @@ class Callback(Protocol):
     def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
         """Receive the progress at every stage (see `TrainingProgress`), in every process.
 
-        All processes must return the same.
+        All processes must return the same answer.
         """
 
 
@@ -76,7 +76,7 @@ Callbacks = Callback | str | Sequence[Callback | str] | None
 
 
 def open_callbacks(callbacks: Callbacks) -> list[Callback]:
-    """Return callbacks from functions, classes and names.
+    """Return the callbacks that functions, classes and names stand for.
 
     Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported, a class that needs
         arguments, and a function that cannot be called with the progress.
@@ -110,7 +110,7 @@ def _require_callable(callback: Callback) -> None:
 
 
 def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> bool:
-    """Call all callbacks; return whether one of them ends the training.
+    """Call all callbacks. Return whether one of them ends the training.
 
     Raises: ConfigError for an answer other than "stop" or None.
     """
@@ -122,7 +122,7 @@ def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> boo
 
 
 def stateful_callbacks(callbacks: Sequence[Callback]) -> dict[str, Stateful]:
-    """Return the callbacks that have a state, by class name. Several of one class are numbered."""
+    """Return the callbacks that have a state, by class name. Several callbacks of the same class are numbered."""
     parts: dict[str, Stateful] = {}
     counts: Counter[str] = Counter()
     for callback in callbacks:

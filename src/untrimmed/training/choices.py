@@ -1,4 +1,4 @@
-"""Settings that are a name, MODULE:NAME, or a function or class: the optimizer, the schedule and others."""
+"""Settings that choose a function or class, for example the optimizer: a name, MODULE:NAME, or the object itself."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -11,9 +11,9 @@ from untrimmed.presets.settings import Choice
 
 
 def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """Return the function or class that a setting chooses. `named` has the choices with a name of their own.
+    """Return the function or class that a setting chooses. `named` has the choices that have a short name.
 
-    Raises: UnknownNameError for another name, ConfigError for a module that cannot be imported or lacks the name.
+    Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported or lacks the name.
     """
     if not isinstance(value, str):
         return value
@@ -35,7 +35,7 @@ def call_choice(
 ) -> Any:
     """Call the function or class that a setting chose, with the arguments in the setting's `..._settings`.
 
-    Raises: ConfigError if it does not accept them.
+    Raises: ConfigError if the function or class does not accept them.
     """
     try:
         return chosen(*args, **values, **settings)
@@ -46,7 +46,7 @@ def call_choice(
 def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
     """Return a function to call: the chosen function, or an object of the chosen class.
 
-    `settings` are further arguments.
+    `settings` are further arguments of the function or class.
 
     Raises: ConfigError if the class does not accept them.
     """
@@ -56,7 +56,7 @@ def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[st
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for which a function has parameters.
+    """Return those of the given arguments for which a function has parameters.
 
     >>> accepted(lambda update, total_steps: 0, {"total_steps": 8, "warmup_share": 0.1})
     {'total_steps': 8}

@@ -26,9 +26,10 @@ def _figures(progress: "TrainingProgress") -> Iterator[tuple[str, float]]:
 
 
 class TensorBoard:
-    """Writes event files for TensorBoard to `folder`, by default RUN/tensorboard. Show them with its `--logdir`.
+    """Writes event files for TensorBoard to `folder`, by default RUN/tensorboard.
 
-    When an interrupted run continues from its saved state, later events are replaced.
+    Show them with `tensorboard --logdir`. When an interrupted run continues from its saved state, later events are
+    replaced.
     """
 
     def __init__(self, folder: Path | str | None = None):
@@ -41,7 +42,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, progress: "TrainingProgress") -> None:
-        """Write the figures of the stage."""
+        """Write the figures for the stage of `progress`."""
         if progress.process or (self._writer is None and progress.stage == "finished"):
             return
         if self._writer is None:
@@ -55,14 +56,14 @@ class TensorBoard:
             self._writer.flush()
         if progress.stage == "finished":
             self._writer.close()
-            self._writer = None  # a later training writes to its own folder
+            self._writer = None  # a later training writes to another folder
 
 
 class WandB:
     """Logs to Weights & Biases, with all settings of the run. `settings` are arguments of `wandb.init`.
 
-    Without them, the environment variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. When an
-    interrupted run continues, it continues the same run of Weights & Biases.
+    Without `settings`, the environment variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. When an
+    interrupted run continues, its figures are added to the same run of Weights & Biases.
     """
 
     def __init__(self, **settings: Any):
@@ -80,7 +81,7 @@ class WandB:
         self._run: Any = None
 
     def __call__(self, progress: "TrainingProgress") -> None:
-        """Log the figures of the stage."""
+        """Log the figures for the stage of `progress`."""
         if progress.process or (self._run is None and progress.stage == "finished"):
             return
         if self._run is None:
@@ -104,6 +105,6 @@ class WandB:
 
 
 def _has_updated(progress: "TrainingProgress") -> bool:
-    """Whether the last batch of training completed an update of the weights."""
+    """Whether the last training batch completed an update of the weights."""
     is_update = progress.step % progress.config.train.accumulate == 0 or progress.step == progress.num_steps
     return progress.stage == "training" and is_update

@@ -59,14 +59,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SAVE_EVERY_S = 300.0  # an interruption loses at most this much training time and one step
+SAVE_EVERY_S = 300.0  # an interruption loses at most this much training time plus one step
 DRAWS = 0  # number of the random stream for losses
-DROPOUT = 1  # number of the random stream for dropout in process 0; process p has 1 + p
+DROPOUT = 1  # number of the random stream for dropout in process 0; process p has the number 1 + p
 
 
 @dataclass
 class TrainingLoop:
-    """The training of one run. With several processes, all compute the same results, and process 0 writes the files."""
+    """The training of one run.
+
+    If there are several processes, all compute the same results, and process 0 writes files.
+    """
 
     config: RunConfig
     folder: Path
@@ -130,13 +133,13 @@ class TrainingLoop:
         return self.state
 
     def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
-        """Return a context that turns a lack of memory into an error that names these settings of `train`."""
+        """Return a context in which a lack of memory raises an error that names these settings of `train`."""
         values = " or ".join(f"train.{name} (now {getattr(self.config.train, name)})" for name in settings)
         new_folder = " and choose another --out" if (self.folder / LAST).is_file() else ""
         return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
 
     def _rehearse(self) -> None:
-        """Compute the losses of two items and score a validation batch, to find mistakes before anything is written."""
+        """Compute the losses for two items and score a validation batch: this finds mistakes before the first file."""
         selects_by = self.config.train.selects_by
         needs_moments = selects_by in EVENT_METRICS
         if needs_moments and (reason := why_no_events(self.val_set)):
@@ -199,7 +202,7 @@ class TrainingLoop:
             self.fabric.backward(loss / num_batches)
 
     def _local_gradients(self, are_local: bool) -> AbstractContextManager[Any]:
-        """Return a context in which several processes sum their own gradients, until the last batch of an update."""
+        """Return a context in which processes add gradients locally until the last batch of an update."""
         if self.fabric.world_size == 1:
             return nullcontext()
         return self.fabric.no_backward_sync(self.module, enabled=are_local)
@@ -274,7 +277,7 @@ class TrainingLoop:
         self._save()
 
     def _validated_model(self) -> RetrievalModel:
-        """The model that validation uses and the run keeps: the average, if there is one, otherwise the model."""
+        """The model that is validated and saved: the averaged model if there is one, otherwise the trained model."""
         is_averaged = self.average is not None and self.average.n_averaged > 0
         return self.average.module if is_averaged else self.model  # type: ignore[return-value, union-attr]
 
@@ -309,7 +312,7 @@ class TrainingLoop:
     def _save(self) -> None:
         """Save the state, after all other files.
 
-        If the process is killed before that, a continued run writes these files again.
+        If the process is killed before the state is saved, a continued run writes the other files again.
         """
         if self.fabric.is_global_zero:
             save_state(self.folder / LAST, self.state, self._parts())

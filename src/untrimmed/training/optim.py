@@ -13,12 +13,12 @@ from untrimmed.nn.attention import stacked_dims
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.training.choices import call_choice, choose, classes_of
 
-# LBFGS needs a closure and SparseAdam sparse gradients, and the training loop offers neither.
+# LBFGS needs a closure, and SparseAdam needs sparse gradients. The training loop has neither.
 _OTHERS = ("LBFGS", "SparseAdam")
 
 
 class BertAdam(Optimizer):
-    """Adam without bias correction, with decoupled decay; each tensor's gradient is clipped by its own norm.
+    """Adam without bias correction, with decoupled weight decay. The gradient of each tensor is clipped separately.
 
     A group's `stacked_dims` is the number of leading axes of its parameters that stack separate tensors. Every tensor
     of a stack is clipped separately, like a parameter. Parameters without gradient are not updated, not even by decay.
@@ -70,14 +70,15 @@ class BertAdam(Optimizer):
 
 def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
     """Return the norm of each tensor of a stack, or of a tensor that is not stacked, in a shape that broadcasts."""
-    if leading == gradient.ndim:  # a stack of numbers: without axes, `vector_norm` would take the norm of all
+    # a stack of numbers: without axes, `vector_norm` would return the norm of all numbers together
+    if leading == gradient.ndim:
         return gradient.abs()
     tensor_axes = tuple(range(leading, gradient.ndim))
     return torch.linalg.vector_norm(gradient, dim=tensor_axes, keepdim=True)
 
 
 def choose_optimizer(train: TrainSettings) -> Callable[..., Optimizer]:
-    """Return the class of `train.optimizer`; raises the errors of `choose`."""
+    """Return the class of `train.optimizer`. Raises: the errors of `choose`."""
     named = {"BertAdam": BertAdam, **classes_of(torch.optim, Optimizer, without=_OTHERS)}
     return choose("train.optimizer", train.optimizer, named)
 
@@ -85,7 +86,7 @@ def choose_optimizer(train: TrainSettings) -> Callable[..., Optimizer]:
 def create_optimizer(model: nn.Module, train: TrainSettings) -> Optimizer:
     """Return the optimizer of a model's parameters.
 
-    Raises: ConfigError for settings that it does not accept, and for a pattern that matches no parameter.
+    Raises: ConfigError for settings that the optimizer does not accept, and for a pattern that matches no parameter.
     """
     chosen = choose_optimizer(train)
     for name, other in (("lr", "learning_rate"), ("weight_decay", "weight_decay")):
@@ -106,10 +107,11 @@ def create_optimizer(model: nn.Module, train: TrainSettings) -> Optimizer:
 def parameter_groups(
     model: nn.Module, weight_decay: float = 0.01, learning_rates: Mapping[str, float] | None = None
 ) -> list[dict[str, Any]]:
-    """Return groups for an optimizer: all parameters decay, except biases and the gains of layer norms.
+    """Return groups of parameters for an optimizer. Weight decay applies to all except biases and gains of layer norms.
 
-    The gains of norms with `decay_gain` decay: the released rule selects by name and does not match them. Patterns in
-    `learning_rates` are like those of file names. A parameter gets the rate of the first pattern that matches its name.
+    Weight decay also applies to the gains of norms with `decay_gain`, because the released rule selects gains by name
+    and does not match these. Patterns in `learning_rates` have wildcards as for file names. A parameter gets the rate
+    of the first pattern that matches its name.
 
     Raises: ConfigError for a pattern that matches no parameter.
     """
@@ -146,9 +148,9 @@ def _require_matches(patterns: list[str], matched: set[int], model: nn.Module) -
 
 
 def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:
-    """Return the factor of the learning rate in update `step`, counted from 0: linear warm-up to 1, then linear decay.
+    """Return the factor of the learning rate in update `step`, from 0: it rises linearly to 1, then falls linearly.
 
-    As released, the number of finished updates is read before it increases, so the first update has rate 0.
+    As released, the factor is computed from the number of finished updates, so the first update has rate 0.
 
     >>> [warmup_linear(step, total_steps=8, warmup_share=0.25) for step in (0, 1, 2, 5, 8, 9)]
     [0.0, 0.5, 1.0, 0.5, -0.0, 0.0]

@@ -1,8 +1,8 @@
 """Training in one process or several.
 
-Several processes (torchrun) share the encoding of each batch and gather the encodings with their gradients. Losses see
-the whole batch, so in-batch negatives, hard pools, both directions of InfoNCE and gradients are those of a single
-process. Every process reads every batch, which costs a copy from a memory-mapped file.
+Several processes (torchrun) divide the encoding of each batch among themselves, and gather all encodings with their
+gradients. Losses see the whole batch, so in-batch negatives, hard pools, both directions of InfoNCE and gradients are
+those of a single process. Every process reads every batch, which costs a copy from a memory-mapped file.
 """
 
 import os
@@ -35,7 +35,8 @@ class SharedEncoding(Encoding):
         total = len(rows)
         size = self.fabric.world_size
         share = -(-total // size)
-        # Each process gets every n-th row, so that all get long and short videos. The last round reuses the first rows.
+        # With n processes, each gets every n-th row, so that all get long and short videos. If rows are missing at the
+        # end, the first rows are used again.
         local_rows = (torch.arange(share) * size + self.fabric.global_rank) % total
         encoded = super().__call__(encoder, rows.select(local_rows))
         gathered = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
@@ -49,7 +50,10 @@ class SharedEncoding(Encoding):
 
 
 def launch(device: str | torch.device, precision: Format, compiled: bool) -> tuple["Fabric", Encoding]:
-    """Join the processes of torchrun, or run in one; raises ConfigError if Lightning or the device is missing."""
+    """Join the processes of torchrun, or run in one process.
+
+    Raises: ConfigError if Lightning or the device is missing.
+    """
     chosen = choose_device(device)
     try:
         from lightning.fabric import Fabric
@@ -63,7 +67,7 @@ def launch(device: str | torch.device, precision: Format, compiled: bool) -> tup
         fabric.launch()
         return fabric, Encoding(fabric.device, precision, compiled)
     num_local = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes))
-    # A term with weight 0 leaves parameters without gradient; DDP must not wait for them.
+    # A term with weight 0 leaves parameters without gradients, for which DDP must not wait.
     strategy = DDPStrategy(find_unused_parameters=True)
     fabric = Fabric(accelerator=chosen.type, devices=num_local, num_nodes=num_processes // num_local, strategy=strategy)
     fabric.launch()

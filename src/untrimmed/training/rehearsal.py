@@ -1,6 +1,6 @@
 """One pass through everything that training calls, on a few items, before the first step.
 
-Wrong settings, wrong features and mistakes in a method are then found before anything is written.
+This finds wrong settings, wrong features and mistakes in a method before anything is written.
 """
 
 import math
@@ -57,11 +57,12 @@ def rehearse_step(
 
 
 def rehearse_validation(opened: OpenedModel, device: torch.device, *, needs_moments: bool = False) -> None:
-    """Score the first validation batch once, and find its timeline.
+    """Score the first validation batch once, and compute its timeline.
 
-    With `needs_moments`, a method without a timeline is an error. Otherwise its moments are not evaluated.
+    With `needs_moments`, a method without a timeline is an error. Otherwise, moments of such a method are not
+    evaluated.
 
-    Raises: as `rehearse_step`.
+    Raises: the errors of `rehearse_step`.
     """
     model = opened.model
     dataset = opened.dataset

@@ -6,7 +6,8 @@ rows for the same arguments, because an interrupted epoch continues after its la
 in each epoch.
 
 A function for `train.prepare_batch` is called with each batch and its `BatchContext`, and returns the batch to train
-on. It runs after the update before and without gradients, so it may use the model, which is in training mode.
+on. It is called without gradients, after the previous update of the weights. So it may use the model, which is in
+training mode.
 """
 
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from untrimmed.running.batches import caption_training_batch, epoch_batches, tra
 from untrimmed.training.choices import accepted, choose, ready_to_call
 from untrimmed.training.state import seed_of
 
-PREPARATION = 2**31  # the number of the random stream of `prepare_batch`, the same in all processes
+PREPARATION = 2**31  # number of the random stream of `prepare_batch`, which is the same in all processes
 
 Rows = Int[np.ndarray, " _"]
 
@@ -37,7 +38,7 @@ class BatchContext:
 
     `rows` are the rows of the batch: videos, or captions with `batch_of="captions"`. `read` reads a batch of other
     rows. `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in the
-    trial before training.
+    trial step before training.
     """
 
     rows: Rows
@@ -53,7 +54,7 @@ class BatchContext:
 def shuffle(
     dataset: RetrievalDataset, *, batch_size: int, batch_of: Literal["videos", "captions"], seed: int, epoch: int
 ) -> list[Rows]:
-    """Return all rows once, in an order that depends on seed and epoch. The last batch may be smaller, as released."""
+    """Return each row once, in an order that depends on seed and epoch. The last batch may be smaller, as released."""
     return epoch_batches(_num_rows(dataset, batch_of), batch_size, seed=seed, epoch=epoch)
 
 
@@ -62,13 +63,13 @@ def _num_rows(dataset: RetrievalDataset, batch_of: Literal["videos", "captions"]
 
 
 def choose_sampler(train: TrainSettings) -> Callable[..., Any]:
-    """Return the function of `train.sampler`; raises the errors of `choose`."""
+    """Return the function of `train.sampler`. Raises: the errors of `choose`."""
     chosen = choose("train.sampler", train.sampler, {"shuffle": shuffle})
     return ready_to_call("train.sampler", chosen, train.sampler_settings)
 
 
 def choose_preparation(train: TrainSettings) -> Callable[..., Any] | None:
-    """Return the function of `train.prepare_batch`, if it is set; raises the errors of `choose`."""
+    """Return the function of `train.prepare_batch`, if it is set. Raises: the errors of `choose`."""
     if train.prepare_batch is None:
         return None
     chosen = choose("train.prepare_batch", train.prepare_batch, {})
@@ -135,9 +136,9 @@ class BatchSource:
     def prepared(
         self, batch: TrainingBatch, rows: Rows, *, epoch: int, update: int, number: int, is_rehearsal: bool = False
     ) -> TrainingBatch:
-        """Return the batch after `train.prepare_batch`; `number` counts the batches of the run.
+        """Return the batch after `train.prepare_batch`. `number` counts the batches of the run.
 
-        Raises: ConfigError if it returns something other than a batch.
+        Raises: ConfigError if that function returns something other than a batch.
         """
         if self.preparation is None:
             return batch

@@ -2,11 +2,12 @@
 
 A schedule is one of two kinds of functions:
 
-- A function of the update, counted from 0, returns the factor of all learning rates. It gets `total_steps`, the number
-  of updates of the run, and `warmup_share` if it has such parameters.
-- A function or class whose first parameter is `optimizer` returns a torch scheduler, which makes a step after each
-  update (`ReduceLROnPlateau`: after each epoch, by `train.select_by`). It gets the number of updates if it has a
-  parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`. OneCycleLR also gets `max_lr`.
+- A function of the update, counted from 0, returns the factor of all learning rates. If it has the parameters
+  `total_steps` (the number of updates of the run) and `warmup_share`, it gets them.
+- A function or class whose first parameter is `optimizer` returns a torch scheduler. Its `step` is called after each
+  update (of `ReduceLROnPlateau`: after each epoch, with the metric of `train.select_by`). The function or class gets
+  the number of updates if it has a parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`. OneCycleLR
+  also gets `max_lr`.
 
 If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), the rates of the schedule are
 multiplied by a factor that rises linearly over the first `warmup_share` of the updates.
@@ -32,7 +33,7 @@ def constant(update: int) -> float:
 
 
 def choose_schedule(train: TrainSettings) -> Callable[..., Any]:
-    """Return the function or class of `train.schedule`; raises the errors of `choose`."""
+    """Return the function or class of `train.schedule`. Raises: the errors of `choose`."""
     schedulers = classes_of(lr_scheduler, lr_scheduler.LRScheduler, without=_OF_SCHEDULERS)
     named: dict[str, Callable[..., Any]] = {"warmup_linear": warmup_linear, "constant": constant, **schedulers}
     return choose("train.schedule", train.schedule, named)
@@ -94,7 +95,7 @@ class Schedule:
         self.optimizer.step()
         if self.scheduler is not None:
             for group, rate in zip(groups, rates, strict=True):
-                group["lr"] = rate  # some schedulers compute the next rate from this one
+                group["lr"] = rate  # some schedulers compute the next rate from this rate
             if not isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau):
                 self.scheduler.step()
 
@@ -104,7 +105,7 @@ class Schedule:
             self.scheduler.step(selection)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the torch scheduler; empty for a factor, which depends only on the update."""
+        """Return the state of the torch scheduler. It is empty for a function that returns a factor."""
         return {} if self.scheduler is None else self.scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

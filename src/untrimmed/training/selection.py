@@ -22,8 +22,8 @@ _VIDEO_METRICS = (*(f"R@{k}" for k in recall.RECALL_AT), "SumR", "mAP", "median_
 class Validation:
     """The information that your own metric gets after an epoch.
 
-    `metrics` has the metrics of the epoch by name, `scores` has the scores of all captions with all videos of the
-    split, and `opened` is the model with the split: `opened.dataset`, `opened.event_recall()`.
+    `metrics` has the metrics of the epoch by name. `scores` has the scores of all captions with all videos of the
+    split. `opened` is the model opened on the split, for example for `opened.dataset` or `opened.event_recall()`.
     """
 
     metrics: Mapping[str, float]
@@ -32,14 +32,14 @@ class Validation:
 
 
 def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
-    """Return the function of `train.select_by`; None if it is the name of a metric. Raises the errors of `choose`."""
+    """Return the function of `train.select_by`; None if it is the name of a metric. Raises: the errors of `choose`."""
     if train.select_by in (*_VIDEO_METRICS, *EVENT_METRICS):
         return None
     return choose("train.select_by", train.select_by, dict.fromkeys((*_VIDEO_METRICS, *EVENT_METRICS), float))
 
 
 def selection_by(metric: Callable[[Validation], Any], validation: Validation) -> float:
-    """Return the value of a metric; raises ConfigError if it is not a finite number."""
+    """Return the value of a metric. Raises: ConfigError if it is not a finite number."""
     value = metric(validation)
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise ConfigError(f"train.select_by returned {value!r}, expected a finite number; correct the function")

@@ -7,8 +7,8 @@ Tensors and numbers (as JSON in the header) are in one safetensors file, so that
     average.NAME    averaged weights, with `train.average`
     others          the rest, if there is any: bytes that `torch.load` reads with `weights_only`
 
-Random generators need no state: all random numbers of a step are seeded by the run's seed and the number of the step,
-and the order of videos by seed and epoch.
+The state of random generators is not stored: the seed of the run and the number of a step determine all random numbers
+of the step. The seed and the epoch determine the order of videos.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ OTHERS = "others"
 
 @dataclass
 class TrainingState:
-    """The state of a run. `epoch` and `step` (within the epoch) are the next to run, counted from 0.
+    """The state of a run. `epoch` and `step` (within the epoch) are those that come next, counted from 0.
 
     `sums` contains the sums of loss terms over the current epoch. `history` has one entry for each finished epoch,
     counted from 1, or entry 0 of a run with 0 epochs.
@@ -77,9 +77,9 @@ class SavedParts:
     others: Mapping[str, Stateful] = field(default_factory=dict)
 
     def other_state(self) -> dict[str, Any]:
-        """Return all state except the tensors of parameters, by name.
+        """Return the state of all parts by name, without the tensors that belong to parameters.
 
-        It is empty for BertAdam without other stateful parts.
+        It is empty for BertAdam if no other part has a state.
         """
         states = {name: part.state_dict() for name, part in self.others.items()}
         states = {name: state for name, state in states.items() if state}
@@ -110,7 +110,7 @@ class SavedParts:
         return dict(self.optimizer.state.get(parameter, {}))
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore all parts in place; raises ValueError for tensors of other weights."""
+        """Restore all parts in place. Raises: ValueError for tensors that do not fit the weights."""
         _require_shapes(self.model, weights := _strip(tensors, "model"))
         self.model.load_state_dict(weights)
         if self.average is not None:
@@ -131,7 +131,7 @@ class SavedParts:
                 state[name][key] = tensor
         for name, values in (others or {}).get("values", {}).items():
             state[name] |= values
-        saved = self.optimizer.state_dict()  # this state numbers the parameters in the order of the groups
+        saved = self.optimizer.state_dict()  # in this state, parameters are numbered in the order of the groups
         ordered = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
         saved["state"] = {place: state[name] for place, name in enumerate(ordered) if state[name]}
         if others is not None:
@@ -176,7 +176,7 @@ def save_state(path: Path, state: TrainingState, parts: SavedParts) -> None:
 
 
 def load_state(path: Path, parts: SavedParts) -> TrainingState:
-    """Restore all parts in place and return the progress; raises CheckpointError if the file is damaged."""
+    """Restore all parts in place and return the progress. Raises: CheckpointError if the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))

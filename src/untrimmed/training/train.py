@@ -46,7 +46,7 @@ from untrimmed.training.parallel import launch
 
 logger = logging.getLogger(__name__)
 
-# for each model in memory: a run's folder -> digest of the model's initial weights
+# for each model in memory: digests of its initial weights, by the folder of the run
 _INITIAL_DIGESTS: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()
 
 
@@ -73,16 +73,18 @@ def train(
 ) -> Run:
     """Train a method, given by name or as a model, and return the finished run.
 
-    `data` is the name of a data set at ROOT/DATA, or two in memory: for training and for choosing the best epoch. A
-    model continues from its weights, in place, and ends with the last epoch's; the best is `run.load_model()`. Settings
-    are the preset's, changed by sections or dotted keys: `train("gmmformer_v2", data="tvr", root="data",
-    weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. A method without a preset has the defaults of its class.
-    `preset` names another data set's preset or a YAML file; other data sets take TVR's preset and their own widths. A
-    folder `out` (default: runs/METHOD-DATA) with the same settings and initial weights is continued; nothing is ever
-    overwritten. `callback` gets each step and validation and may end the training: a function, "tensorboard", "wandb",
-    MODULE:NAME, or a list of them. `packing` is called with videos done and in all while features are prepared.
-    `precision` is the format of products: float32, bfloat16 (losses, weights and updates stay float32), or auto,
-    decided at the start. `compile` applies `torch.compile` to the encoders of training steps (for GPUs).
+    `data` is the name of a data set at ROOT/DATA, or two data sets in memory: one for training and one for choosing the
+    best epoch. A model is trained in place from its current weights. Afterwards it has the weights of the last epoch;
+    `run.load_model()` returns the best model. Settings are those of the preset, changed by sections or dotted keys:
+    `train("gmmformer_v2", data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. A method
+    without a preset has the defaults of its class. `preset` names another data set's preset or a YAML file. A data set
+    without a preset has TVR's preset with its own widths. If the folder `out` (default: runs/METHOD-DATA) has a run
+    with the same settings and initial weights, this run is continued. Nothing is ever overwritten. `callback` is called
+    after each step and validation and may end the training: a function, "tensorboard", "wandb", MODULE:NAME, or a list
+    of them. `packing` is called with the number of finished videos and of all videos while features are prepared.
+    `precision` is the format of products: float32, bfloat16 (losses, weights and updates stay in float32), or auto,
+    which is decided when the run starts. `compile` applies `torch.compile` to the encoders of training steps (for
+    GPUs).
 
     Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
         setting, other settings than in `out` or a loss that is not a number, FeatureError for features that are
@@ -110,7 +112,7 @@ def train(
     require_fit(sets, sizes, chosen)
     warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
     number_format = choose_format(precision, str(choose_device(device))).name
-    if precision == "auto" and is_run(folder):  # the precision of a run is decided when it starts
+    if precision == "auto" and is_run(folder):  # the precision of a run was decided when the run started
         number_format = read_config(folder).precision
     config = _with_initial_digest(folder, _run_config(chosen, sizes, settings, number_format, compile), initial)
     fabric, encoding = launch(device, number_format, compile)
@@ -130,7 +132,7 @@ def _sets(
     video_features: str | None,
     packing: Callable[[int, int], None] | None,
 ) -> tuple[DataSettings, Sets]:
-    """Return the settings of the data set and its two splits, from the arguments or from files."""
+    """Return the settings of the data set and its splits for training and validation, from arguments or files."""
     if not isinstance(data, str):
         if preset.features.teacher is not None and data[0].features.teacher is None:
             raise FeatureError(
@@ -173,7 +175,7 @@ def _sized_for(
 ) -> ModelConfig:
     """Return the model's sizes, changed to the widths of the data set. Sizes in `fixed` are not changed.
 
-    For data in memory, the numbers of clips, frames and words are changed too.
+    For data in memory, the numbers of clips, frames and words are also changed.
     """
     changes: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:
@@ -192,7 +194,7 @@ def _run_config(preset: Preset, sizes: ModelConfig, data: DataSettings, precisio
 def _with_initial_digest(folder: Path, config: RunConfig, initial: RetrievalModel | None) -> RunConfig:
     """Return the settings with the digest of the initial model's weights.
 
-    Raises: ConfigError if the folder contains a run with other settings, or something else.
+    Raises: ConfigError if the folder contains a run with other settings, or something other than a run.
     """
     is_begun = is_run(folder)
     if initial is not None:

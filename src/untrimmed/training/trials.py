@@ -1,9 +1,10 @@
-"""One training in a folder whose name identifies its settings.
+"""One training (a trial) in a folder whose name identifies the settings.
 
-A finished training is reused, and its figures are stored.
+A finished trial is reused, and its figures are stored.
 
-An interrupted command continues, commands share trainings, and changed settings never get old figures. The figures are
-in a small JSON file next to the folder, which is enough if the run is lost or was trained on another machine.
+So an interrupted command continues, several commands use the same trials, and figures of old settings are never used
+for changed settings. The figures are in a small JSON file next to the folder. This file is enough if the run is lost or
+was trained on another machine.
 """
 
 import json
@@ -72,7 +73,7 @@ class Trial:
         return choose_preset(self.method, self.data, self.preset, overrides)
 
     def refusal(self) -> str:
-        """Return one line that explains why the model cannot have these settings; an empty text if it can."""
+        """Return one line that explains why the model cannot have these settings, or an empty text if it can."""
         try:
             self.settings.sizes()
         except ConfigError as error:
@@ -82,9 +83,10 @@ class Trial:
     def require_same(self) -> None:
         """Check that a run in the folder has the same settings.
 
-        They can differ, for example, after a preset was changed.
+        The settings can differ, for example, after a preset was changed.
 
-        Raises: ConfigError naming the first difference. Settings that only newer versions have are not compared.
+        Raises: ConfigError naming the first difference. Settings that did not exist when the run was trained are not
+            compared.
         """
         if not is_run(self.folder):
             return
@@ -130,11 +132,11 @@ class Trial:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The figures measured so far, by name; raises ConfigError for a damaged file."""
+        """The figures that have been measured, by name. Raises: ConfigError for a damaged file."""
         return read_json(self.note) if self.note.is_file() else {}
 
     def measured(self, name: str, measure: Callable[[Run], Any]) -> Any:
-        """Return a figure of the finished run as JSON stores it. It is measured only once."""
+        """Return a figure of the finished run, in the form that JSON stores. It is measured only once."""
         figures = self.figures
         if name not in figures:
             figures[name] = measure(open_run(self.folder))
