@@ -92,8 +92,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error does not name the final path, but no file (a full disk), or only the temporary file or
-    folder."""
+    """Whether an error does not name the final path, but only the temporary file or folder, or no file (full disk)."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 
