@@ -174,7 +174,7 @@ def converted(record: T, *, where: str) -> T:
 
 def _convert(value: Any, hint: Any, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any or hasattr(hint, "array_type"):  # an annotation of jaxtyping
+    if hint is Any or hasattr(hint, "array_type"):  # annotations of jaxtyping are not checked here
         return value
     if origin in (Union, types.UnionType):
         return _convert_union(value, hint, where)

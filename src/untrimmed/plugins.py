@@ -112,7 +112,7 @@ def load_installed() -> None:
             _INSTALLED.add(entry.value)
             try:
                 entry.load()
-            except (Exception, SystemExit) as error:  # a script calls sys.exit
+            except (Exception, SystemExit) as error:  # scripts may call sys.exit
                 reason = f"{type(error).__name__}: {one_line(error)}"
                 logger.warning("plug-in %s (%s) left out: %s; fix or uninstall it", entry.name, entry.value, reason)
 
@@ -324,7 +324,7 @@ def _import(plugin: PluginModule, path: Path) -> None:
         raise
     except UntrimmedError as error:
         raise ConfigError(f"import {plugin.file}: {error}") from error
-    except (Exception, SystemExit) as error:  # a script calls sys.exit
+    except (Exception, SystemExit) as error:  # scripts may call sys.exit
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise ConfigError(f"import {plugin.file}: {reason}; fix the module") from error
 

@@ -36,7 +36,7 @@ def event_recall(
     truth, real = _stacked(true_spans_s)
     first = max(at, default=0)
     right_video = video_index[:, :first] == true_video[:, None]
-    overlaps = iou(span_s[:, :first, None].astype(np.float32), truth[:, None])  # [Q, N, G]
+    overlaps = iou(span_s[:, :first, None].astype(np.float32), truth[:, None])  # shape [Q, N, G]
     needed = np.where(real.sum(axis=1) >= MANY_SPANS, annotators, 1)
     result = {}
     for threshold in min_iou:

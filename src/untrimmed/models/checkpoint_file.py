@@ -29,7 +29,7 @@ MAX_PICKLE_BYTES = 16 * 2**20
 
 In released checkpoints it has at most 0.3 MB: names, shapes and settings, without tensors.
 """
-_MAX_NAME = 300  # characters
+_MAX_NAME = 300  # longest name of a tensor, in characters
 
 
 @dataclass(frozen=True)

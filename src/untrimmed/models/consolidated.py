@@ -32,11 +32,11 @@ class ConsolidatedConfig(TwoBranchConfig):
 
     input_dropout: float = 0.2
     dropout: float = 0.2
-    aggregation: Aggregation = "consolidation"  # Table 4
+    aggregation: Aggregation = "consolidation"  # see Table 4
     fusion_token: FusionToken = "learned"
     weight_generator: Generator = "released"  # paper: Eq. 1 and 18, and a learned token for each branch
     temperature: float = 0.09
-    second_branch: SecondBranch = "frame"  # Table 3
+    second_branch: SecondBranch = "frame"  # see Table 3
     padding_scores: Padding = "zero"
 
     def __post_init__(self) -> None:

@@ -135,7 +135,7 @@ class Proto(RetrievalModel):
         masked_share: float = 1 / 3
         word_temperature: float = 1.0
         frame_decoder: FrameReading = "broadcast"
-        guidance_margin: float = 0.2  # beta of Eq. 7
+        guidance_margin: float = 0.2  # beta in Eq. 7
         guidance_clamp: bool = True
 
         def __post_init__(self) -> None:

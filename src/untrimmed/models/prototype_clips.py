@@ -37,8 +37,8 @@ class PrototypeSettings:
     """
 
     num_prototypes: int = 30  # number of prototypes of each branch (Table 5)
-    iterations: int = 1  # the paper's K
-    builder: Builder = "cross_attention"  # Table 6
+    iterations: int = 1  # K in the paper
+    builder: Builder = "cross_attention"  # see Table 6
     prototype_sharpness: float = 4.0  # standard deviation of the attention logits at the start
     orthogonal_norm: OrthogonalNorm = "absolute"
 

@@ -95,8 +95,8 @@ class TwoBranchConfig(ClipFrameConfig):
 
     gaussian_widths: tuple[float, ...]
     second_branch: SecondBranch
-    padding_scores: Padding  # only for `second_branch: frame`
-    constraint: Constraint = "gaussian"  # v2: Table 8
+    padding_scores: Padding  # used only with `second_branch: frame`
+    constraint: Constraint = "gaussian"  # see GMMFormer v2, Table 8
     window: Formula = "released"
     norm: NormOrder = "post"
     triplet: TripletForm = "released"

@@ -30,7 +30,7 @@ class StackedSelfAttention(nn.Module):
     def __init__(self, count: int, dim: int, num_heads: int, dropout: float):
         super().__init__()
         self.num_heads = num_heads
-        self.weight = nn.Parameter(torch.empty(3, count, dim, dim))  # queries, keys, values
+        self.weight = nn.Parameter(torch.empty(3, count, dim, dim))  # maps for queries, keys and values
         self.bias = nn.Parameter(torch.empty(3, count, dim))
         self.dropout = Dropout(dropout)
 

@@ -14,7 +14,7 @@ from untrimmed.nn import lean
 from untrimmed.nn.linear import StackedLinear
 from untrimmed.nn.norm import StackedLayerNorm
 
-ROWS = 1024  # rows in a piece
+ROWS = 1024  # number of rows in a piece
 
 
 def applies(x: Tensor) -> bool:

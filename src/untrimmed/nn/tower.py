@@ -114,7 +114,7 @@ class SiblingTower(nn.Module):
         self.blocks = copy.deepcopy(tower.blocks)
         for module in self.blocks.modules():
             if isinstance(module, ParallelLayers):
-                module.skip_padding = False  # RAL uses the encoded padding
+                module.skip_padding = False  # do not skip padding, because RAL uses the encoded padding
 
     def forward(
         self,

@@ -41,7 +41,7 @@ class PlotOptions:
     """Which captions, files and seed a picture uses. Fields are named like the options of `untrimmed plot`."""
 
     query: tuple[str, ...] = ()  # ids of captions
-    videos: Path | None = None  # a folder with video files
+    videos: Path | None = None  # folder with video files
     seed: int | None = None
     moment_ratio: tuple[float, float] | None = None
 

@@ -32,7 +32,7 @@ from untrimmed.video.reader import frame_at, is_video_path
 NUM_VIDEOS = 3  # number of videos that are shown for one run; with several runs, the first video of each is shown
 MOST_CAPTIONS = 4
 NUM_FRAMES = 6
-FRAME_PIXELS = (96, 72)  # width and height
+FRAME_PIXELS = (96, 72)  # width and height of a frame in the picture
 LEGEND_IN = 0.28
 TITLE_IN = 0.29
 NAME_IN = 0.14

@@ -13,13 +13,13 @@ from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 from untrimmed.video.shot_changes import exact_edge_s
 
-_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short, because a user is waiting
-_MAX_EDGES = 100_000  # in the cache
-_END_S = 0.05  # an edge this close to the end of a video is its end
+_LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short limits, because a user is waiting
+_MAX_EDGES = 100_000  # largest number of edges in the cache
+_END_S = 0.05  # an edge this close to the end of a video counts as the end
 
 
 class ExactEdges:
-    """Moves edges to shot changes. Results are cached. Thread-safe; one thread decodes at a time."""
+    """Moves edges to shot changes. Results are cached. Instances are thread-safe; one thread decodes at a time."""
 
     def __init__(self) -> None:
         self._reader = FrameReader(limits=_LIMITS)
@@ -31,8 +31,8 @@ class ExactEdges:
     ) -> Moment:
         """Return a moment with edges at the shot changes within half a second, if there are any.
 
-        It keeps its edges if it would become shorter than `min_s`, or if the file cannot be read. `content` identifies
-        the content of the file in the cache; by default its path does.
+        The edges are unchanged if the moment would become shorter than `min_s`, or if the file cannot be read.
+        `content` identifies the content of the file in the cache. The default is the path of the file.
         """
         key = path if content is None else content
         start_s, end_s = (self._edge_s(path, key, edge_s, duration_s) for edge_s in (moment.start_s, moment.end_s))

@@ -17,7 +17,7 @@ from untrimmed.types import Moment
 
 _DEPTH = 100  # a video with a lower place in the ranking counts as not found
 _BATCH_SIZE = 256  # sentences to search at a time
-_NUM_NAMED = 10  # videos that one message lists
+_NUM_NAMED = 10  # largest number of videos that a message lists
 _IOUS = (0.3, 0.5, 0.7)
 
 

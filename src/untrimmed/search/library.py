@@ -403,7 +403,7 @@ class Library:
         return self._exact_edges.hit(hit, min_s=min_moment_s)
 
     def exact_span(self, video: VideoRecord, start_s: float, end_s: float) -> Moment:
-        """Return a span of a video with edges at shot changes, see `exact`."""
+        """Return a span of a video as a moment with edges at shot changes, see `exact`."""
         span = Moment(start_s, end_s)
         return self._exact_edges.moment(
             Path(video.path), span, duration_s=video.duration_s, content=video.content_hash, min_s=1.0

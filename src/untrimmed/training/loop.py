@@ -173,7 +173,7 @@ class TrainingLoop:
             state.seconds += ended - started
             started = ended
             self._report("training")
-            if not is_update:  # the state contains no gradients
+            if not is_update:  # save only after updates, because the state contains no gradients
                 continue
             if self._stopped:
                 break

@@ -44,7 +44,7 @@ class SharedEncoding(Encoding):
 
     def _gather(self, tensor: Tensor) -> Tensor:
         assert self.fabric is not None
-        sent = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor  # gloo has no bool
+        sent = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor  # gloo cannot send bools
         parts: Any = self.fabric.all_gather(sent, sync_grads=tensor.requires_grad)
         return parts.transpose(0, 1).flatten(0, 1).to(tensor.dtype)
 

@@ -280,7 +280,9 @@ class FrameReader(_Decoder):
     def frames_between(
         self, path: Path, start_s: float, stop_s: float, *, short_side: int, identity: list[int] | None = None
     ) -> FrameBatch:
-        """All frames on screen between two times, with the time at which each appears. The first may appear earlier.
+        """All frames on screen between two times, with the time at which each appears.
+
+        The first frame may appear before the first time.
 
         Raises:
             VideoError: The file cannot be used, or shows nothing between these times.
@@ -289,7 +291,7 @@ class FrameReader(_Decoder):
         request = {"task": "frames_between", **times, "short_side": short_side, "identity": identity}
         process = self.ask(path, request)
         message, pixels = process.next_message(path)
-        process.next_message(path)  # the end
+        process.next_message(path)  # the `end` message
         return FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:

@@ -8,17 +8,17 @@ from jaxtyping import Float
 from untrimmed.errors import VideoError
 from untrimmed.video.reader import FrameBatch, FrameReader
 
-WINDOW_S = 0.5  # before and after an edge
-_SHORT_SIDE = 32  # of the compared pictures
-_MIN_DIFFERENCE = 12.0  # of grey levels, between the frames of a shot change
-_MIN_RATIO = 3.0  # of that difference to the usual one in the window
+WINDOW_S = 0.5  # a shot change may be this far before or after an edge
+_SHORT_SIDE = 32  # length of the shorter side of the compared pictures, in pixels
+_MIN_DIFFERENCE = 12.0  # least difference between the two frames of a shot change, in grey levels
+_MIN_RATIO = 3.0  # least ratio of this difference to the median difference in the window
 
 
 def shot_change_s(batch: FrameBatch) -> float | None:
-    """Return the time of the first frame after the clearest shot change between these frames; None if there is none.
+    """Return the time of the first frame after the clearest shot change in these frames; None if there is none.
 
-    Two frames are compared by the mean absolute difference of their pixels. At a shot change it is the largest one, and
-    several times the median, so that a moving camera is no shot change.
+    Two frames are compared by the mean absolute difference of their pixels. At a shot change, this difference is the
+    largest, and several times the median, so that a moving camera does not count as a shot change.
     """
     if len(batch.times_s) < 2:
         return None
@@ -31,9 +31,9 @@ def shot_change_s(batch: FrameBatch) -> float | None:
 
 
 def exact_edge_s(reader: FrameReader, path: Path, edge_s: float, identity: list[int] | None = None) -> float:
-    """Return the time of the shot change within half a second of an edge; the edge if there is none.
+    """Return the time of the shot change within half a second of an edge, or the edge if there is none.
 
-    A file that cannot be read keeps its edges.
+    The edge is also returned if the file cannot be read.
     """
     try:
         batch = reader.frames_between(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, UInt8
 
-HEIGHT = 160  # pixels
+HEIGHT = 160  # largest height of a picture, in pixels
 MAX_GAP_S = 1.0  # largest time between pictures, unless frames are sampled at larger intervals
 _BYTES_PER_S = 6600  # largest size, 23.8 MB per hour; the quality is lower where pictures would need more
 _QUALITIES = (10, 60)

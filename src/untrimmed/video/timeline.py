@@ -121,18 +121,18 @@ class SampleTimes:
 
 
 class FramesFrom:
-    """A grid with the start of each frame that is on screen at a time or later."""
+    """Like `SampleGrid`, with the start of each frame that is on screen at `start_s` or later."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s
         self._shown_s = 0.0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Return the start of the frame that ends at this time, if it is not too early."""
+        """Return the start of the frame that ends at `end_s`, unless the frame ends before the grid's `start_s`."""
         shown_s = self._shown_s
         self._shown_s = end_s
         return [shown_s] if self.falls_in(shown_s, end_s) else []
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether a frame on screen from `start_s` to `end_s` may be on screen at the time or later."""
+        """Whether a frame on screen from `start_s` to `end_s` may be on screen at the grid's `start_s` or later."""
         return self.start_s <= end_s + 2 * EPSILON_S

@@ -24,8 +24,8 @@ from untrimmed.files import whole_file
 PAGE = 1 << 16
 _ALIGNED = 64  # arrays begin at multiples of this number of bytes
 A = TypeVar("A")
-_DIGEST = 32  # characters of the header's checksum
-_LENGTH = 12  # characters of the header's length
+_DIGEST = 32  # number of characters of the header's checksum
+_LENGTH = 12  # number of characters of the header's length
 _PREFIX = _DIGEST + _LENGTH
 
 Columns = Int[np.ndarray, " K"]  # for each row, an index along the second axis
@@ -129,7 +129,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
     def prefetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
         """Ask the system to read a few rows in parallel, because `scattered_rows` reads one row after another."""
         array = self._arrays[name]
-        has_madvise = hasattr(self._map, "madvise")  # not on Windows
+        has_madvise = hasattr(self._map, "madvise")  # `madvise` does not exist on Windows
         if not has_madvise or not array.nbytes or 4 * len(rows) > len(array):
             return
         width = array.nbytes // len(array)

@@ -159,7 +159,7 @@ class RayShards:
                     if wait_for_load and number in answers:
                         continue  # another replica has answered; this one reads its videos at its next call
                     if wait_for_load or replicas == 1 or (turn - first) % replicas:
-                        time.sleep(0.05)  # give it time to restart
+                        time.sleep(0.05)  # give the actor time to restart
                     turn = turn if wait_for_load else turn + 1
                     waiting[self._call(number, turn, method, calls[number])] = (number, turn)
         return answers

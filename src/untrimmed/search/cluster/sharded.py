@@ -75,7 +75,7 @@ class Shard:
         self._number = number
         self._shards = shards
         self._lock = threading.Lock()
-        self._loaded: dict[Version, _LoadedShard] = {}  # the newest first
+        self._loaded: dict[Version, _LoadedShard] = {}  # what was loaded, by version, the newest first
         self._damaged: set[Path] = set()  # cached files that are not read again
 
     def load(self, version: Version) -> Any:

@@ -286,7 +286,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return video.times_s, self._frame_relevance(video)
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"]:
-        """See `PreparedQuery`: the candidate spans begin where shots begin."""
+        """See `PreparedQuery`. The starts of candidate spans are the starts of shots."""
         times_s = self.corpus.video(video_id).times_s
         starts = np.unique(self.corpus.spans_of(video_id)[:, 0])
         return np.concatenate([[0.0], (times_s[starts[1:]] + times_s[starts[1:] - 1]) / 2])

@@ -97,7 +97,7 @@ class Corpus(ABC):
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """Return, for each query, the results of `PreparedQuery.rank` and `PreparedQuery.missing`."""
+        """Return the ranking for each query, and a warning if results are incomplete (see `PreparedQuery.missing`)."""
         prepared = [self.prepare(query) for query in queries]
         ranked = [query.rank(limit=limit, among=among) for query in prepared]
         return ranked, next((query.missing for query in prepared if query.missing), "")
@@ -252,7 +252,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
         self.corpus = corpus
         self.blocks = corpus.blocks
         self.uses_codes = False  # whether the current search uses codes
-        self.num_scored = 0  # videos that got exact scores in the current search
+        self.num_scored = 0  # number of videos that got exact scores in the current search
         self.shared_bounds: Callable[[], Float32[np.ndarray, " V"]] | None = None  # upper bounds, see `rank_together`
 
     @property

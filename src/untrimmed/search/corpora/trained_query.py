@@ -21,7 +21,7 @@ from untrimmed.search.pruning.codes import Probe
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-UNCERTAINTY = "query_uncertainty"  # the model's name for `Uncertainty.deviation`
+UNCERTAINTY = "query_uncertainty"  # the name of `Uncertainty.deviation` in `watched_queries`
 _MIN_QUERIES = 3  # two queries take as long together as one after another
 _MAX_QUERIES = 64
 _MAX_BYTES = 2**29  # memory for the upper bounds of a batch of queries

@@ -42,7 +42,7 @@ class Axes:
     Each part is rotated at random.
     """
 
-    matrix: Float32[np.ndarray, "D D"]  # orthogonal
+    matrix: Float32[np.ndarray, "D D"]  # an orthogonal matrix
 
     @classmethod
     def of(cls, rows: Float[np.ndarray, "R D"], seed: int = 0) -> Axes:
@@ -84,7 +84,7 @@ class Probe:
     """A projected query vector, and the error of its products with quantized rows."""
 
     projected: Float32[np.ndarray, " D"]
-    width: int  # numbers in an 8-bit row
+    width: int  # number of values in an 8-bit row
 
     @cached_property
     def length(self) -> float:

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numba import types
 
-ROUNDING = np.float32(1e-6)  # tolerance of sums in float32
+ROUNDING = np.float32(1e-6)  # tolerance for rounding errors of sums in float32
 # bytes of a row's codes, `CODED` / 2; a literal, because numba does not compile again if another file changes
 HALF = 160
 

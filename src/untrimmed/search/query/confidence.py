@@ -45,7 +45,7 @@ class Confidence:
         """Return the probability that a hit with this score matches."""
         c = self.calibration
         logit = c.slope * (score - self.background_score) + c.offset
-        small = math.exp(-abs(logit))  # the positive exponent can overflow
+        small = math.exp(-abs(logit))  # the exponential of a positive number could overflow
         return (1 if logit >= 0 else small) / (1 + small)
 
     def least_score(self, confidence: float) -> float:

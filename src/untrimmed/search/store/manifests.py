@@ -1,6 +1,6 @@
 """Checks the files that describe the versions of the table.
 
-Lance ends with an error of Rust if such a file is truncated, or if other bytes follow its end.
+Lance panics (an error of Rust) if such a file, a manifest, is truncated or has other bytes after its end.
 """
 
 import contextlib
@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_FOOTER = struct.Struct("<QHH4s")  # position of the description, two version numbers, and the magic word
+# the last bytes of a manifest: position of the description, two version numbers, and the magic word
+_FOOTER = struct.Struct("<QHH4s")
 _LENGTH = struct.Struct("<I")
 _MAGIC = b"LANC"
 
@@ -33,9 +34,10 @@ def is_complete(manifest: Path) -> bool:
 
 
 def set_aside_damaged(versions: Path, can_be_opened: Callable[[Path], bool]) -> list[Path]:
-    """Rename the manifests that are newer than the newest one that can be opened, and return their new paths.
+    """Rename the manifests that are newer than the newest readable manifest, and return their new paths.
 
-    The table is then at that older version. Nothing is renamed if no manifest can be opened.
+    Afterwards, the table is at the version of the newest readable manifest. Nothing is renamed if no manifest can be
+    opened.
     """
     damaged: list[Path] = []
     for manifest in manifests(versions):

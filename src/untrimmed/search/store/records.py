@@ -87,7 +87,7 @@ class VideoRecord:
     width: int
     height: int
     num_frames: int
-    sampling: str  # "2 fps" or "key frames"
+    sampling: str  # how frames were sampled, such as "2 fps" or "key frames"
     encoder_identity: str
     model: str
     indexed_at: float
@@ -165,7 +165,7 @@ class Records(Sequence[VideoRecord]):
         name = str(path)
         folder = os.path.join(name, "")
         videos = self._between(folder, folder[:-1] + chr(ord(os.sep) + 1))
-        if name == os.sep:  # "//" is a different root
+        if name == os.sep:  # the root; "//" is a different root
             videos = [record for record in videos if not record.path.startswith(2 * os.sep)]
         return [*self._between(name, f"{name}\0"), *(record for record in videos if record.path != name)]
 
@@ -314,7 +314,7 @@ def read_settings(folder: Path) -> Settings | None:
         values = {"thumbnails": True} | values
         if values["format"] == FORMAT and values.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**values)
-    except (ValueError, KeyError, TypeError, AttributeError):  # not text, not JSON, or without these fields
+    except (ValueError, KeyError, TypeError, AttributeError):  # the file is not text, is not JSON, or lacks fields
         raise IndexMismatchError(
             f"{file}: not a library's settings file; restore it or index into another --library"
         ) from None

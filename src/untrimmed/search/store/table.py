@@ -121,7 +121,7 @@ class VideoIndex:
                 ) from None
         self._table: lance.LanceDataset | None = None
         self._commits = 0
-        self._lock: FileLock | None = None  # held while writing
+        self._lock: FileLock | None = None  # held while this object writes
 
     # -- settings
 
@@ -343,7 +343,7 @@ class VideoIndex:
                     self._require_complete_commit()
                 with without_panic_messages():
                     table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
-                    names = table.schema.names  # may panic
+                    names = table.schema.names  # this can panic, too
                 self._table = table
             elif self._follow:
                 self._table.checkout_latest()
@@ -385,7 +385,7 @@ def _schema() -> pa.Schema:
     record = {f.name: pa.int32() if f.name in _INT32 else types[str(f.type)] for f in fields(VideoRecord)}
     vectors = {
         "times_s": pa.list_(pa.float64()),
-        "frames": pa.large_list(pa.float16()),  # row-major [T, D]
+        "frames": pa.large_list(pa.float16()),  # the array [T, D] in row-major order
         "encoded": pa.large_binary(),  # the search model's encoding of the video; empty for the model `frames`
     }
     columns = record | vectors | dict.fromkeys(_DIGESTS, pa.string())
