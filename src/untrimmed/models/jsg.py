@@ -109,7 +109,8 @@ class JSG(RetrievalModel):
         conv_stride: int = 1
         shared_encoder: bool = True  # paper: an encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
-        side_negatives: SideNegatives = "released"  # paper: centred in the rest of the video, with its width (Eq. 11)
+        # paper: centred in the rest of the video, as wide as the rest (Eq. 11)
+        side_negatives: SideNegatives = "released"
         nce: SquareContrast = "released"  # per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
         margin: float = 0.2
         intra_margin: float = 0.2

@@ -130,7 +130,8 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return for each clip the weighted sum of the clip and the frames pooled by attention with it.
+        """Return, for each clip, the weighted sum of the clip and of the frames pooled by attention with this clip as
+        query.
 
         The score is the product with the vector of the key clip, so the best product is an upper bound.
         """

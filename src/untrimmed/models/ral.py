@@ -47,7 +47,7 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
 @dataclass(frozen=True, kw_only=True)
 class RALConfig(AttachmentConfig):
-    """The first five settings and the weights of the two losses are those that Tables 2 to 4 vary.
+    """Tables 2 to 4 vary the first five of these settings, and the weights of the two losses.
 
     Without CSA there is no second text tower, so distributions use the method's words. The value `released` follows the
     program, and `paper` follows the equations:

@@ -57,7 +57,7 @@ def model_classes(model: RetrievalModel) -> list[type]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically; raises CheckpointError, and leaves no file, if this fails."""
+    """Write a safetensors file atomically. Raises: CheckpointError if this fails; then there is no new file."""
     try:
         with whole_file(path, is_only_writer=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)

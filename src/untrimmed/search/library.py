@@ -381,7 +381,8 @@ class Library:
         Raises:
             ConfigError: The sentence is empty or not a text, or an option is invalid.
             UnknownNameError: `within` contains no video of the library, or the video of a `Place` is not in it.
-            IndexMismatchError: The encoder that is loaded is not that of the library, e.g. after its files changed.
+            IndexMismatchError: The loaded encoder is not the library's encoder, for example after the encoder's files
+                changed.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
         """
         parts = query if isinstance(query, Query) else Query(query)

@@ -167,7 +167,7 @@ def _start_pool() -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(number, "scores", initialize)
     for future in [pool.submit(barrier.wait) for _ in range(number)]:
         future.result()
-    torch.set_num_threads(num_threads)  # restores the value for this thread and later ones
+    torch.set_num_threads(num_threads)  # restores the value for this thread and for threads that start later
     return pool
 
 

@@ -1,4 +1,4 @@
-"""Index files: recognise known ones, decode and encode the others, and commit each video to the table.
+"""Index files: recognise known files, decode and encode other files, and commit each video to the table.
 
 One thread hashes files, and the reader's child process decodes them for it. The calling thread encodes and commits. A
 short queue connects both threads, so memory use does not grow with the length or number of videos.

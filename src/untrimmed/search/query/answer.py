@@ -180,7 +180,7 @@ def relevance(
 
     Raises:
         ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`.
-        UnknownNameError: The video, or that of a place, is not in the library.
+        UnknownNameError: The video, or the video of a place, is not in the library.
     """
     query = query if isinstance(query, Query) else Query(query)
     record = view.records.at(absolute(video))

@@ -62,7 +62,7 @@ class Confidence:
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Clips of everyday footage, encoded by one encoder, and the calibration measured with them."""
+    """Clips of everyday footage, encoded by one encoder, and the calibration measured with this encoder."""
 
     corpus: FrameCorpus
     durations_s: dict[str, float]

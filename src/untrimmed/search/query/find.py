@@ -133,7 +133,7 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment that is shown. Later moments are compared with it. `index` is the index of its hit."""
+    """A moment that is shown, with which later moments are compared. `index` is the index of the moment's hit."""
 
     index: int
     content: str
