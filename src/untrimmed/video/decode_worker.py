@@ -336,8 +336,7 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
-        """Whether the frames of a cut equal the frames that decoding from the start of the video gives at these
-        times."""
+        """Whether the frames of a cut equal those at the same times if the video is decoded from its start."""
         pictures = {sample.time_s: self._small(sample.frame, video, request) for sample in cut.samples}
         times_s = sorted(pictures)
         with self._open(request) as searched:

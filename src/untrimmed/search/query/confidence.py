@@ -28,7 +28,7 @@ _MIN_PROBABILITY = 1e-12  # probabilities are limited to this distance from 0 an
 
 @dataclass(frozen=True)
 class Calibration:
-    """Coefficients of the logistic function, fitted on half of the clips for which matches are known."""
+    """Coefficients of the logistic function. They were fitted on half of the real clips (docs/quality.md)."""
 
     slope: float
     offset: float
