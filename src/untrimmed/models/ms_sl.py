@@ -130,8 +130,7 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return, for each clip, the weighted sum of the clip and of frames pooled by attention, with the clip as
-        query.
+        """Return each clip's weighted sum with the frames, which are pooled by attention with the clip as query.
 
         The score is the product with the vector of the key clip, so the best product is an upper bound.
         """
