@@ -31,7 +31,8 @@ def generated(page: str, studies: Path = STUDIES) -> str:
 def _text(studies: Path, names: list[str], printed: set[str]) -> str:
     stored = [stored_results(studies / name) for name in names if has_results(studies / name)]
     if len(names) > 1:
-        return "\n".join(across_worlds(stored)) or "Results of fewer than two worlds are stored.\n"
+        text = "\n".join(across_worlds(stored)) or "Results of fewer than two worlds are stored.\n"
+        return re.sub("^## ", "### ", text)
     if not stored:
         return "No results are stored.\n"
     (results,) = stored
