@@ -120,7 +120,9 @@ AllowHostOption = Annotated[
     list[str] | None,
     service_option("--allow-host", metavar="NAME", help="Also answer requests for this host name, e.g. of a proxy."),
 ]
-CompileOption = Annotated[bool, runtime_option("--compile", help="Use torch.compile; needs a C++ compiler, on a GPU also Triton.")]
+CompileOption = Annotated[
+    bool, runtime_option("--compile", help="Use torch.compile; needs a C++ compiler; on GPUs, Triton too.")
+]
 JsonOption = Annotated[bool, output_option("--json", help="Print JSON (see docs/json.md).")]
 SplitOption = Annotated[str, data_option(metavar="NAME", help="Split: val or test.")]
 RootOption = Annotated[Path, data_option("--root", metavar="DIR", help="Folder that contains the data sets.")]
