@@ -12,7 +12,6 @@ clip of the sentence is among them. Settings were chosen on unwanted clips at ev
 """
 
 import argparse
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from reels import in_other_orders, joined
+from reels import in_other_orders, joined, read_plans
 
 import untrimmed
 from untrimmed import Query
@@ -128,11 +127,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="builtin")
     options = parser.parse_args()
 
-    lines = (options.folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
-    clips = sorted((json.loads(line) for line in lines), key=lambda clip: Path(clip["file"]).stem)
-    by_file = {clip["file"]: clip for clip in clips}
-    plans = (options.folder / "reels.jsonl").read_text(encoding="utf-8").splitlines()
-    planned = [[by_file[clip["file"]] for clip in json.loads(plan)["clips"]] for plan in plans]
+    clips, planned = read_plans(options.folder)
     mixed = [clip for reel in in_other_orders(clips) for clip in reel]
     pairs = [mixed[start : start + CLIPS_OF_A_PAIR] for start in range(0, len(mixed), CLIPS_OF_A_PAIR)]
     chosen = {clip["file"] for clip in clips[::2]}

@@ -114,6 +114,15 @@ def measure_joined(reels: list[list[dict[str, Any]]], folder: Path, encoder: str
         return evaluate_library(library, queries), report.timings.video_s
 
 
+def read_plans(folder: Path) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
+    """Return the clips of a folder in the order of their names, and the clips of each planned reel."""
+    lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    clips = sorted((json.loads(line) for line in lines), key=lambda clip: Path(clip["file"]).stem)
+    by_file = {clip["file"]: clip for clip in clips}
+    plans = (folder / "reels.jsonl").read_text(encoding="utf-8").splitlines()
+    return clips, [[by_file[clip["file"]] for clip in json.loads(plan)["clips"]] for plan in plans]
+
+
 def in_other_orders(clips: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return reels of five clips each, in random order."""
     order = np.random.default_rng(SEED).permutation(len(clips))
@@ -127,11 +136,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
 
-    lines = (options.folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
-    clips = sorted((json.loads(line) for line in lines), key=lambda clip: Path(clip["file"]).stem)
-    by_file = {clip["file"]: clip for clip in clips}
-    plans = (options.folder / "reels.jsonl").read_text(encoding="utf-8").splitlines()
-    planned = [[by_file[clip["file"]] for clip in json.loads(plan)["clips"]] for plan in plans]
+    clips, planned = read_plans(options.folder)
     table = [
         "| reels of | reels | length | sentences | " + " | ".join(SHOWN) + " |",
         "| --- | --- | --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",

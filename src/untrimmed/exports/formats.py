@@ -10,13 +10,11 @@ from pathlib import Path
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError, shown
 from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, usual_rate
 from untrimmed.exports.fcpxml import to_fcpxml
-from untrimmed.exports.names import file_name
+from untrimmed.exports.names import file_name, with_folder
 from untrimmed.exports.text import to_chapters, to_csv, to_json, to_srt, to_vtt
 from untrimmed.exports.timelines import to_edl, to_final_cut_7, to_kdenlive, to_otio
 from untrimmed.search.store.records import folders_of_equal_names
 from untrimmed.video.timing import Timing
-
-_FOLDER_CHARACTERS = 20  # longest folder prefix in the name of a subtitle file, in characters
 
 
 @dataclass(frozen=True)
@@ -127,8 +125,8 @@ def _one_file_per_video(
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
         for number, (video, content) in enumerate(texts.items(), start=1):
-            folder = f"{folders[video][:_FOLDER_CHARACTERS]}_" if video in folders else ""
-            out.writestr(f"{number:02d}_{file_name(folder + video.name)}{form.suffix}", content)
+            name = file_name(with_folder(str(video), folders.get(video, "")))
+            out.writestr(f"{number:02d}_{name}{form.suffix}", content)
     return ExportedFile(archive.getvalue(), ".zip", "application/zip")
 
 

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 _REEL_CHARACTERS = 32
+_FOLDER_CHARACTERS = 20  # longest folder in the name of a file
 
 
 def one_line(text: str) -> str:
@@ -28,6 +29,15 @@ def file_name(path: str) -> str:
     """
     stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
     return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"
+
+
+def with_folder(path: str, folder: str) -> str:
+    """The name of a file after that of its folder, which distinguishes files of equal names; the path without a folder.
+
+    >>> file_name(with_folder("/holiday/a.mp4", "holiday")), file_name(with_folder("/holiday/a.mp4", ""))
+    ('holiday_a', 'a')
+    """
+    return f"{folder[:_FOLDER_CHARACTERS]}_{Path(path).name}" if folder else path
 
 
 def reel_name(path: Path) -> str:

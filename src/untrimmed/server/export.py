@@ -12,7 +12,7 @@ from pathlib import Path
 from untrimmed.errors import VideoError
 from untrimmed.exports import formats
 from untrimmed.exports.counting import RATES, ExportedMoment
-from untrimmed.exports.names import file_name
+from untrimmed.exports.names import file_name, with_folder
 from untrimmed.search.store.records import VideoRecord, folders_of_equal_names
 from untrimmed.server.media import MediaFile, media_file
 from untrimmed.server.problems import PublicError
@@ -24,7 +24,6 @@ from untrimmed.video.timing import Timing
 MAX_CLIP_S = 600.0
 _MAX_CLIPS_S = 3600.0  # largest total duration of the clips in one archive
 _LIMITS = Limits(total_s=300.0, stall_s=60.0)
-_FOLDER_CHARACTERS = 20  # a folder's name is cut to this number of characters in the name of a clip
 _Moments = Sequence[tuple[Mark, VideoRecord]]
 
 
@@ -86,8 +85,7 @@ def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "
 
     If other videos have the same name, it also contains the folder.
     """
-    name = f"{folder[:_FOLDER_CHARACTERS]}_{Path(record.path).name}" if folder else record.path
-    return f"{file_name(name)}_{start_s:.1f}-{end_s:.1f}s.mp4"
+    return f"{file_name(with_folder(record.path, folder))}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
 
 def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from untrimmed.search.cache.blocks import Block
-from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
+from untrimmed.search.cache.mapped import DamagedError, MappedArrays, remove_damaged_files, write_arrays
 from untrimmed.search.store.records import Records, VideoRecord, content_stamp
 
 FOLDER = "cache"
@@ -54,7 +54,7 @@ class BlockCache:
         self._block_format = block_format
 
     def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
-        """Yield blocks that have valid videos, the largest first. Each video is valid in one block only.
+        """Yield blocks that have valid videos, the largest first. A video in several blocks is valid in one of them.
 
         Files in `damaged` and other damaged files are skipped.
         """
@@ -155,14 +155,8 @@ class BlockCache:
 
 def remove_damaged(library: Path) -> list[Path]:
     """Verify every byte of the cached blocks in all formats; remove damaged files and return their paths."""
-    damaged = []
-    for path in sorted(path for path in (library / FOLDER).glob("*/*") if path.suffix in (_BLOCK, _CODES, _AXES)):
-        try:
-            dict(MappedArrays(path))
-        except DamagedError:
-            path.unlink(missing_ok=True)
-            damaged.append(path)
-    return damaged
+    paths = sorted((library / FOLDER).glob("*/*"))
+    return remove_damaged_files(path for path in paths if path.suffix in (_BLOCK, _CODES, _AXES))
 
 
 def _remove(paths: Iterable[Path]) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 import mmap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +54,18 @@ def retry_if_damaged(read: Callable[[], A], discard: Callable[[Path], None]) -> 
             return read()
         except DamagedError as error:
             discard(error.path)
+
+
+def remove_damaged_files(paths: Iterable[Path]) -> list[Path]:
+    """Verify every byte of files of arrays; remove damaged files and return their paths."""
+    damaged = []
+    for path in paths:
+        try:
+            dict(MappedArrays(path))
+        except DamagedError:
+            path.unlink(missing_ok=True)
+            damaged.append(path)
+    return damaged
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError, shown
 from untrimmed.files import whole_file
-from untrimmed.search.cache.mapped import DamagedError, MappedArrays, write_arrays
+from untrimmed.search.cache.mapped import DamagedError, MappedArrays, remove_damaged_files, write_arrays
 from untrimmed.search.store.records import THUMBNAILS, VideoRecord, content_stamp
 from untrimmed.video.thumbnails import Thumbnails
 
@@ -178,14 +178,7 @@ def remove_unused_thumbnails(library: Path, content_hashes: Iterable[str]) -> No
 
 def remove_damaged_thumbnails(library: Path) -> list[Path]:
     """Verify every byte of the thumbnails; remove damaged files and return their paths."""
-    damaged = []
-    for path in sorted((library / THUMBNAILS).glob("[!.]*")):
-        try:
-            dict(MappedArrays(path))
-        except DamagedError:
-            path.unlink(missing_ok=True)
-            damaged.append(path)
-    return damaged
+    return remove_damaged_files(sorted((library / THUMBNAILS).glob("[!.]*")))
 
 
 def _write_error(path: Path, error: OSError) -> UntrimmedError:
