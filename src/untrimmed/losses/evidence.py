@@ -75,9 +75,9 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    The limit of uncertainty is the largest uncertainty of queries that rank their own video first, but at most 1 -
-    `bound`. The limit of consensus is the smallest consensus of these queries, but at least `bound`. The limit of
-    entropy is the (lower) median over all queries.
+    Limits come from the queries that rank their own video first. The upper limit of uncertainty is the largest
+    uncertainty of these queries, but at most 1 - `bound`. The lower limit of consensus is their smallest consensus, but
+    at least `bound`. The limit of entropy is the (lower) median over all queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)

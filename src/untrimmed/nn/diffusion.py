@@ -75,7 +75,8 @@ class DenoiserLayer(nn.Module):
 class Denoiser(nn.Module):
     """Predicts the noise in each vector independently, from the step and the vector's condition.
 
-    As released, the step embeddings are drawn like weights, from normal(0, `init_std`), and never trained.
+    As in the released program, the step embeddings are drawn like weights, from normal(0, `init_std`), but never
+    trained.
     """
 
     steps: Tensor

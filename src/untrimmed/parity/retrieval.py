@@ -124,8 +124,8 @@ class RetrievalParity(MethodParity, Generic[M]):
 
         Each step divides rounding errors by sqrt(v), the square root of the mean squared gradient. A tensor whose true
         gradient is zero (the golden data list these tensors) has a gradient of rounding noise, which the optimizer
-        scales up to the size of other gradients. Each update may then change the tensor by the learning rate, so the
-        tolerance is the sum of the learning rates.
+        scales up to the size of other gradients. Each update may then change the tensor by up to the learning
+        rate, so the tolerance of its final weights is the sum of the learning rates.
         """
         rates = sum_of_rates(case)
         noise = [

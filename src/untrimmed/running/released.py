@@ -84,8 +84,8 @@ def import_released_file(
     `overrides` (dotted keys as in training). Without `data`, the data set is the `collection` in the checkpoint, or
     otherwise that of the only preset with the widths of the checkpoint's tensors.
 
-    Raises: CheckpointError for a damaged or incompatible file, ConfigError if several presets fit without `data` or the
-        method needs no training, UnknownNameError for an unknown method or data set.
+    Raises: CheckpointError for a damaged or incompatible file, ConfigError if `data` is missing and several presets
+        fit, or if the method needs no training, UnknownNameError for an unknown method or data set.
     """
     require_learner(method)
     name = ModelName.of(method)

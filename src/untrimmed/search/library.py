@@ -272,7 +272,8 @@ class Library:
     ) -> ExportedFeatures:
         """Write the stored frame vectors, and word vectors of captions, as a data set for training.
 
-        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains a model on it, which `use` accepts.
+        Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains a model on it. `use`
+        accepts this model.
 
         Args:
             out: The folder in which the folder `name` of the data set is created.

@@ -36,10 +36,7 @@ class MediaFile:
 
     @property
     def identity(self) -> list[int]:
-        """The identity of the file, which a decoder compares when it opens the path.
-
-        The file may have been replaced by then.
-        """
+        """The identity of the file. A decoder compares it when it opens the path, in case the file was replaced."""
         return identity_of(self.status)
 
 

@@ -284,7 +284,7 @@ class TrainingLoop:
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split.
 
-        Metrics of moments are slow, so they are computed only if they choose the epoch.
+        Metrics of moments are slow, so they are computed only if one of them selects the best epoch.
         """
         train = self.config.train
         opened = self._opened()

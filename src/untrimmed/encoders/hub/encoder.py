@@ -89,8 +89,8 @@ class TransformersEncoder:
 
         Raises:
             ConfigError: The device is unknown or does not exist.
-            EncoderError: There is no such model, it has no safetensors weights, they do not fit, or it is no dual
-                encoder.
+            EncoderError: The model does not exist, has no safetensors weights or weights that do not fit, or is not a
+                dual encoder.
         """
         chosen_device = choose_device(device, mps=True)
         number_format = choose_format(precision, str(chosen_device))
