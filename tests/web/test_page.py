@@ -411,7 +411,7 @@ def test_colours_follow_the_system_until_a_theme_is_chosen(visit, dark, shot):
     def paper():
         return page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
 
-    light, night = "rgb(255, 255, 255)", "rgb(20, 23, 28)"
+    light, night = "rgb(255, 255, 255)", "rgb(17, 19, 23)"
     page = visit("?q=red", dark=dark)
     page.locator(TILE).first.click()
     page.wait_for_selector("canvas[aria-label*='relevance']")
