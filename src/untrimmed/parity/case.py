@@ -35,7 +35,7 @@ AXES = {
 class Case:
     """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others).
 
-    `precision` is the precision in which our network is computed: single, or double to measure the effect of rounding.
+    `precision` is the number format of our network: float32, or float64 to measure the rounding error of float32.
     """
 
     folder: Path
@@ -45,26 +45,23 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The kind of case, such as `forward-masked` or `loss`: from its settings, otherwise the folder's name."""
+        """The kind of case, such as `forward-masked` or `loss`. The default is the folder's name."""
         return str(self.config.get("case", self.folder.name))
 
     @property
     def has_network(self) -> bool:
-        """Whether the case contains the weights of a network, which is then run for the comparison."""
+        """Whether the case contains weights, so that a network must be run for the comparison."""
         return (self.folder / "weights.npz").is_file()
 
     @cached_property
     def batch(self) -> Arrays:
-        """The recorded inputs.
-
-        They are empty for a case that reads a data set from files.
-        """
+        """The recorded inputs. They are empty if the case reads a data set from files."""
         path = self.folder / "batch.npz"
         return read_arrays(path) if path.is_file() else {}
 
     @cached_property
     def weights(self) -> Arrays:
-        """The weights of the network by their names in the released program."""
+        """The network's weights, by the names that they have in the released program."""
         return read_arrays(self.folder / "weights.npz")
 
     @cached_property
@@ -79,11 +76,9 @@ class Case:
         return self.config[name]
 
     def require_constant(self, name: str, value: float) -> None:
-        """Check that a setting of the case equals a value that is fixed in the released program and in this project.
+        """Check a setting that our code does not have, because the released program never changes its value.
 
-        A case without the setting passes.
-
-        Raises: FeatureError if the case was recorded with another value.
+        Raises: FeatureError if the case has the setting with another value.
         """
         if self.config.get(name, value) != value:
             raise FeatureError(
@@ -94,10 +89,8 @@ class Case:
     def training_batch(self) -> TrainingBatch:
         """Return the recorded inputs of a network as a training batch.
 
-        If the case records no labels, query i belongs to video i.
-
-        For DL-DKD, the batch has vectors of the teacher, but no clips. The teacher's frames are at the same times as
-        the frames of the model.
+        If the case does not record which video each query belongs to, query i belongs to video i. Batches of DL-DKD
+        contain the teacher's vectors and no clips. The teacher sees the same frames as the model.
         """
         has_teacher = "teacher_video_features" in self.batch
         extra_names = ("teacher_text_feat",) if has_teacher else ("clip_video_features",)
@@ -127,7 +120,7 @@ class Case:
         )
 
     def _require_fitting(self) -> None:
-        """Raise a FeatureError that names the first input whose shape or type does not fit the other inputs."""
+        """Raise a FeatureError for the first input whose shape or type contradicts the other inputs."""
         sizes: dict[str, int] = {}
         for name, axes in AXES.items():
             if name in self.batch:
@@ -155,8 +148,7 @@ class Case:
 def load_case(folder: Path, method: str | None = None) -> Case:
     """Return the case in a folder.
 
-    The method is the argument `method`. By default it is the one in the case's settings, otherwise the parent folder's
-    name.
+    The default of `method` is the method in the case's settings, otherwise the name of the parent folder.
 
     Raises: FeatureError if the folder is not a case.
     """

@@ -11,10 +11,10 @@ from untrimmed.parity.case import Arrays
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """The result of comparing one array with the recorded one: the largest difference and the tolerance.
+    """The largest difference between our array and the recorded one, and the tolerance.
 
-    `failure` is the reason why no difference was computed, for example a different shape. `rounding` is the effect of
-    single precision on our array if this effect raised the tolerance, otherwise 0.
+    `failure` says why no difference was computed, for example because the shapes differ. `rounding` is the error of our
+    array in single precision. It is 0 unless this error raised the tolerance.
     """
 
     name: str
@@ -39,9 +39,8 @@ class ArrayComparison:
 class Tolerance:
     """The largest difference allowed for an array: `absolute` + `relative` * the largest recorded absolute value.
 
-    The tolerance is at least `roundings` rounding errors of that largest value in the recorded number format. The
-    default of `roundings` is 1, because some multipliers were recorded in float64 in one case and in float32 in
-    another.
+    The tolerance is at least `roundings` times the rounding error of that largest value in the recorded number format.
+    The default is 1, because some cases recorded learning-rate factors in float64 and others in float32.
     """
 
     absolute: float
@@ -59,16 +58,16 @@ Rules = Sequence[tuple[str, Tolerance]]
 
 RAW_SCORES = r"expected/.*_scores_raw"
 
-# The effect of single precision on our array is its difference from the same array in double precision. A tolerance may
-# grow to this multiple of the effect, because the released program adds numbers in another order and has a rounding
-# error of similar size.
+# We measure the rounding error of our array as its difference from the same array in double precision. A tolerance may
+# grow to this multiple of the error, because the released program adds numbers in another order and has a similar
+# error.
 ROUNDINGS = 3.0
 
 # The first pattern that matches `file/array` selects the tolerance. Scores and losses have the tolerances that the
-# project promises. Raw scores are dot products over the width of the vectors. In the golden data they reach 20, where
-# 2e-5 equals eight rounding errors; larger scores may also differ by eight rounding errors. The tolerance of encodings
-# is relative to their size. Windows were recorded in float32, but our windows are computed in float64. For the
-# narrowest windows (width 0.1) the rounding of the recorded values alone is 5e-6.
+# project promises. Raw scores are dot products of unnormalised vectors. In the golden data they reach 20, where 2e-5
+# equals eight rounding errors; larger scores may also differ by eight rounding errors. The tolerance of encodings is
+# relative to their size. Attention windows were recorded in float32, but we compute them in float64. In the narrowest
+# windows (width 0.1) the recorded values alone have a rounding error of 5e-6.
 RULES: Rules = (
     (r"expected/((clip|frame|fused|train_frame)_scores|word_confidence)", Tolerance(1e-6)),
     (RAW_SCORES, Tolerance(2e-5, roundings=8)),
@@ -87,9 +86,10 @@ RULES: Rules = (
 
 
 def tolerance_of(name: str, rules: Rules) -> Tolerance:
-    """Return the first tolerance whose pattern matches the whole name.
+    """Return the tolerance of an array. `rules` are pairs of a regular expression and a tolerance.
 
-    If there is none, return the first one whose pattern matches the beginning of the name.
+    The first pattern that matches the whole name decides. If there is none, the first one that matches the beginning of
+    the name decides.
     """
     exact = [limit for pattern, limit in rules if re.fullmatch(pattern, name)]
     return exact[0] if exact else next(limit for pattern, limit in rules if re.match(pattern, name))
@@ -107,8 +107,7 @@ def compare(
     """Compare our array with the recorded one.
 
     Integers and texts must be equal; for them, the difference is the number of unequal entries. The tolerance of other
-    arrays grows with `rounding`, the measured effect of single precision on our array, up to `widest` times the normal
-    tolerance.
+    arrays grows with `rounding`, the measured rounding error of our array, up to `widest` times the normal tolerance.
     """
     if ours is None:
         return ArrayComparison(name, np.nan, 0.0, "not produced here")
@@ -138,7 +137,7 @@ def compare_all(
 ) -> list[ArrayComparison]:
     """Compare every recorded array of one file.
 
-    `rounding` contains the effect of single precision on each array, by `file/array`.
+    `rounding` contains the measured rounding error of each of our arrays, by `file/array`.
     """
     measured = rounding or {}
     return [

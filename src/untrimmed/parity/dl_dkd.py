@@ -1,4 +1,4 @@
-"""The golden cases of DL-DKD. Cases of the later version, DL-DKD++, have the prefix `pp-` in their kind."""
+"""Compare DL-DKD with its released program (golden cases). The kinds of DL-DKD++ cases begin with `pp-`."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -39,13 +39,16 @@ DECAY_NAMES: dict[str, ShareDecay] = {
     "cosine": "cosine",
     "None": "constant",
 }
-# DL-DKD also records the cosine of every single frame; the common rules have no tolerance for these arrays
+# DL-DKD also records the cosine of every frame, and the common rules have no tolerance for these arrays
 SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
 
 
 @parity_of("dl-dkd")
 class DLDKDParity(RetrievalParity[DLDKD]):
-    """The golden cases of DL-DKD, which has two branches, inheritance and exploration, and learns from a teacher."""
+    """The golden cases of DL-DKD.
+
+    The method has two branches. Only the inheritance branch learns from the teacher.
+    """
 
     model_name = "dl_dkd"
     probe_sign = 1
@@ -59,9 +62,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def common(self, case: Case) -> Case:
         """Return the case without the prefix `pp-` in its kind.
 
-        If the case has no setting for the number of clips, add the usual number.
-
-        The released program builds clips but never reads them, so any number gives the same results.
+        If the case does not set the number of clips, the usual number is added. The released program never reads its
+        clips, so any number gives the same results.
         """
         kind = case.kind.removeprefix("pp-")
         return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
@@ -86,8 +88,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the model's settings for branches and labels.
 
-        Nothing decays with the epoch here, because the case records values after the decay: the weight of distillation
-        and the shares of labels.
+        The decays are switched off. The recorded weight of distillation and the recorded shares of labels already
+        include the decay.
         """
         soft = {"labels": "soft", "hard_share": case.config.get("alpha"), "label_share": case.config.get("belta")}
         return {
@@ -113,9 +115,9 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         return weights | {"exploration_triplet": 1.0, "exploration_nce": case.setting("nce_weight_exploration")}
 
     def taps(self, model: DLDKD) -> list[Tap]:
-        """Pair released modules with ours: input layers, positions, attentions and encoders of the branches.
+        """List the modules whose outputs are compared: each branch's input layer, positions, attention and encoder.
 
-        The result of an attention is compared before the attention's output map is applied.
+        An attention's result is compared before its output projection.
         """
         is_later = model.config.version == "later"
         prefixes = (
@@ -155,8 +157,8 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     ) -> dict[str, Tensor]:
         """Return the scores of each branch and of the teacher.
 
-        The score of a query and a video is the cosine or dot product of the best frame. The cosine of every frame is
-        returned, too.
+        A score is the largest cosine or dot product of the query with a frame of the video. The cosines of all frames
+        are returned, too.
         """
         scores = model.score(queries, videos)
         dot = model.branch_sims(queries, videos, "dot")
@@ -181,7 +183,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def loss_arrays(
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return the losses of each branch, the parts of the losses, and each query's divergence from the teacher."""
+        """Return each branch's losses and their parts, and how far each query's scores diverge from the teacher's."""
         batch = case.training_batch()
         c = model.config
         index = batch.video_index
@@ -215,7 +217,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
 
 def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
-    """Return the cosine of every query and frame [Q, T, V]. Frames of padding have the released program's value."""
+    """Return the cosine of every query and frame [Q, T, V], with the released program's value at padding."""
     rows = frames.flatten(0, 1)[:, None]
     real = mask.flatten()
     cosine = max_sim(query, rows).value.masked_fill(~real, MASKED_LOGIT)
@@ -223,7 +225,7 @@ def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
 
 
 def _schedule(case: Case, name: str) -> np.ndarray:
-    """Return the numbers of one recorded array: a value that changes over the epochs, one number per epoch."""
+    """Return a value that changes with the epoch, such as the distillation weight: one number per epoch."""
     num_epochs = case.setting("n_epoch")
     for constant, value in SCHEDULE_CONSTANTS.items():
         case.require_constant(constant, value)

@@ -12,7 +12,10 @@ from untrimmed.parity.case import Case
 
 
 class RecordedDraws(Draws):
-    """Replays the ranks of negatives that a case recorded. Ranks that the case does not contain are drawn at random."""
+    """Replays the choice of negatives that a case recorded. A choice that was not recorded is drawn at random.
+
+    A negative is chosen by its rank: 0 is the candidate with the highest score.
+    """
 
     recorded: dict[str, np.ndarray | None]
 
@@ -32,10 +35,9 @@ class RecordedDraws(Draws):
 
 
 class NoisyDraws(RecordedDraws):
-    """Replays the recorded noise of each loss term, in addition to the ranks.
+    """Replays the recorded noise of each loss term, and the choice of negatives.
 
-    If the recorded array has three axes, every training step uses the same noise. If it has four axes, the first axis
-    selects the training step.
+    An array of noise with three axes is the same for every training step. With four axes, the first axis is the step.
     """
 
     noise: dict[str, Iterator[Tensor]]

@@ -1,4 +1,4 @@
-"""The golden cases of DreamPRVR: the whole network, and the generator of registers alone."""
+"""Compare DreamPRVR with its released program (golden cases): the network, and its register generator alone."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ LIMITS: Rules = (
 class DreamPRVRParity(GMMFormerV2Parity):
     """The golden cases of DreamPRVR.
 
-    Its network is GMMFormer v2's with other windows, with registers, and with the mean of the layers as the token that
-    weighs them.
+    The network differs from GMMFormer v2's in the attention windows and in additional registers (vectors of a video's
+    topic). The token that weighs the layers is their mean.
     """
 
     model_name = "dreamprvr"
@@ -54,15 +54,15 @@ class DreamPRVRParity(GMMFormerV2Parity):
     terms = ("clip_nce", "frame_nce", "query_diversity", "query_similarity", "register_kl", "register_diffusion")
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return the function for cases of the register generator alone."""
+        """Return the function for the cases of the register generator."""
         return {"registers": self._registers}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances of the diffusion, followed by the common tolerances."""
+        """Return the tolerances of the register generator, followed by the common ones."""
         return [*LIMITS, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return window widths, the temperature of consolidation, and the settings of registers and attached losses."""
+        """Return window widths, the temperature of temporal consolidation, and settings of registers and losses."""
         widths = (math.inf, *(2.0 ** (k - 2) for k in range(case.setting("attention_num") - 1)))
         margin, scale, focus = case.setting("neg_factor")
         losses = {
@@ -77,7 +77,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: those of GMMFormer v2, the registers' inputs, and the layers' tokens."""
+        """List the modules whose outputs are compared: GMMFormer v2's, the registers' inputs, and the tokens."""
         part = "attachments.registers"
         taps = [
             replace(tap, theirs=tap.theirs.replace("frame_encoder_1", "frame_encoder")) for tap in super().taps(model)
@@ -91,9 +91,9 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return the encodings of GMMFormer v2, and the registers.
+        """Return query vectors, clips, frames and registers.
 
-        Evaluation does not store registers, so this method computes them again from their inputs.
+        An encoded video does not contain its registers, so they are computed again from their inputs.
         """
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
@@ -132,9 +132,9 @@ class DreamPRVRParity(GMMFormerV2Parity):
         )
 
     def _registers(self, case: Case) -> dict[str, Any]:
-        """Return the registers and intermediate values, their gradients, and the noise schedules.
+        """Return the registers, intermediate values, gradients, and noise schedules.
 
-        The recorded input is the output of the generator's first layer for the clips of videos.
+        The case records the output of the generator's first layer for the clips, which is the input here.
         """
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
@@ -171,7 +171,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        All rows of the frame branch are compared, because those at padding, if any, are 0.
+        Frames at padding are compared too, because they are 0 in both programs.
         """
         return None if name.startswith("expected/mid.frame") else super()._row_mask(case, name)
 
@@ -194,7 +194,7 @@ def _registers_of(model: TwoBranchModel) -> Registers:
 def _diffusion_arrays(
     part: Registers, queries: Tensor, mean: Tensor, condition: Tensor, draws: Draws
 ) -> dict[str, Tensor]:
-    """Return the noised captions, the predicted noise and the error of the prediction, by recorded name."""
+    """Return captions with noise, the predicted noise, and the error of the prediction, by recorded name."""
     captions = part.captions(queries, draws)
     noised = part.diffusion.noised(captions, mean)
     guessed = part.diffusion.predicted_noise(noised, condition)
@@ -209,9 +209,9 @@ def _diffusion_arrays(
 
 
 def schedule_arrays(num_steps: int) -> Arrays:
-    """Return the numbers of a noise schedule, by recorded name.
+    """Return the arrays of a noise schedule with `num_steps` steps, by recorded name.
 
-    The first variance is 0 and has no logarithm. As released, the logarithm of the second variance is used instead.
+    The first variance is 0 and has no logarithm. As released, its logarithm is that of the second variance.
     """
     schedule = Schedule.cosine(num_steps)
     alpha_bars = np.array(schedule.alpha_bars)

@@ -1,4 +1,4 @@
-"""The golden cases of GMMFormer and GMMFormer v2, and what the methods built on GMMFormer v2 share."""
+"""Compare GMMFormer and GMMFormer v2 with their released programs (golden cases)."""
 
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -33,7 +33,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return {"clip_triplet": 1.0, "frame_triplet": 1.0} | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: towers, their blocks, and the layers of the first block in each branch."""
+        """List the modules whose outputs are compared: towers, blocks, and the layers of each branch's first block."""
         taps = [
             *_common_taps(),
             Tap("clip_encoder", "clip_tower.blocks.0"),
@@ -80,15 +80,14 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
 
 
 class ConsolidatedParity(GMMFormerParity):
-    """The common part of the cases of GMMFormer v2 and of the methods built on it.
+    """Base class for GMMFormer v2 and for methods that extend it.
 
-    These methods have one block in each branch.
-
-    Temporal consolidation combines the parallel layers of the block at every time point.
+    These methods have one block of parallel layers in each branch. *Temporal consolidation* mixes the outputs of the
+    layers at every time point, with weights that depend on a token.
     """
 
     blocks: ClassVar[tuple[tuple[str, str], ...]] = (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block"))
-    tokens: ClassVar[str] = "cross_tokens"  # the released name of the token that weighs the layers
+    tokens: ClassVar[str] = "cross_tokens"  # the released name of the token that decides the weights of the layers
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the temperature of the temporal consolidation and the settings of the query diversity loss."""
@@ -97,7 +96,7 @@ class ConsolidatedParity(GMMFormerParity):
         return {"temperature": case.setting("sft_factor"), "losses": {"query_diversity": diversity}}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: towers, blocks, and inputs and weights of temporal consolidation."""
+        """List the modules whose outputs are compared: towers, blocks, and the parts of temporal consolidation."""
         taps = _common_taps()
         for theirs, ours in self.blocks:
             taps += [
@@ -108,7 +107,7 @@ class ConsolidatedParity(GMMFormerParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, clips and frames. Frames are padded to the maximum, as in the released program."""
+        """Return query vectors, clips, and frames padded to the maximum length as in the released program."""
         frames = frames_of(videos)[0]
         padding = model.config.max_frames - frames.shape[1]
         return {
@@ -120,20 +119,20 @@ class ConsolidatedParity(GMMFormerParity):
 
 @parity_of("gmmformer-v2")
 class GMMFormerV2Parity(ConsolidatedParity):
-    """The golden cases of GMMFormer v2, which combines eight parallel layers in each block with a learned token."""
+    """The golden cases of GMMFormer v2. A learned token weighs the eight parallel layers of each block."""
 
     model_name = "gmmformer_v2"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
     tokens = "tcm_tokens"
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the settings of `ConsolidatedParity`, and those of the matching loss, which are empty."""
+        """Return the settings of `ConsolidatedParity`, and no settings for the matching loss."""
         values = super().settings(case)
         values["losses"] |= {"optimal_matching": {}}
         return values
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: those of `ConsolidatedParity`, and the parallel layers."""
+        """List the modules whose outputs are compared: those of `ConsolidatedParity`, and the parallel layers."""
         num_layers = len(model.config.gaussian_widths)
         layers = (_layer_taps(theirs, f"{ours}.layers", num_layers) for theirs, ours in self.blocks)
         return super().taps(model) + [tap for taps in layers for tap in taps]

@@ -1,4 +1,4 @@
-"""The golden cases of HLFormer."""
+"""Compare HLFormer with its released program (golden cases)."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -26,31 +26,30 @@ COLLINEAR = 0.01  # angles whose sine is below this limit are compared by their 
 
 @parity_of("hlformer")
 class HLFormerParity(ConsolidatedParity):
-    """The golden cases of HLFormer, which has two kinds of layers in each block and one more loss.
+    """The golden cases of HLFormer.
 
-    The token that combines the layers is their mean.
-
-    The loss (`partial_order`) puts captions inside the cones of their videos in hyperbolic space.
+    It extends GMMFormer v2. Each block has Euclidean layers and layers in Lorentz space, and the token that weighs them
+    is their mean. One more loss, `partial_order`, moves captions into the cones of their videos in hyperbolic space.
     """
 
     model_name = "hlformer"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "partial_order")
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for cases of single hyperbolic formulas and of one Lorentz block."""
+        """Return the functions for cases without a network: hyperbolic formulas, and one block in Lorentz space."""
         return {"hyperbolic-maps": hyperbolic_maps, "lorentz-attention": lorentz_attention}
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        Cases of single formulas have the tolerances of the golden data's README, or narrower ones.
+        Single formulas have the tolerances of the golden data's README, or smaller ones. Three of them are large:
 
-        For a curvature of 0.1, terms of size 1e5 cancel in its gradient, which is only 15. So the error of single
-        precision is 3e-4 of the gradient. Near the origin the cosine of an angle is a difference of numbers that agree
-        in five digits. So recorded angles near the origin differ from double precision by up to 5e-4, and recorded
-        gradients by 3e-3. Processors with AVX2 and with AVX-512 add in different orders, so their angles differ from
-        each other by 7e-5 and their gradients by 4e-4. Rounding alone changes gradients of Lorentz layers by 7e-6; the
-        README's limit is 1.5e-5.
+        - Curvature 0.1: the gradient of the curvature is 15, a sum of terms of size 1e5 that cancel. Its relative error
+          in single precision is 3e-4.
+        - Points near the origin: the cosine of an angle is a difference of numbers that agree in five digits. Recorded
+          angles differ from double precision by up to 5e-4, and gradients by 3e-3. The order of additions differs
+          between AVX2 and AVX-512, which changes angles by 7e-5 and gradients by 4e-4.
+        - Layers in Lorentz space: rounding changes gradients by 7e-6; the README allows 1.5e-5.
         """
         if case.kind == "hyperbolic-maps":
             return (
@@ -68,14 +67,14 @@ class HLFormerParity(ConsolidatedParity):
         return [(r"grads/.*h_attns", Tolerance(5e-6, 1e-5)), *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the window widths of both kinds of layers, the initial curvature, and the width of Lorentz space."""
+        """Return window widths of Euclidean and Lorentz layers, the initial curvature, and the Lorentz dimension."""
         widths = (math.inf, *(2.0**k for k in range(1, case.setting("attention_num") // 2)))
         values = super().settings(case) | {"gaussian_widths": widths, "lorentz_widths": widths}
         values["losses"] |= {"partial_order": {"curvature": case.setting("curv_init")}}
         return values | {"lorentz_dim": case.setting("lorentz_dim")}
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: those of `ConsolidatedParity`, the layers of both kinds, and the tokens."""
+        """List the modules whose outputs are compared: those of `ConsolidatedParity`, all layers, and the tokens."""
         taps = super().taps(model)
         for theirs, ours in self.blocks:
             for place, (kind, layers) in enumerate((("e_attns", "first"), ("h_attns", "second"))):
@@ -85,7 +84,7 @@ class HLFormerParity(ConsolidatedParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return encodings, points in hyperbolic space, and the logits of the poolings that precede these points."""
+        """Return encodings, points in hyperbolic space, and the logits of the poolings that give these points."""
         loss = _loss(model)
         hierarchy = loss.hierarchy(queries, videos)
         assert loss.frame_pooling is not None
@@ -102,7 +101,7 @@ class HLFormerParity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return all losses, the angle of each caption, and the aperture of the cone of the caption's video."""
+        """Return all losses, and for each caption its angle and the aperture of its video's cone."""
         index = case.training_batch().video_index
         curvature = scores["curvature"]
         video = scores["video_hyperbolic"][index]
@@ -115,10 +114,10 @@ class HLFormerParity(ConsolidatedParity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Transform both arrays of single formulas before they are compared.
+        """Transform both arrays of a single formula before they are compared.
 
-        Values above 1 are compared by relative difference, and angles near 0 and pi by their cosine: near 0 and pi, a
-        small rounding error of the cosine is a large error of the angle.
+        Values above 1 are compared by relative difference. Angles near 0 and pi are compared by their cosine, because a
+        small rounding error of the cosine is a large error of the angle there.
         """
         if case.kind != "hyperbolic-maps" or ours.shape != theirs.shape:
             return super().align(case, name, ours, theirs, exact)
@@ -131,7 +130,7 @@ class HLFormerParity(ConsolidatedParity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        All rows of frames are compared, even at padding, because the mean that serves as token depends on them.
+        Frames at padding are compared too, because the token is a mean that includes them.
         """
         if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_")):
             return None

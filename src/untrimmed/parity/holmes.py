@@ -1,4 +1,4 @@
-"""The golden cases of Holmes: the network with one or two query branches, and its two evidential losses alone."""
+"""Compare Holmes with its released program (golden cases): the network, and two of its losses alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,20 +38,18 @@ BRANCHES = ("frame", "clip")
 class HolmesParity(GMMFormerV2Parity):
     """The golden cases of Holmes.
 
-    Its network is GMMFormer v2's with other windows, another token, and two evidential losses.
+    The network differs from GMMFormer v2's in the attention windows, in the token, and in two more losses (`evidence`,
+    `transport`).
     """
 
     terms = ("clip_nce", "frame_nce", "query_diversity", "transport", "evidence")
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix `dual-`.
-
-        The kinds of cases with two query branches begin with this prefix.
-        """
+        """Return the case without the prefix `dual-` in its kind, which marks networks with two query branches."""
         return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for cases of one loss without a network."""
+        """Return the functions for the cases of the two losses alone."""
         return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:
@@ -59,17 +57,14 @@ class HolmesParity(GMMFormerV2Parity):
         return [*LIMITS, *super().rules(case)]
 
     def name_of(self, case: Case) -> str:
-        """Return the model's name.
-
-        With two query branches the name includes RAL, whose frame branch scores by words.
-        """
+        """Return the model's name. The second query branch is RAL's, which scores frames by words."""
         return "holmes+ral" if case.setting("query_branch") == "dual" else "holmes"
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the temperature of the temporal consolidation and the settings of the three attached losses.
 
-        The warm-up of the losses is set to end after epoch 0, so the value of `epoch` (0 or 1) decides whether it has
-        ended.
+        The losses have a warm-up, which is set to epoch 0. So a case before the end of the warm-up is computed at epoch
+        0, and a case after it at epoch 1.
         """
         margin, scale, focus = case.setting("neg_factor")
         losses = {
@@ -90,14 +85,14 @@ class HolmesParity(GMMFormerV2Parity):
         return ral | {"temperature": case.setting("sft_factor"), "losses": losses}
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return epoch 1 if the warm-up of the losses had ended at the recorded step, otherwise epoch 0."""
+        """Return 0 if the case recorded the step during the losses' warm-up, otherwise 1."""
         switched = case.config.get("warmup_end_per_step")
         return int(case.setting("warmup_end") if switched is None else switched[step])
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Pair released modules with ours: those of GMMFormer v2, tokens, and all layers of a block as one array."""
+        """List the modules whose outputs are compared: GMMFormer v2's, tokens, and all layers of a block."""
         taps = [tap for tap in super().taps(model) if ".attn" not in tap.theirs]
-        # both query towers call the same positions, so the released program recorded two outputs for them
+        # both query towers call the same module for positions, so two outputs were recorded under one name
         if "ral" in model.attachments:
             taps = [tap for tap in taps if tap.theirs != "query_pos_embed"]
         for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
@@ -109,14 +104,14 @@ class HolmesParity(GMMFormerV2Parity):
         ]
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return the encodings of GMMFormer v2, and the words if there is a second query branch."""
+        """Return query vectors, clips and frames, and the word vectors of the second query branch if there is one."""
         words = word_encodings(model, queries) if "ral" in model.attachments else {}
         return super().encodings(model, queries, videos) | words
 
     def scores(
         self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Return the scores. With a second query branch, the frame branch scores by words."""
+        """Return the scores. If there is a second query branch, the frame branch compares words with frames."""
         words = word_scores(model, queries, videos) if "ral" in model.attachments else {}
         return super().scores(model, queries, videos, batch) | words
 
@@ -141,7 +136,7 @@ class HolmesParity(GMMFormerV2Parity):
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         """Return which queries are ambiguous at this step.
 
-        The result is empty during the warm-up, in which queries are not yet divided.
+        The result is empty during the warm-up, because queries are only classified after it.
         """
         if not self.epoch(case, step):
             return {}
@@ -154,7 +149,7 @@ class HolmesParity(GMMFormerV2Parity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compare evidence e by log(e + 1), and transport plans without the padded rows."""
+        """Return log(e + 1) for evidence e, and transport plans without the rows at padding."""
         array = name.rpartition(".")[2].removeprefix("expected/")
         if array.startswith("evidence_"):
             return np.log1p(ours.astype(np.float64)), np.log1p(theirs.astype(np.float64))
@@ -165,7 +160,7 @@ class HolmesParity(GMMFormerV2Parity):
         return super().align(case, name, ours, theirs, exact)
 
     def _evaluation(self, case: Case) -> Arrays:
-        """Return the arrays of an evaluation, and the clips that it reads."""
+        """Return the results of an evaluation, and its input clips."""
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
         batch = video_batch(dataset, np.arange(len(dataset.video_ids)))
         return super()._evaluation(case) | {"expected/clip_video_features": batch.clips.numpy()}
@@ -173,7 +168,7 @@ class HolmesParity(GMMFormerV2Parity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        All rows of frames are compared, even at padding, because the token depends on them.
+        Frames at padding are compared too, because the token depends on them.
         """
         if name.startswith("expected/mid.frame"):
             return None
@@ -195,7 +190,7 @@ def _divisions(cosines: Sequence[Tensor], index: Tensor, *, temperature: float, 
 def evidence_arrays(
     cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float, smoothing: float, is_switched: bool
 ) -> dict[str, Tensor]:
-    """Return evidence, errors, groups and labels by recorded name, computed from the cosines of clips and frames."""
+    """Compute evidence, errors, groups and labels from the cosines of clips and of frames; by recorded name."""
     pairs = zip(BRANCHES, cosines, strict=True)
     values = {branch: evidence.evidence(cosine, temperature=temperature) for branch, cosine in pairs}
     values["combined"] = evidence.combine(*values.values())
@@ -221,9 +216,9 @@ def evidence_arrays(
 def plan_arrays(
     query: Tensor, clips: Tensor, index: Tensor, share: float, *, regularisation: float, iterations: int
 ) -> dict[str, Tensor]:
-    """Return similarities and the transport plan by recorded name, and the released value of the dustbin.
+    """Return the similarities, the transport plan and the value of its dustbin, by recorded name.
 
-    The released program computes the value of the dustbin but does not use it.
+    The released program computes this value of the dustbin but does not use it.
     """
     shared = transport.similarities(query, clips, index)
     plan = transport.transport_plan(
@@ -269,7 +264,7 @@ def _transport(case: Case) -> dict[str, Tensor]:
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-    """Return the index of each query's video, and the arrays of one block of the case, which record their gradients."""
+    """Return each query's video index, and the named input arrays of a block of the case, ready for gradients."""
     stored = [f"{block}.{name}" for name in ("text_labels", *names)]
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)

@@ -1,4 +1,4 @@
-"""The golden cases of JSG: both variants of the network, proposals, features, and event metrics."""
+"""Compare JSG with its released program (golden cases): two network variants, proposals, features, metrics."""
 
 import dataclasses
 import re
@@ -40,14 +40,14 @@ BRANCHES = ("glance", "attention", "gaze")
 CONV_BIAS = "global_conv1d.conv_layer.bias"
 CONV_WEIGHT = "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
-TIE = 1e-5  # in the golden data, the best proposal is unique if its cosine exceeds the others' by more than this
+TIE = 1e-5  # smallest lead in cosine at which the best proposal of the golden data is unambiguous
 
 
 @parity_of("jsg")
 class JSGParity(RetrievalParity[JSG]):
     """The golden cases of JSG's two variants, `event` and `video`.
 
-    The kind of a case with a network begins with its variant.
+    The kind of a case that runs a network begins with its variant.
     """
 
     model_name = "jsg"
@@ -74,14 +74,14 @@ class JSGParity(RetrievalParity[JSG]):
     def rules(self, case: Case) -> Rules:
         """Return the tolerances. Spans are in seconds, and percentages are rounded to two decimals.
 
-        The true gradient of the convolution's bias is zero, because the following layer norm removes the bias. The
-        recorded gradient is the rounding error of a sum over all positions and dimensions, so a difference of 1e-3 is
-        allowed. BertAdam's first update from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate, in either
-        direction. Results may therefore differ by 6.4 times the sum of the learning rates.
+        The convolution's bias has no effect, because a layer norm follows, so its true gradient is zero. The recorded
+        gradient is the rounding error of a large sum; it may differ by 1e-3. BertAdam's first update from such noise is
+        0.1 / sqrt(0.001) = 3.2 times the learning rate in either direction. The final bias may therefore differ by 6.4
+        times the sum of the learning rates.
 
-        Because of this layer norm, the gradients of the convolution's four weights have large rounding errors, too. At
-        gradients of 0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours, so
-        differences of 1e-4 of the largest entry are allowed.
+        The gradients of the convolution's four weights have large rounding errors for the same reason. At gradients of
+        0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours. So they may differ by
+        1e-4 of the largest entry.
         """
         rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
@@ -129,8 +129,8 @@ class JSGParity(RetrievalParity[JSG]):
     def loss_weights(self, case: Case) -> dict[str, float]:
         """Return the weights of the loss terms.
 
-        The event variant has no attention terms. The video variant has no InfoNCE loss for the gaze branch, and no
-        terms that compare spans of one video.
+        The variant `event` has no losses on attention. The variant `video` has no InfoNCE loss of the gaze branch, and
+        no losses that compare spans of one video.
         """
         c = case.config
         if case.setting("variant") == "video":
@@ -155,7 +155,7 @@ class JSGParity(RetrievalParity[JSG]):
         }
 
     def encodings(self, model: JSG, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, the input rows of the glance branch (coarse), and the frames (fine)."""
+        """Return query vectors, the coarse video rows of the glance branch, and the frames."""
         return {
             "query_vectors": queries.sentence,
             "encoded_coarse": clips_of(videos),
@@ -167,7 +167,7 @@ class JSGParity(RetrievalParity[JSG]):
     ) -> dict[str, Tensor]:
         """Return the scores.
 
-        In training, arrays of the gaze branch have the same names as in evaluation, but other values.
+        The gaze branch's scores differ between training and evaluation but have the same names.
         """
         if model.training:
             return self._training_scores(model, queries, videos, batch)
@@ -228,7 +228,7 @@ class JSGParity(RetrievalParity[JSG]):
 
     @torch.no_grad()
     def _events(self, case: Case) -> Arrays:
-        """Return the down-sampled inputs, and the moments ranked over all videos, before and after suppression."""
+        """Return the down-sampled inputs, and the moments of all videos in one ranking with and without suppression."""
         case.require(("durations",))
         model = self.model(case).eval()
         batch = case.training_batch()
@@ -266,7 +266,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compare the index of the best proposal only where no other proposal has nearly the same cosine."""
+        """Return both arrays. Indices of best proposals are left out if another proposal has nearly the same cosine."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
@@ -290,7 +290,7 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
 def proposals(case: Case) -> dict[str, Tensor]:
     """Return lists of proposals and their weights.
 
-    The name of a list of sliding proposals, `sliding_UNITS_STEP`, sets the number of units and the step.
+    The array `sliding_UNITS_STEP` lists the sliding windows over UNITS units with step STEP.
     """
     arrays: dict[str, Tensor] = {}
     scale = float(case.setting("sigma"))
@@ -331,7 +331,7 @@ def feature_pipeline(case: Case) -> Arrays:
 
 
 def metrics(case: Case) -> Arrays:
-    """Return the moments after suppression, event recall with and without it, and the metrics of videos."""
+    """Return the moments after suppression, event recall with and without suppression, and the video metrics."""
     ranked = RankedMoments(*(case.batch[f"prediction_{name}"] for name in ("video", "span", "score")))
     candidates = RankedMoments(*(array[:, : case.setting("max_before_nms")] for array in dataclasses.astuple(ranked)))
     limit = case.setting("max_after_nms")

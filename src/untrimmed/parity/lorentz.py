@@ -1,4 +1,4 @@
-"""The golden cases of single hyperbolic formulas and of one Lorentz block (HLFormer)."""
+"""Golden cases of HLFormer without a network: hyperbolic formulas, and one block of attention in Lorentz space."""
 
 import math
 
@@ -15,10 +15,7 @@ from untrimmed.parity.retrieval import replace_dropout
 
 
 def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
-    """Return results and gradients of single formulas.
-
-    The formulas are maps to and from the hyperboloid, attention heads, centroids and cones.
-    """
+    """Return results and gradients of the formulas for maps to and from the hyperboloid, heads, centroids and cones."""
     inputs = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in inputs.items() if x.is_floating_point()}
     arrays = {
@@ -44,9 +41,9 @@ def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
 
 
 def _cones(inputs: dict[str, Tensor], curvature: float) -> dict[str, Tensor]:
-    """Return points, angles and apertures of pairs of a caption and a video.
+    """Return points, angles and cone apertures for pairs of a caption and a video, and the loss with its gradients.
 
-    The loss, summed over selected pairs, and its gradients are returned too.
+    The loss is summed over the selected pairs. It is positive where a caption is outside its video's cone.
     """
     text, video = (inputs[f"tangent_{side}"].detach().clone().requires_grad_() for side in ("text", "video"))
     c = torch.tensor(curvature, requires_grad=True)
@@ -75,9 +72,9 @@ def gradient_of(leaf: Tensor) -> Tensor:
 
 
 class Pattern(nn.Module):
-    """Replaces a dropout layer by a layer that multiplies every second number by a factor.
+    """Replaces a dropout layer and multiplies every second number by a factor.
 
-    The comparison then fails if our dropout layer is in another place than in the released program.
+    The comparison then fails if a dropout layer is in another place than in the released program.
     """
 
     def __init__(self, factor: float):
@@ -85,7 +82,7 @@ class Pattern(nn.Module):
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the input with the numbers at odd indices of the last axis multiplied by the factor."""
+        """Return the input. Numbers at odd indices of the last axis are multiplied by the factor."""
         odd = torch.arange(x.shape[-1], device=x.device) % 2 == 1
         return x * torch.where(odd, self.factor, 1.0).to(x.dtype)
 

@@ -1,4 +1,4 @@
-"""The golden cases of MS-SL."""
+"""Compare MS-SL with its released program (golden cases)."""
 
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -22,8 +22,8 @@ from untrimmed.scores.score import required_best
 class MSSLParity(RetrievalParity[MSSL]):
     """The golden cases of MS-SL.
 
-    In training, its frame branch compares each query with the video of each query. Negatives are drawn in the rows and
-    in the columns of this query x query matrix.
+    In training, the frame branch computes a query x query matrix of scores: row i and column j compare query i with the
+    video of query j. Negatives are drawn in its rows and in its columns.
     """
 
     model_name = "ms_sl"
@@ -36,7 +36,7 @@ class MSSLParity(RetrievalParity[MSSL]):
     }
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return no settings, because `shared_settings` has all of them."""
+        """Return no settings, because `shared_settings` translates all of them."""
         return {}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
@@ -45,9 +45,9 @@ class MSSLParity(RetrievalParity[MSSL]):
         return {"_".join(reversed(term.split("_"))): case.setting("loss_weights")[term] for term in terms}
 
     def taps(self, model: MSSL) -> list[Tap]:
-        """Pair released modules with ours: input layers, positions, attentions and encoders of the three towers.
+        """List the modules whose outputs are compared: input layers, positions, attentions and encoders of the towers.
 
-        The result of an attention is compared before the attention's output map is applied.
+        An attention's result is compared before its output projection.
         """
         taps = [Tap("modular_vector_mapping", "query_tower.pooling.score")]
         for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):
@@ -60,10 +60,7 @@ class MSSLParity(RetrievalParity[MSSL]):
         return taps
 
     def encodings(self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, clips, proposals and frames.
-
-        The first proposals have length 1 and are the encoded clips.
-        """
+        """Return query vectors, clips, proposals and frames. The proposals of one clip are the clips."""
         videos = MSSLVideos.of(videos)
         clips = videos.clips
         return {
@@ -78,9 +75,9 @@ class MSSLParity(RetrievalParity[MSSL]):
     def scores(
         self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Return the scores of both branches, the query x query matrices of frame scores for training, and frames.
+        """Return the scores of both branches, the frame branch's query x query matrices, and the pooled frames.
 
-        The frames are pooled with the best clip as guide.
+        The frames are pooled by attention to the best clip.
         """
         scores = model.score(queries, videos)
         videos = MSSLVideos.of(videos)
@@ -105,10 +102,7 @@ class MSSLParity(RetrievalParity[MSSL]):
     def loss_arrays(
         self, case: Case, model: MSSL, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return the losses of the clip branch and of the frame branch.
-
-        Those of the frame branch are computed by rows and by columns of its query x query matrix.
-        """
+        """Return the losses of the clip branch, and those of the frame branch by rows and by columns of its matrix."""
         index = case.training_batch().video_index
         margin = model.config.margin
         arrays = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)

@@ -1,4 +1,4 @@
-"""The golden cases of RAL, which were recorded with RAL attached to GMMFormer v2."""
+"""Compare RAL, attached to GMMFormer v2, with its released program (golden cases)."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -27,12 +27,15 @@ NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
 
 @parity_of("ral")
 class RALParity(GMMFormerV2Parity):
-    """The golden cases of RAL: GMMFormer v2 with RAL's frame branch and its two losses on Gaussian distributions."""
+    """The golden cases of RAL: GMMFormer v2 with RAL's frame branch and its two losses on distributions.
+
+    RAL represents a query or a video by a Gaussian distribution and draws samples from it.
+    """
 
     model_name = "gmmformer_v2+ral"
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for cases of features and of metrics."""
+        """Return the functions for cases of features and of metrics."""
         return {"feature-pipeline": _feature_pipeline, "retrieval-metrics": _retrieval_metrics}
 
     def settings(self, case: Case) -> dict[str, Any]:
@@ -55,7 +58,7 @@ class RALParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return encodings, with the words that RAL's frame branch reads and the confidences of these words."""
+        """Return encodings, including the word vectors that RAL's frame branch compares and the words' weights."""
         return super().encodings(model, queries, videos) | word_encodings(model, queries)
 
     def scores(
@@ -104,7 +107,7 @@ class RALParity(GMMFormerV2Parity):
 
 
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
-    """Return the words that RAL's frame branch reads, and their confidences, by recorded name."""
+    """Return the word vectors that RAL's frame branch compares, and the words' weights, by recorded name."""
     csa = _ral(model).csa
     record = _ral(model).record_of(queries)
     assert csa is not None
@@ -117,7 +120,7 @@ def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, 
 
 
 def word_scores(model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-    """Return the scores of RAL's frame branch, which scores by words, by recorded name."""
+    """Return the scores of words and frames of RAL's frame branch, by recorded name."""
     scores: dict[str, Similarity] = {"frame_scores": "cosine", "frame_scores_raw": "dot"}
     return {name: _ral(model).word_score(model, queries, videos, by).value for name, by in scores.items()}
 
@@ -131,8 +134,7 @@ def _ral(model: TwoBranchModel) -> RAL:
 def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
     """Return the words of each video's captions, padded with zeros to `room` captions, and the mask of the words.
 
-    The released program pools these padded arrays. Our pooling needs no padding, so the arrays are built only for the
-    comparison.
+    Our pooling needs no padding. These arrays are built only because the released program records them.
     """
     words = queries.words
     mask = queries.word_mask

@@ -1,4 +1,4 @@
-"""Register parity code by method, and compare one case."""
+"""Find the comparison code of a method by name, and compare one golden case."""
 
 import importlib
 import pkgutil
@@ -18,7 +18,7 @@ RECORDED_FILES = ("expected", "grads", "weights_final")
 
 
 class MethodParity(ABC):
-    """Computes the arrays of one method's cases. Each method has a subclass that is registered with `parity_of`."""
+    """Computes the arrays of one method's golden cases. Subclasses are registered with `parity_of`."""
 
     unused: ClassVar[frozenset[str]] = frozenset()  # names of recorded arrays that are not compared
 
@@ -26,34 +26,32 @@ class MethodParity(ABC):
     def produce(self, case: Case) -> Arrays:
         """Return our arrays by `file/array`, such as `expected/clip_scores`.
 
-        The comparison fails for a recorded array that is missing in the result.
+        If a recorded array is missing here, the comparison fails.
         """
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        A subclass puts its own tolerances before the common ones and gives a reason for larger ones.
+        The first that matches applies, so a subclass lists its own before the common ones. Its docstring gives the
+        reason for larger tolerances.
         """
         return RULES
 
     def exact(self, case: Case) -> Arrays:
-        """Return our arrays in double precision, to measure the rounding of single precision.
+        """Return our arrays in double precision, to measure the rounding error of single precision.
 
-        The result is empty if nothing is rounded.
+        The result is empty if the case needs no such measurement.
         """
         return {}
 
     def widest(self, case: Case) -> float:
-        """Return the largest factor by which the measured effect of rounding may raise a tolerance."""
+        """Return the largest factor by which the measured rounding error may raise a tolerance."""
         return 1.0
 
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parts of both arrays that are compared.
-
-        By default everything is compared. Subclasses leave out rows at padding.
-        """
+        """Return both arrays as they are compared. Subclasses leave out rows of padding or transform values."""
         return ours, theirs
 
 
@@ -91,7 +89,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
     except UntrimmedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # cases have no schema, so invalid content is only found when the code that reads it raises an error
+        # cases have no schema; invalid content causes any error where it is read
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise FeatureError(
             f"{folder}: its settings or arrays do not fit a {case.kind} case of {name} ({reason})"

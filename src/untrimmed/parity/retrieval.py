@@ -1,4 +1,4 @@
-"""Compute network cases, which all methods share: forward pass, losses, optimizer, dropout, and evaluation."""
+"""Compute the arrays of golden cases that run a network: forward pass, losses, updates, dropout, evaluation."""
 
 import re
 from abc import abstractmethod
@@ -37,7 +37,7 @@ from untrimmed.running.opened import OpenedModel
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms, warmup_linear
 
 M = TypeVar("M", bound=RetrievalModel)
-# a gradient that is smaller than this in double precision is rounding noise, and its true value is 0
+# a gradient smaller than this in double precision is a rounding error of 0
 NULL_GRADIENT = 1e-12
 SIZES = {
     "video_dim": "visual_dim",
@@ -54,7 +54,7 @@ WITH_CLIPS = SIZES | {"dim": "hidden_size", "num_clips": "map_size"}
 
 @dataclass(frozen=True)
 class Tap:
-    """A released module (`theirs`) and our module whose outputs are compared. `pick` selects a part of our output."""
+    """A module whose output is compared: its released name, our name, and which part of our output to compare."""
 
     theirs: str
     ours: str
@@ -62,9 +62,9 @@ class Tap:
 
 
 class Scaling(nn.Module):
-    """Replaces a dropout layer by a layer that multiplies by a constant.
+    """Replaces a dropout layer and multiplies by a constant.
 
-    The comparison then fails if our dropout layer is in another place than in the released program.
+    The comparison then fails if a dropout layer is in another place than in the released program.
     """
 
     def __init__(self, factor: float):
@@ -79,15 +79,15 @@ class Scaling(nn.Module):
 class RetrievalParity(MethodParity, Generic[M]):
     """Computes the arrays of cases that run a trainable method's network.
 
-    Subclasses translate settings and names of arrays from the released program.
+    Each method has a subclass that translates the released program's settings and array names.
     """
 
     model_name: ClassVar[str]
-    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # our name of a setting: the released name
+    shared_settings: ClassVar[Mapping[str, str]] = WITH_CLIPS | {  # {our name of a setting: its released name}
         "clip_weight": "clip_scale_w",
         "frame_weight": "frame_scale_w",
     }
-    probe_sign: ClassVar[int] = -1  # in cases of dropout, a layer with probability p multiplies by 1 + probe_sign * p
+    probe_sign: ClassVar[int] = -1  # replaces dropout p by the factor 1 + probe_sign * p
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
         for branch in ("clip", "frame")
@@ -95,7 +95,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     }
 
     def produce(self, case: Case) -> Arrays:
-        """Return our arrays for a case of any kind, by `file/array`."""
+        """Return our arrays by `file/array`. Raises FeatureError for an unknown kind of case."""
         case = self.common(case)
         networks = {
             "forward": self._network,
@@ -112,20 +112,20 @@ class RetrievalParity(MethodParity, Generic[M]):
         return dict(make(case)) if make in networks.values() else expected(make(case))
 
     def common(self, case: Case) -> Case:
-        """Return the case with a kind that all methods share, so without the prefix that a method adds."""
+        """Return the case without the prefix that the method adds to its kind, so that the kind is a common one."""
         return case
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return by kind the functions that compute cases of kinds that only this method has."""
+        """Return, by kind, the functions for the kinds of cases that only this method has."""
         return {}
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances. After eight optimizer steps, scores may differ five times as much as before.
 
-        Each step divides rounding errors by sqrt(v), the square root of the mean squared gradient. A tensor whose true
-        gradient is zero (the golden data list these tensors) has a gradient of rounding noise, which the optimizer
-        scales up to the size of other gradients. Each update may then change the tensor by up to the learning
-        rate, so the tolerance of its final weights is the sum of the learning rates.
+        The optimizer divides a gradient by the square root of its mean square. If the true gradient of a tensor is zero
+        (the golden data list these tensors), its computed gradient is a rounding error, which the division scales up to
+        normal size. Each update may then change the tensor by up to the learning rate. So the tolerance of its final
+        weights is the sum of the learning rates.
         """
         rates = sum_of_rates(case)
         noise = [
@@ -144,11 +144,11 @@ class RetrievalParity(MethodParity, Generic[M]):
         return self.produce(replace(case, precision=torch.float64)) if case.has_network else {}
 
     def widest(self, case: Case) -> float:
-        """Return how much rounding may raise a tolerance: by a factor of 2, or of 10 after optimizer updates.
+        """Return by which factor rounding may raise a tolerance: 2, or 10 after optimizer updates.
 
-        BertAdam adds 1e-6 to the divisor of an update. An entry with a gradient near 1e-6 therefore changes by up to a
-        hundredth of the learning rate for a rounding error of 1e-8. After eight updates these changes affect scores and
-        encodings.
+        BertAdam divides a gradient by its root mean square plus 1e-6. If both are near 1e-6, a rounding error of 1e-8
+        in the gradient changes the weight by up to a hundredth of the learning rate. After eight updates these changes
+        are visible in scores and encodings.
         """
         return 10.0 if is_updated(case) else 2.0
 
@@ -161,10 +161,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         """Return the weight that each loss term has in the total of the released program."""
 
     def taps(self, model: M) -> list[Tap]:
-        """Return pairs of released modules and ours whose outputs are compared.
-
-        The list is empty if the cases record no intermediate results.
-        """
+        """List the modules whose outputs are compared. The list is empty if cases record no intermediate results."""
         return []
 
     @abstractmethod
@@ -181,7 +178,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     def loss_arrays(
         self, case: Case, model: M, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return loss terms, the parts of these terms, and the chosen negatives, by recorded name."""
+        """Return loss terms, their parts, and the chosen negatives, by recorded name."""
 
     def model(self, case: Case) -> M:
         """Return the model of a case with the recorded weights."""
@@ -195,11 +192,11 @@ class RetrievalParity(MethodParity, Generic[M]):
         return self.model_name
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return the epoch that the case simulates at a step. Some losses depend on the epoch."""
+        """Return the epoch of a step of the case, because some losses depend on the epoch."""
         return 0
 
     def watched(self, case: Case, model: M, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """Return other values that an optimizer case records at each step, by name."""
+        """Return by name the additional values that a case of optimizer updates records at each step."""
         return {}
 
     def draws(self, case: Case) -> Draws:
@@ -280,14 +277,14 @@ class RetrievalParity(MethodParity, Generic[M]):
             f"weights_final/{name}": t.numpy()
             for name, t in export_released(model.released_names(), model.state_dict()).items()
         }
-        # Training leaves tensors unchanged that the released program never reads. Our model lacks these tensors, so
-        # their initial values are copied.
+        # The released program has tensors that it never reads or changes. Our model lacks them, so their recorded
+        # initial values are copied.
         unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
         final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
         return expected(results) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
-        """Score the case's toy data set as validation does. Rows are in the released program's order of captions."""
+        """Score the toy data set of the case as validation does. Rows are captions in the released program's order."""
         model = self.model(case).eval()
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
 
@@ -316,10 +313,10 @@ class RetrievalParity(MethodParity, Generic[M]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Leave out rows at padded frames and words, which the released programs compute but never use.
+        """Return both arrays without rows of padding, which the released programs compute but never use.
 
-        Entries of final weights whose true gradient is zero are left out too, unless they differ by more than the
-        optimizer can cause.
+        Final weights with a true gradient of zero are left out too, if their difference is at most the sum of the
+        learning rates.
         """
         null = exact.get(name.replace("weights_final/", "null_gradient/")) if "weights_final/" in name else None
         if null is not None and ours.shape == theirs.shape == null.shape:
@@ -341,13 +338,13 @@ class RetrievalParity(MethodParity, Generic[M]):
 
 
 def number_of_steps(case: Case) -> int:
-    """Return the number of updates in an optimizer case: that of recorded losses, otherwise the setting `n_steps`."""
+    """Return the number of optimizer updates: the number of recorded losses, otherwise the setting `n_steps`."""
     recorded = case.expected.get("loss_per_step")
     return case.setting("n_steps") if recorded is None else len(recorded)
 
 
 def sum_of_rates(case: Case) -> float:
-    """Return the sum of the learning rates of all updates in an optimizer case, and 0 for other cases."""
+    """Return the sum of the learning rates of all optimizer updates, or 0 for a case without updates."""
     if not {"lr", "t_total", "lr_warmup_proportion"} <= case.config.keys():
         return 0.0
     schedule = {"total_steps": case.config["t_total"], "warmup_share": case.config["lr_warmup_proportion"]}
@@ -355,7 +352,7 @@ def sum_of_rates(case: Case) -> float:
 
 
 def is_updated(case: Case) -> bool:
-    """Whether the case records a network after updates of the optimizer."""
+    """Whether the case records a network after optimizer updates."""
     return "optim" in case.kind.split("-")
 
 
@@ -376,7 +373,7 @@ def branch_losses(
 
 
 def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Tensor]:
-    """Return a dictionary that collects the outputs of our modules in `taps` until the stack is closed."""
+    """Return a dictionary that receives the outputs of the modules in `taps`, until the stack is closed."""
     outputs: dict[str, Tensor] = {}
     for tap in taps:
 
@@ -389,10 +386,7 @@ def _listen(model: nn.Module, taps: list[Tap], stack: ExitStack) -> dict[str, Te
 
 
 def replace_dropout(model: nn.Module, replacement: Callable[[float], nn.Module]) -> None:
-    """Replace every dropout layer by `replacement(p)`.
-
-    The replacement is a deterministic module for the dropout probability p.
-    """
+    """Replace every dropout layer with probability p by the module that `replacement(p)` returns."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if isinstance(child, nn.Dropout):
@@ -404,7 +398,7 @@ def _gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _norm(gradient: Tensor | None) -> float:
-    """Return the norm of a gradient, or 0 without a gradient, as in the recorded cases."""
+    """Return the norm of a gradient, or 0 if it is None, as recorded."""
     return 0.0 if gradient is None else float(tensor_norms(gradient, 0))
 
 

@@ -1,4 +1,4 @@
-"""The golden cases of TF-PRVR."""
+"""Compare TF-PRVR with its golden cases. The method has no weights."""
 
 import numpy as np
 
@@ -12,13 +12,10 @@ from untrimmed.parity.registry import MethodParity, parity_of
 
 @parity_of("tf-prvr")
 class TFPRVRParity(MethodParity):
-    """The golden cases of TF-PRVR, which has nothing to train.
-
-    Every intermediate result for one video and some queries is compared.
-    """
+    """The golden cases of TF-PRVR. Every intermediate result for one video and some queries is compared."""
 
     def produce(self, case: Case) -> Arrays:
-        """Return segments, the graph between them, its propagation kernel, moments, and scores."""
+        """Return segments, the graph of similar segments, its propagation kernel, moments, and scores."""
         case.require(("frames", "queries"))
         frames = case.batch["frames"]
         settings = TFPRVRSettings(wavelet=case.setting("wavelet"), beta=case.setting("beta"))
@@ -40,5 +37,5 @@ class TFPRVRParity(MethodParity):
         return {f"expected/{name}": values for name, values in arrays.items()}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerance that the golden data's README states. All results are float64."""
+        """Return the tolerance from the golden data's README. All results are float64."""
         return ((r"expected/", Tolerance(1e-6)),)
