@@ -1,0 +1,44 @@
+"""A passage: a piece of text that is said or shown in a span of a video. This module imports no numpy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Mode: TypeAlias = Literal["seen", "said", "written"]
+TextMode: TypeAlias = Literal["said", "written"]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a passage, with the span in which it is said."""
+
+    text: str
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of text with its span in one video, in seconds from the first frame.
+
+    Raises: ValueError if the text is empty, or if a time is not finite, negative or before `start_s`.
+    """
+
+    text: str  # plain text on one line, without tags
+    start_s: float
+    end_s: float
+    source: str  # name of the source that read it: subtitle, speech, screen, or that of a plug-in
+    language: str = ""  # a code such as "en" or "pt-BR"; empty if it is unknown
+    confidence: float | None = None  # from 0 to 1; None if the source has none
+    words: tuple[Word, ...] = ()  # in time order; empty if the times of words are unknown
+    # The stream or file that contains it, if a source reads several from one video, e.g. "film.en.srt". Sentences are
+    # joined only within one track.
+    track: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise ValueError("a passage has no text")
+        if not 0 <= self.start_s <= self.end_s < math.inf:
+            raise ValueError(f"a passage is from {self.start_s} to {self.end_s} s, expected finite times in order")

@@ -1,0 +1,169 @@
+"""The interface of sources of passages, and the registry of sources by name.
+
+A source reads the passages of one video at a time:
+
+    @register_source("lyrics")
+    @dataclass(frozen=True)
+    class Lyrics(PassageSource):
+        mode = "said"
+        language: str = ""                     # a setting
+
+        @property
+        def identity(self) -> str:
+            return f"lyrics-1 {self.language}"
+
+        def read(self, media, report):
+            yield Passage("la la la", 1.0, 2.5, source=self.name)
+
+`untrimmed index` calls `read` for a video if the library has no passages of this source for it, or if the video, the
+`identity` or the `fingerprint` has changed since then. All passages of one call are committed together, so an
+interrupted call is repeated.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from untrimmed.errors import ConfigError, UnknownNameError
+from untrimmed.passages.passage import Passage, TextMode
+from untrimmed.plugins import load_installed
+
+if TYPE_CHECKING:
+    from typing import Self
+
+# Sources of this package: name -> module that registers it. A module is imported when its source is created.
+_BUILT_IN: dict[str, str] = {}
+
+
+def _no_shots() -> Sequence[float]:
+    return (0.0,)
+
+
+@dataclass(frozen=True)
+class Media:
+    """A video whose passages are read."""
+
+    path: Path
+    duration_s: float
+    # Returns the start of each shot in seconds, the first 0. They are computed from stored frames when this is called.
+    shot_starts_s: Callable[[], Sequence[float]] = _no_shots
+
+
+@dataclass
+class ReadingReport:
+    """Receives the progress and the warnings of one call of `PassageSource.read`."""
+
+    on_progress: Callable[[float], None] = lambda done_s: None
+    warnings: list[str] = field(default_factory=list)
+
+    def progress(self, done_s: float) -> None:
+        """Report the time in the video, in seconds, up to which it has been read."""
+        self.on_progress(done_s)
+
+    def warn(self, line: str) -> None:
+        """Add a one-line warning: thing, found, expected, next step. Equal warnings are listed once."""
+        if line not in self.warnings:
+            self.warnings.append(line)
+
+
+class PassageSource(ABC):
+    """Reads the passages of videos. A context manager: child processes and models are released at its end.
+
+    A subclass is a dataclass whose fields are its settings; all have defaults and are JSON values, because a library
+    stores them. Creating a source is fast and loads no model; `check` is called once before the first video is read.
+    """
+
+    name: ClassVar[str]  # set by `register_source`; the `Passage.source` of its passages
+    mode: ClassVar[TextMode]  # whether its text is said or written on the screen
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """A text that names everything that affects passages, except the video: code version, model and settings.
+
+        If it changes, all videos are read again.
+        """
+
+    def check(self) -> None:
+        """Check that packages and models are installed.
+
+        Raises:
+            ConfigError: A setting is invalid.
+            EncoderError: Something is missing; the message says how to get it.
+        """
+        return
+
+    def fingerprint(self, media: Media) -> str:
+        """Return a text that changes if files beside the video change, such as subtitle files.
+
+        If it changes, the video is read again. It is called in each run, so it must be fast.
+        """
+        return ""
+
+    @abstractmethod
+    def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
+        """Yield the passages of a video, in any order. A long video must not need much memory.
+
+        Raises:
+            FeatureError: The video cannot be read. Nothing of it is stored, and the next run tries again.
+        """
+
+    def close(self) -> None:
+        """Stop child processes and release models."""
+        return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+S = TypeVar("S", bound=type[PassageSource])
+_SOURCES: dict[str, type[PassageSource]] = {}
+
+
+def register_source(name: str) -> Callable[[S], S]:
+    """Make a source available under a name; raises ConfigError if the name is taken or not an identifier."""
+
+    def add(cls: S) -> S:
+        if not name.isidentifier():
+            raise ConfigError(f"{cls.__qualname__}: the name {name!r} is not an identifier; choose another name")
+        if (first := _SOURCES.get(name)) is not None and first.__module__ != cls.__module__:
+            raise ConfigError(f"two sources are named {name!r}: {first.__module__} and {cls.__module__}; rename one")
+        cls.name = name
+        _SOURCES[name] = cls
+        return cls
+
+    return add
+
+
+def list_sources() -> list[str]:
+    """Return the names of all sources, also of installed plug-ins."""
+    load_installed()
+    return sorted({*_BUILT_IN, *_SOURCES})
+
+
+def create_source(name: str, settings: Mapping[str, Any] | None = None) -> PassageSource:
+    """Return a source by its name, with these settings.
+
+    Raises:
+        UnknownNameError: No source has this name.
+        ConfigError: The source has no such setting.
+    """
+    import importlib
+
+    if name not in _SOURCES and name in _BUILT_IN:
+        importlib.import_module(_BUILT_IN[name])
+    if name not in _SOURCES:
+        load_installed()
+    if name not in _SOURCES:
+        raise UnknownNameError.among("source of passages", name, list_sources())
+    try:
+        return _SOURCES[name](**(settings or {}))
+    except TypeError as error:
+        raise ConfigError(f"source {name!r}: {error}; remove the setting") from None
