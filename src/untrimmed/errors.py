@@ -93,6 +93,10 @@ class IndexBusyError(UntrimmedError, RuntimeError):
     """Another process is writing to the index."""
 
 
+class StaleVersionError(UntrimmedError, RuntimeError):
+    """A change names a version of a stored object that is not the current version."""
+
+
 def require_type(value: object, kinds: Any, what: str, expected: str) -> None:
     """Raise a ConfigError unless a Python argument has one of these types (a type, or `A | B`).
 

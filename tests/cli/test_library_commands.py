@@ -378,6 +378,37 @@ def test_a_span_of_a_file_that_is_not_indexed_is_written_as_a_timeline(run, vide
     assert not (tmp_path / "no.edl").exists()
 
 
+def test_a_bin_is_written_as_a_timeline_and_as_clips(run, videos, tmp_path):
+    import opentimelineio as otio
+
+    from untrimmed.search.store.bins import BinMoment, Bins
+
+    run("index", videos)
+    ids = {Path(record.path).name: record.video_id for record in untrimmed.open(tmp_path / "library").videos()}
+    spans = [
+        ("sea [1].mp4", 0.4, 1.4, "waves", "blue"),
+        ("flag.mp4", 2.0, 4.0, "", "white"),
+        ("gone.mp4", 0.0, 1.0, "", ""),
+    ]
+    moments = [BinMoment(ids.get(name, "e" * 16), str(videos / name), *span) for name, *span in spans]
+    Bins(tmp_path / "library").create("Trailer", moments)
+    code, _, err = run("cut", "--bin", "Trailer", "-o", tmp_path / "cut.otio", "--rate", "25")
+    assert (code, "gone.mp4" in err) == (3, True)
+    clips = otio.adapters.read_from_file(str(tmp_path / "cut.otio")).video_tracks()[0]
+    values = [
+        (clip.source_range.start_time.value, clip.source_range.duration.value, clip.markers[0].name) for clip in clips
+    ]
+    assert values == [(10, 25, "waves"), (50, 50, "white")]
+    assert run("cut", "--bin", "Trailer", "-o", tmp_path / "clips")[0] == 3
+    assert [file.name for file in sorted((tmp_path / "clips").iterdir())] == [
+        "01_sea [1]_0.4-1.4s.mp4",
+        "02_flag_2.0-4.0s.mp4",
+    ]
+    for words in (["--bin", "Reel"], ["1", "--bin", "Trailer"], []):
+        assert run("cut", *words, "-o", tmp_path / "no.edl")[0] == 2
+    assert not (tmp_path / "no.edl").exists()
+
+
 def test_several_hits_are_cut_into_a_folder_by_rank(run, videos, tmp_path):
     run("index", videos)
     run("search", "green")

@@ -152,6 +152,10 @@ BODIES = {
     },
     "/api/export": {"format": "csv", "moments": [{"video_id": VIDEO, "start_s": 0.0, "end_s": 1.0, "note": "x"}]},
     "/api/jobs": {"folder_ids": [VIDEO]},
+    "/api/bins": {
+        "name": "Trailer",
+        "moments": [{"video_id": VIDEO, "start_s": 0.0, "end_s": 1.0, "note": "x", "sentence": "y", "video": "z"}],
+    },
 }  # fmt: skip
 
 

@@ -1,5 +1,12 @@
 // Written by web/service.py from the OpenAPI document: run `make page` after a change.
 
+export interface BinJson { bin_id: string; name: string; version: string; num_moments: number; duration_s: number; changed_at: number; moments: BinMomentJson[] }
+export interface BinList { bins: BinSummary[]; problems: string[] }
+export interface BinMomentJson { video_id: string; video: string; start_s: number; end_s: number; note: string; sentence: string; is_missing: boolean }
+export interface BinMomentRequest { video_id: string; start_s: number; end_s: number; note?: string; sentence?: string; video?: string }
+export interface BinReplacement { name: string; moments?: BinMomentRequest[]; version: string }
+export interface BinRequest { name: string; moments?: BinMomentRequest[] }
+export interface BinSummary { bin_id: string; name: string; version: string; num_moments: number; duration_s: number; changed_at: number }
 export interface ExportRequest { format: 'clips' | 'otio' | 'edl' | 'xml' | 'fcpxml' | 'kdenlive' | 'csv' | 'json' | 'srt' | 'vtt' | 'chapters'; moments: Mark[]; rate?: '23.976' | '24' | '25' | '29.97' | '29.97df' | '30' | '50' | '59.94' | '59.94df' | '60' | null }
 export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null }
 export interface FailedFile { path: string; reason: string }

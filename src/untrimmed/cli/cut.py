@@ -17,8 +17,9 @@ from untrimmed.cli.last_search import NumberedMoment, recall
 from untrimmed.cli.options import LibraryOption, parse_path
 from untrimmed.errors import ConfigError, FeatureError, shown
 from untrimmed.files import write_whole
+from untrimmed.search.store.bins import BinMoment, Bins
 from untrimmed.search.store.listing import path_of
-from untrimmed.search.store.records import absolute, folders_of_equal_names, library_folder, settings_file
+from untrimmed.search.store.records import Records, absolute, folders_of_equal_names, library_folder, settings_file
 from untrimmed.span import Moment
 from untrimmed.video.process import Limits
 
@@ -29,12 +30,14 @@ _MIN_MOMENT_S = 1.0  # seconds; the edges of a hit are not moved if the hit woul
 
 def cut(
     hits: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="HITS",
+            show_default=False,
             help="Hits of the last search: 3, 1-5 or 2,4.2 (4.2 is the second moment of hit 4). Or FILE@START-END.",
         ),
-    ],
+    ] = None,
+    *,
     output: Annotated[
         Path,
         typer.Option(
@@ -45,6 +48,9 @@ def cut(
             help="File to write, or folder for several clips. Other suffixes: see above.",
         ),
     ],
+    bin: Annotated[
+        str | None, typer.Option("--bin", metavar="NAME", help="The moments of a bin of the page, in place of HITS.")
+    ] = None,
     library: LibraryOption = None,
     margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to add before and after.")] = 0.0,
     timeout: Annotated[
@@ -59,10 +65,10 @@ def cut(
         ),
     ] = None,
 ) -> None:
-    """Save hits of the last search as video files or as a timeline.
+    """Save hits of the last search, or a bin, as video files or as a timeline.
 
     Cuts are exact and keep the sound. If there is a shot change within half a
-    second of an edge of a hit, the edge moves to it. Times that you name with
+    second of an edge of a hit, the edge moves to it. Times of a bin or of
     FILE@START-END stay. A file appears when it is complete.
     If the suffix of FILE is .otio, .xml (Premiere), .fcpxml, .edl or .kdenlive,
     it is a timeline of the hits for an editor; .csv and .json are tables, .srt,
@@ -70,9 +76,20 @@ def cut(
     Exit code 3: some hits could not be cut (each is listed with the reason).
     """
     folder = library_folder(library)
-    moments = [_parse_span(hits, folder)] if "@" in hits else _exact(dict.fromkeys(recall(folder, hits)))
-    are_several = "@" not in hits and ("-" in hits or "," in hits)
+    missing: list[BinMoment] = []
+    if bin is not None and hits is None:
+        moments, missing = _moments_of_bin(folder, bin)
+        are_several = True
+    elif hits is None or bin is not None:
+        raise ConfigError("name either hits of the last search, such as 1-5, or a bin with --bin NAME")
+    else:
+        moments = [_parse_span(hits, folder)] if "@" in hits else _exact(dict.fromkeys(recall(folder, hits)))
+        are_several = "@" not in hits and ("-" in hits or "," in hits)
+    for moment in missing:
+        print_marked("failed", "red", f"   {shown(Path(moment.path))}: is not in the library any more; index it again")
     if _export(folder, moments, output, margin, overwrite, rate):
+        if missing:
+            raise typer.Exit(SOME_FAILED)
         return
     if rate is not None:
         raise ConfigError(f"--rate {rate}: is for timelines; name a file such as {shown(output.with_suffix('.otio'))}")
@@ -82,7 +99,7 @@ def cut(
     is_new_folder = are_several and not output.exists()
     if is_new_folder:
         output.mkdir(parents=True)
-    failed = 0
+    failed = len(missing)
     for hit, file in zip(moments, files, strict=True):
         try:
             _cut(hit.video, max(0.0, hit.start_s - margin), hit.end_s + margin, file, timeout, overwrite)
@@ -91,7 +108,7 @@ def cut(
                 raise
             failed += 1
             print_marked("failed", "red", f"   {error}")
-    if is_new_folder and failed == len(moments):
+    if is_new_folder and failed == len(moments) + len(missing):
         output.rmdir()
     if failed:
         raise typer.Exit(SOME_FAILED)
@@ -129,6 +146,31 @@ def _export(
     write_whole(file, exported.content)
     result_console.print(f"{shown(file)}: {len(spans)} moment{'s' if len(spans) != 1 else ''}")
     return True
+
+
+def _moments_of_bin(library: Path, name: str) -> tuple[list[NumberedMoment], list[BinMoment]]:
+    """Return the moments of a bin, and separately those of videos that are not in the library.
+
+    Raises:
+        UnknownNameError: No bin has this name.
+        ConfigError: No moment is left.
+    """
+    from untrimmed.search.store.listing import read_records
+
+    bin = Bins(library).named(name)
+    records = Records(read_records(library)) if settings_file(library).exists() else Records()
+    moments = []
+    missing = []
+    for number, moment in enumerate(bin.moments, start=1):
+        record = moment.record(records)
+        if record is None:
+            missing.append(moment)
+        else:
+            text = moment.note or moment.sentence
+            moments.append(NumberedMoment(str(number), Path(record.path), moment.start_s, moment.end_s, text))
+    if not moments:
+        raise ConfigError(f"--bin {name}: the bin has no moments of videos in the library; add some on the page")
+    return moments, missing
 
 
 def _exact(hits: Iterable[NumberedMoment]) -> list[NumberedMoment]:

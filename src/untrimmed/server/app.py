@@ -13,7 +13,7 @@ from starlette.types import Scope
 from untrimmed.search.library import Library
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import read_settings
-from untrimmed.server import job_routes, search_routes, thumbnail_routes, video_routes
+from untrimmed.server import bin_routes, job_routes, search_routes, thumbnail_routes, video_routes
 from untrimmed.server.access import Access, Guard, Heads
 from untrimmed.server.depends import ServiceDependency
 from untrimmed.server.metrics import KIND, Meter, Metrics
@@ -94,8 +94,9 @@ def create_app(
     metrics.gauge("videos", "Indexed videos.", lambda: len(service.records()))
     metrics.gauge("open_jobs", "Indexing runs that are not finished.", lambda: _num_open(service))
     metrics.gauge("cached_picture_bytes", "Size of the frames cached in memory.", lambda: service.pictures.num_bytes)
-    for routes in (search_routes.router, video_routes.router, thumbnail_routes.router, job_routes.router, router):
-        app.include_router(routes)
+    for module in (search_routes, video_routes, thumbnail_routes, bin_routes, job_routes):
+        app.include_router(module.router)
+    app.include_router(router)
     _add_schema_of_problems(app)
     add_problems(app)
     if (PAGE / "index.html").exists():

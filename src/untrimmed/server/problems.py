@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from untrimmed.errors import (
     ConfigError,
     FeatureError,
+    StaleVersionError,
     UnknownNameError,
     UntrimmedError,
     missing_package,
@@ -21,12 +22,13 @@ from untrimmed.errors import (
 
 log = logging.getLogger(__name__)
 
-_IDS = {"video_id", "job_id", "folder_id", "folder_ids"}
+_IDS = {"video_id", "job_id", "folder_id", "folder_ids", "bin_id"}
 # the first class in this list that an error belongs to determines the status
 _STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (
     (UnknownNameError, 404),
     (FeatureError, 422),
     (ConfigError, 422),
+    (StaleVersionError, 412),
     (UntrimmedError, 409),  # the library is empty, locked by a writer, or lacks its encoder
 )
 

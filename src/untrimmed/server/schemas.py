@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
 
 from untrimmed.search.query.hits import Hits
 from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, Filters, Place, Query, Weights, choices_of, specs
-from untrimmed.search.store.records import VideoRecord
+from untrimmed.search.store.bins import MAX_MOMENTS, MAX_NAME, Bin, BinMoment
+from untrimmed.search.store.records import Records, VideoRecord
 
 VIDEO_ID = r"^[0-9a-f]{16}$"
 
@@ -373,6 +374,113 @@ class ExportRequest(RequestModel):
     format: Literal["clips", ExportFormat]
     moments: Marks
     rate: FrameRate | None = None
+
+
+class BinMomentRequest(Mark):
+    """A moment to keep in a bin."""
+
+    sentence: str = Field(default="", max_length=LONGEST_TEXT, description="By which the moment was found.")
+    video: str = Field(
+        default="",
+        max_length=5000,
+        description="Path of the file, as in an answer. It is kept if the video is not in the library.",
+    )
+
+
+class BinRequest(RequestModel):
+    """The name and all moments of a bin, in order."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "Trailer",
+                    "moments": [{"video_id": "5f0c9a1be2d34477", "start_s": 12.5, "end_s": 16.0, "note": "opening"}],
+                }
+            ]
+        }
+    )
+    name: str = Field(min_length=1, max_length=MAX_NAME, description="Each bin of a library has another name.")
+    moments: list[BinMomentRequest] = Field(max_length=MAX_MOMENTS)
+
+
+BinVersion = Annotated[
+    str, Field(max_length=64, description="The `version` that is replaced. If the bin has another version: status 412.")
+]
+
+
+class BinReplacement(BinRequest):
+    """The new name and all moments of a bin, in order."""
+
+    version: BinVersion
+
+
+class BinMomentJson(BaseModel):
+    """A moment in a bin."""
+
+    video_id: str
+    video: Name = Field(description="Path of the file on the machine of the service.")
+    start_s: float
+    end_s: float
+    note: str
+    sentence: str
+    is_missing: bool = Field(description="Whether the video was removed from the library.")
+
+    @classmethod
+    def of(cls, moment: BinMoment, records: Records) -> BinMomentJson:
+        """Create the response for a moment. The records are those of the library."""
+        record = moment.record(records)
+        return cls(
+            video_id=moment.video_id if record is None else record.video_id,
+            video=moment.path if record is None else record.path,
+            start_s=moment.start_s,
+            end_s=moment.end_s,
+            note=moment.note,
+            sentence=moment.sentence,
+            is_missing=record is None,
+        )
+
+
+class BinSummary(BaseModel):
+    """A bin without its moments."""
+
+    bin_id: str
+    name: str
+    version: str = Field(description="Changes with the name and the moments.")
+    num_moments: int
+    duration_s: float = Field(description="Total length of the moments.")
+    changed_at: float = Field(description="Seconds since 1970, UTC.")
+
+    @classmethod
+    def of(cls, bin: Bin) -> BinSummary:
+        """Create the response for a bin."""
+        return cls(
+            bin_id=bin.bin_id,
+            name=bin.name,
+            version=bin.version,
+            num_moments=len(bin.moments),
+            duration_s=bin.duration_s,
+            changed_at=bin.changed_at,
+        )
+
+
+class BinJson(BinSummary):
+    """A bin."""
+
+    moments: list[BinMomentJson]
+
+    @classmethod
+    def whole(cls, bin: Bin, records: Records) -> BinJson:
+        """Create the response for a bin. The records are those of the library."""
+        moments = [BinMomentJson.of(moment, records) for moment in bin.moments]
+        return cls(**BinSummary.of(bin).model_dump(), moments=moments)
+
+
+class BinList(BaseModel):
+    """All bins of the library, by name."""
+
+    bins: list[BinSummary]
+    problems: list[Name] = Field(description="One line for each bin whose file is damaged.")
 
 
 class Facts(BaseModel):

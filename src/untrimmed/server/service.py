@@ -20,6 +20,7 @@ from anyio import CapacityLimiter
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.library import Library
+from untrimmed.search.store.bins import Bins
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import Records, VideoRecord, newest_commit, settings_file
@@ -52,6 +53,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.thumbnails = ThumbnailFiles(self.library.folder)
+        self.bins = Bins(self.library.folder)
         self.jobs = Jobs(self.library)
         self.watches = Watches(self.jobs, self._has_videos, self.on_job, self.pace)
         self._search = CapacityLimiter(4)

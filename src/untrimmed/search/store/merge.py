@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, named, shown
+from untrimmed.search.store.bins import BinMoment, Bins
 from untrimmed.search.store.records import Settings, VideoRecord, absolute, batched_by_size, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.store.thumbnails import copy_thumbnails
@@ -144,6 +145,8 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
         for library in libraries:
             copy_thumbnails(library.folder, out, {row.record.content_hash for row in rows})
         copied = _copy_rows(target, rows, libraries, progress)
+        for library in parts:
+            _copy_bins(target, library, rows)
         if settings != old_settings:
             target.write_settings(settings)
     return MergeReport(len(rows), copied, sum(map(len, records)) - len(rows))
@@ -231,6 +234,25 @@ def _copy_rows(
         )
     target.remove(list(present.keys() - {row.record.video_id for row in rows}))
     return copied
+
+
+def _copy_bins(target: VideoIndex, source: VideoIndex, rows: Sequence[_MergedRow]) -> None:
+    """Add the bins of a library, with the ids that its videos have in the merged library."""
+    bins = Bins(source.folder).all()
+    if not bins:
+        return
+    old = {record.video_id: record for record in source.scan()}
+    by_path = {row.record.path: row.record.video_id for row in rows}
+    by_content = {row.content: row.record.video_id for row in rows}
+
+    def moment_of_merged(moment: BinMoment) -> BinMoment:
+        record = old.get(moment.video_id)
+        if record is None:
+            return moment
+        moved_id = by_content.get((record.content_hash, record.sampling), moment.video_id)
+        return replace(moment, video_id=by_path.get(record.path, moved_id))
+
+    Bins(target.folder).add_copies(bins, moment_of_merged)
 
 
 def _num_bytes(video: StoredVideo) -> int:

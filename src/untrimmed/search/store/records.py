@@ -290,7 +290,7 @@ def write_settings(folder: Path, settings: Settings) -> None:
     """Write the settings, whole or not at all."""
     file = folder / _SETTINGS
     values = asdict(settings)
-    write_whole(file, json.dumps(values | {_CHECKSUM: _checksum(values)}, indent=2) + "\n", is_only_writer=True)
+    write_whole(file, json.dumps(values | {_CHECKSUM: checksum(values)}, indent=2) + "\n", is_only_writer=True)
     if (address := bucket.address_of(folder)) is not None:
         bucket.send(address, file.name, file)
 
@@ -306,8 +306,8 @@ def read_settings(folder: Path) -> Settings | None:
         return None
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        checksum = values.pop(_CHECKSUM, None)  # older libraries have none
-        if checksum is not None and checksum != _checksum(values):
+        stored_checksum = values.pop(_CHECKSUM, None)  # older libraries have none
+        if stored_checksum is not None and stored_checksum != checksum(values):
             raise IndexMismatchError(
                 f"{file}: was changed or is damaged (wrong checksum); restore it or index into another --library"
             )
@@ -321,7 +321,8 @@ def read_settings(folder: Path) -> Settings | None:
     raise IndexMismatchError(f"{file}: {OTHER_VERSION}")
 
 
-def _checksum(values: dict[str, Any]) -> str:
+def checksum(values: dict[str, Any]) -> str:
+    """Return a hash of values that can be written as JSON."""
     return xxhash.xxh3_64_hexdigest(json.dumps(values, sort_keys=True).encode())
 
 
