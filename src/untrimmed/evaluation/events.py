@@ -9,7 +9,7 @@ from untrimmed.moments.overlap import iou
 
 RECALL_AT = (1, 10, 100)
 MIN_IOU = (0.3, 0.5, 0.7)
-MANY_SPANS = 4  # a prediction for a query with at least this many annotated spans must match `annotators` of them
+MANY_SPANS = 4  # with at least this many annotated spans, a prediction must match `annotators` of them
 
 
 def event_recall(
@@ -24,10 +24,10 @@ def event_recall(
 ) -> dict[str, float]:
     """Return the percentage of queries with a correct moment among the first K, by `R@K IoU=m`; NaN without queries.
 
-    Predictions are in the order of their ranks; video -1 is padding. A prediction is correct if its video is right and
-    its IoU with an annotated span is m or more. For a query with four spans or more (DiDeMo), it must match
-    `annotators` of the spans: two as released, one in the paper. For a query without spans, no prediction is correct.
-    IoU and thresholds are in float32, because the threshold 0.7 in float64 is larger than 0.7 in float32.
+    Predictions are sorted by rank; video -1 is padding. A prediction is correct if its video is right and its IoU with
+    an annotated span is m or more. For a query with four spans or more (DiDeMo), it must match `annotators` of the
+    spans: two as released, one in the paper. For a query without spans, no prediction is correct. IoU and thresholds
+    are in float32, because the threshold 0.7 in float64 is larger than 0.7 in float32.
 
     >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
     >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))

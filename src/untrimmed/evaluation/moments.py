@@ -55,9 +55,8 @@ def moment_metrics(
 ) -> dict[str, float]:
     """Return R1@IoU and mIoU of each query's best moment in its right video, in percent, and the number of `queries`.
 
-    Only queries with an annotated span count. R1@IoU counts like event-level recall (`event_recall`): if a query has
-    four or more annotations, a span must match `annotators` of them. mIoU is the mean of the best IoU with an annotated
-    span.
+    Only queries with an annotated span count. For R1@IoU, if a query has four or more annotations, a span must match
+    `annotators` of them (as in `event_recall`). For mIoU, the best IoU with an annotated span counts.
 
     >>> moment_metrics(np.array([[0.0, 4.0]]), [np.array([[0.0, 2.0]])])
     {'R1@IoU=0.3': 100.0, 'R1@IoU=0.5': 100.0, 'R1@IoU=0.7': 0.0, 'mIoU': 50.0, 'queries': 1.0}
@@ -65,7 +64,7 @@ def moment_metrics(
     annotated = np.array([len(spans) > 0 for spans in truth], dtype=bool)
     spans = [rows for rows in truth if len(rows)]
     span_s = span_s[annotated]
-    # the same video for all queries, so that every prediction is in the right video
+    # one video for all queries, so that every prediction is in the right video
     video = np.zeros(len(spans), dtype=np.int64)
     recalls = event_recall(video[:, None], span_s[:, None], video, spans, at=(1,), annotators=annotators)
     ious = best_ious(span_s, spans)

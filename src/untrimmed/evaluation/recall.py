@@ -1,4 +1,4 @@
-"""Ranks of the right videos, and metrics of them: pure functions of arrays. Recall is in percent, as in papers."""
+"""Ranks of the right videos, and metrics of these ranks. Recall is in percent, as in papers."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,12 +14,11 @@ QUERIES_AT_A_TIME = 1024  # limits the size of the boolean arrays in `ranks`
 def ranks(
     scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q ..."], *, ties: Ties = "index"
 ) -> Int[np.ndarray, " Q"]:
-    """Return the rank, from 1, of each query's right video by descending score.
+    """Return the rank of each query's right video by descending score, from 1; the best rank if several are right.
 
-    If several are right, it is the best rank.
-
-    `truth` has one or several columns of `scores` per query, padded with -1. Ties are broken by column (`index`), or
-    the right video is first (`best`) or last (`worst`). NaN ranks below every number.
+    `truth` has the index of one or several right videos per query, padded with -1. Of videos with equal scores, the
+    first is the one with the lowest index (`index`), the right one (`best`) or a wrong one (`worst`). NaN ranks below
+    every number.
 
     >>> ranks(np.array([[0.2, 0.9, 0.2]]), np.array([2]))
     array([3])
@@ -35,7 +34,7 @@ def ranks(
 
 def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray:
     best = np.full(len(scores), scores.shape[1] + 1, dtype=np.int64)
-    # only a few queries have many right videos, so few rows of scores are read for later columns
+    # few queries have many right videos, so later columns need few rows of the scores
     for column in truth.T:
         rows = np.flatnonzero(column >= 0)
         if len(rows):
@@ -89,8 +88,8 @@ def retrieval_metrics(
 ) -> dict[str, float]:
     """Return recall and SumR in percent, median and mean rank, and mAP.
 
-    If several videos are right, the rank is the best of their ranks, but mAP uses the first column of `truth`, as
-    released.
+    If several videos are right, recall and ranks use the best of their ranks. As released, mAP uses only the first
+    column of `truth`.
     """
     rank = ranks(scores, truth, ties=ties)
     first = rank if truth.ndim == 1 else ranks(scores, truth[:, 0], ties=ties)

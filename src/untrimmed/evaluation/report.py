@@ -20,7 +20,7 @@ MOMENT_COLUMNS = ("R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7", "mIoU")  # percentag
 MOMENT = "moment in the right video"
 DECIMALS = {"mAP": 4}  # mAP is a fraction; other metrics are percentages, ranks or counts
 EVENT = "event "  # prefix of the rows of event-level recall
-# names of two rows for the same queries: with a single right video, and with all right videos by dense labels
+# two rows for the queries with labels of all right videos
 ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"
 
 
@@ -28,14 +28,15 @@ ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"
 class Report:
     """Results of a model on a split.
 
-    `rows` contains metrics by row name: the fused score, each branch alone, event-level recall for each IoU, and the
-    fused score by moment ratio (M/V), in the groups of the papers of MS-SL and GMMFormer. R@K and SumR are percentages,
-    mAP is a fraction, ranks are 1-based. `rank` is the rank of each query's video, in caption order. `note` is one line
-    that explains why moments are not scored, or empty. `moments` has the metrics of each query's best moment in its
-    right video (`moment_metrics`), and is empty if they were not computed. With dense labels, the rows "one right
-    video" and "any right video" cover the labelled queries: the first counts only the annotated video as right, the
-    second counts every labelled video. `truths` is the number of labels, and `truths_file` is their file. `source`
-    describes the features if it is known. `scores` are kept only if they were requested.
+    - `rows` has metrics by row name: the fused score, each branch alone, event-level recall for each IoU, and the fused
+      score by moment ratio (M/V), in the groups of the papers of MS-SL and GMMFormer. R@K and SumR are percentages, mAP
+      is a fraction, ranks are 1-based. If a data set labels all right videos (dense labels), the row "one right video"
+      counts only the annotated video as right, and "any right video" every labelled one.
+    - `rank` is the rank of each query's video, in caption order.
+    - `moments` has the metrics of each query's best moment in its right video (`moment_metrics`), if computed. `note`
+      is one line that explains why moments are not scored, or empty.
+    - `truths` is the number of dense labels, and `truths_file` their file.
+    - `source` describes the features, if known. `scores` are only kept on request.
     """
 
     title: str
@@ -88,7 +89,7 @@ def make_report(
 ) -> Report:
     """Return the results of a score matrix.
 
-    Queries without a moment have a `moment_ratios` of NaN and are in no M/V group. `events` is event-level recall by
+    `moment_ratios` is NaN for queries without a moment, which belong to no M/V group. `events` is event-level recall by
     `R@K IoU=m` over `num_events` queries. `right_videos` has all right videos of each query, padded with -1; a query
     without labels has only -1. `truths` counts the labels.
     """
@@ -112,10 +113,9 @@ def make_report(
 def _by_labels(
     fused: Float[np.ndarray, "Q V"], video_index: Int[np.ndarray, " Q"], right_videos: Int[np.ndarray, "Q N"]
 ) -> dict[str, dict[str, float]]:
-    """Return two rows for the labelled queries.
+    """Return two rows for the queries with dense labels: one right video (the annotated one), any right video.
 
-    In the first row, only the annotated video is right. In the second, every labelled video is right. The second row
-    has no mAP, because mAP is defined here for one relevant video.
+    The second row has no mAP, because mAP is defined here for one relevant video.
     """
     labelled = np.flatnonzero((right_videos >= 0).any(axis=1))
     queries = {"queries": float(len(labelled))}

@@ -1,4 +1,4 @@
-"""Paired significance tests: is the difference of two models larger than the choice of queries explains?"""
+"""Paired significance tests: could the difference of two models be due to the choice of queries?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from untrimmed.evaluation.report import Report, per_query
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP")
 PERMUTATIONS = 10_000
 SIGNIFICANT = 0.05  # a smaller p-value counts as significant
-# number of random signs that are drawn at a time; this limits memory to megabytes for any number of queries
+# random signs drawn at a time, which limits memory for any number of queries
 SIGNS = 2**20
 
 
@@ -60,10 +60,10 @@ def compare(
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)
-        # tolerance: means of the same seeds in another order differ by rounding
+        # equal means can differ by rounding if seeds are in another order
         b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)
-        # If all differences are equal, the t-test would divide by 0. In this case, p is 1 if the differences are 0 or
-        # there is one query, and otherwise 0.
+        # The t-test would divide by 0 if all differences are equal. Then p is 1 if they are 0 or there is one query,
+        # otherwise 0.
         p_if_equal = float(len(a) < 2 or np.array_equal(a, b))
         student_p = float(ttest_rel(a, b).pvalue) if np.ptp(a - b) else p_if_equal
         comparisons.append(Comparison(metric, float(a.mean()), float(b.mean()), randomization_p(a - b), student_p))
@@ -110,7 +110,7 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     if not len(difference):
         return 1.0
     rng = np.random.default_rng(0)
-    # Tolerance: equal sums may differ in their last digits, because processors add in different orders.
+    # Equal sums may differ in their last digits, because processors add in different orders.
     actual = abs(difference.sum()) - 1e-9 * np.abs(difference).sum()
     at_a_time, count = max(1, SIGNS // len(difference)), 0
     for start in range(0, PERMUTATIONS, at_a_time):

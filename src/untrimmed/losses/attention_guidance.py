@@ -1,4 +1,4 @@
-"""Attention guidance: in two concatenated videos, a prototype should attend to the video of the query (ProtoPRVR)."""
+"""Attention guidance (ProtoPRVR): in two joined videos, the query's prototype should attend to the query's video."""
 
 import torch
 from jaxtyping import Bool, Float

@@ -1,4 +1,4 @@
-"""Distil a teacher's distribution of a query over the frames of its video (DL-DKD)."""
+"""Distillation (DL-DKD): which frames match a query should be distributed as the teacher's cosines say."""
 
 import torch
 import torch.nn.functional as F
@@ -18,7 +18,9 @@ def own_frame_cosines(
 def distillation_per_query(
     student: Float[Tensor, "Q T"], teacher: Float[Tensor, "Q T"], mask: Bool[Tensor, "Q T"], *, temperature: float
 ) -> Float[Tensor, " Q"]:
-    """Return KL(teacher || student) of the distributions over real frames. The teacher gets no gradient.
+    """Return KL(teacher || student) per query. The distributions are softmaxes of cosines over real frames.
+
+    The teacher gets no gradient.
 
     >>> cosine = torch.tensor([[0.3]])
     >>> distillation_per_query(cosine, -cosine, torch.tensor([[True]]), temperature=0.2)

@@ -1,4 +1,4 @@
-"""Align the distributions of videos and of their texts (RAL, section 3.2)."""
+"""Align the Gaussian distributions that represent videos and their texts (RAL, section 3.2)."""
 
 from typing import Literal
 
@@ -22,9 +22,10 @@ def proxy_matching(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE between samples of videos and of texts. `video_index` is the video of each text.
 
-    `released` compares by dot products without temperature, takes the mean of the log-probabilities of all positives,
-    and averages both directions. `paper` (Eq. 10) compares by cosines divided by a temperature, takes the logarithm of
-    the summed probabilities of all positives, and has only the direction from texts to videos.
+    - `released`: dot products without temperature; the mean over positives of their log-probabilities; the mean of both
+      directions.
+    - `paper` (Eq. 10): cosines divided by a temperature; the logarithm of the sum of the positives' probabilities; only
+      from texts to videos.
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2
@@ -39,7 +40,7 @@ def proxy_matching(
 def proxies_of_videos(
     video: Float[Tensor, "V K D"], text: Float[Tensor, "N K D"], video_index: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """Return the mean negative log-probability of a video's texts among all texts. Videos without texts are excluded.
+    """Return the mean negative log-probability of a video's texts among all texts, over videos that have texts.
 
     >>> proxies_of_videos(torch.zeros(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0, 1]))
     tensor(0.6931)
@@ -66,8 +67,8 @@ def kl_to_normal(
 ) -> Float[Tensor, ""]:
     """Return the mean KL divergence of Gaussians from the standard normal distribution.
 
-    As released, this function uses `log_scale` as log variance, although samples and `kl_between` use it as log sigma.
-    The paper's form uses it as log sigma everywhere (Eq. 8).
+    `released` takes `log_scale` as the logarithm of the variance, although all other functions take it as the logarithm
+    of sigma. `paper` takes it as the logarithm of sigma (Eq. 8).
     """
     log_variance = log_scale if form == "released" else 2 * log_scale
     return -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(dim=-1).mean()

@@ -1,4 +1,4 @@
-"""The random draws of a training step: ranks of negatives, and noise for losses that sample."""
+"""Random numbers for losses: which negatives to use, and noise."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from torch import Tensor
 class Draws:
     """The random numbers for losses. Without `hard_pool`, every negative is equally likely.
 
-    With a pool of k, a query's negative video is one of the k best-scoring negatives. A video's negative query is
-    always the best-scoring negative. This asymmetry is as released. The terms of a method draw independently. Each term
-    passes its name, so that a subclass can replay recorded draws.
+    With `hard_pool` k, a query's negative video is one of the k with the highest scores, and a video's negative query
+    is the one with the highest score (as released). Each loss term draws its own numbers and passes its name, so that a
+    subclass can replay recorded numbers.
     """
 
     hard_pool: int | None = None
@@ -22,8 +22,7 @@ class Draws:
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Int[Tensor, " N"]:
         """Return the rank of a random negative for each row.
 
-        Candidates are ranked by descending score, after the positive, which has rank 0. Without negatives, all ranks
-        are 0.
+        The positive has rank 0; negatives follow by descending score. If there are no negatives, all ranks are 0.
         """
         limit = num_candidates - 1
         if self.hard_pool is not None:
@@ -33,7 +32,7 @@ class Draws:
         return torch.randint(1, limit + 1, (num_rows,), generator=self.generator)
 
     def foreign_ranks(self, term: str, num_foreign: Int[Tensor, " V"]) -> Int[Tensor, " V"]:
-        """Return a random rank for each video among the queries of other videos; 0 is the best-scoring query."""
+        """Return a random rank for each video among the queries of other videos. Rank 0 has the highest score."""
         if self.hard_pool is not None:
             return torch.zeros_like(num_foreign)
         share = torch.rand(len(num_foreign), generator=self.generator, dtype=torch.float64)

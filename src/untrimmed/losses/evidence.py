@@ -13,13 +13,15 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE = 0  # the groups of a `Division`: this and the next two constants
+PRECISE = 0  # groups of a `Division`, with the next two
 POLYSEMOUS = 1
 UNDERDETERMINED = 2
 
 
 def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[Tensor, "*N K"]:
-    """Convert similarities in [-1, 1] to evidence for each of K classes, in float32 or wider, because it can reach 1e9.
+    """Convert similarities in [-1, 1] to evidence for each of K classes.
+
+    The result is in float32 or wider, because evidence can reach 1e9.
 
     >>> evidence(torch.tensor([0.0, 1.0]), temperature=0.5)
     tensor([1.0000, 4.5868])
@@ -31,8 +33,8 @@ def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[
 def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
     """Combine two sources of evidence by Dempster's rule, in closed form.
 
-    The rule divides belief and uncertainty by one minus the conflict. In the closed form this factor cancels. With
-    almost full conflict, it would give 0 / 0.
+    The rule divides belief and uncertainty by one minus the conflict, which can be 0. This factor cancels in the closed
+    form.
 
     >>> combine(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([ 5.5000, 10.0000])
@@ -54,9 +56,9 @@ def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]
 
 @dataclass(frozen=True)
 class Division:
-    """The group of each query of a batch, the three values that determine it, and the limit of each value.
+    """The group of each query of a batch, and the three values and limits that determine it.
 
-    `consensus` is the similarity with the query's own video. `entropy` is the expected entropy of a draw from the
+    `consensus` is the similarity with the query's own video. `entropy` is the expected entropy of a sample of the
     query's Dirichlet distribution.
     """
 
@@ -75,9 +77,9 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    Limits come from the queries that rank their own video first. The upper limit of uncertainty is the largest
-    uncertainty of these queries, but at most 1 - `bound`. The lower limit of consensus is their smallest consensus, but
-    at least `bound`. The limit of entropy is the (lower) median over all queries.
+    Two limits come from the queries that rank their own video first: the largest uncertainty of these queries, at most
+    1 - `bound`, and their smallest consensus, at least `bound`. The limit of entropy is the (lower) median over all
+    queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)
@@ -111,7 +113,7 @@ def smoothed_labels(
     *,
     smoothing: float,
 ) -> Float[Tensor, "Q V"]:
-    """Return one-hot labels. Labels of ambiguous queries are mixed with the mean softmax of the branches' cosines."""
+    """Return one-hot labels. For ambiguous queries, they are mixed with a softmax of cosines (mean over branches)."""
     hard = F.one_hot(video_index, branches[0].shape[1]).to(branches[0].dtype)
     soft = torch.stack([cosine.softmax(dim=1) for cosine in branches]).mean(dim=0)
     return torch.where(is_ambiguous[:, None], (1 - smoothing) * hard + smoothing * soft, hard)
@@ -126,9 +128,9 @@ def between_videos(
     smoothing: float,
     divides: bool,
 ) -> Float[Tensor, ""]:
-    """Return the evidential loss on the cosines of each branch, and of all branches combined if there are several.
+    """Return the sum of the evidential losses of each branch and, if there are several, of all branches combined.
 
-    Targets are the videos of the queries. With `divides`, the targets of ambiguous queries are smoothed.
+    `branches` are cosines. The targets are the queries' videos; `divides` smooths those of ambiguous queries.
     """
     counts = [evidence(cosine, temperature=temperature) for cosine in branches]
     divisions = [divide(cosine, e, video_index, bound=bound) for cosine, e in zip(branches, counts, strict=True)]

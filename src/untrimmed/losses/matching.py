@@ -21,8 +21,7 @@ def matched_pairs(
     """Return rows (video, query, clip): the one-to-one assignment of queries to clips with the largest total cosine.
 
     This is Eq. 6 of GMMFormer v2, for videos with at least `min_queries` queries. Surplus queries or clips stay
-    unmatched. scipy finds the exact assignment on the CPU, without gradients. This needs one transfer to the CPU and
-    about 10 microseconds per video.
+    unmatched. scipy computes the exact assignment on the CPU, in about 10 microseconds per video.
     """
     unit_query = F.normalize(query.detach(), dim=-1)
     unit_clips = F.normalize(clips.detach(), dim=-1)
@@ -50,8 +49,8 @@ def optimal_matching(
 ) -> Float[Tensor, ""]:
     """Return the mean of 1 - cosine over matched pairs (GMMFormer v2, Eq. 7), in [0, 2]; 0 without pairs.
 
-    `released` averages over all pairs of the batch and skips videos with one query. `paper` averages within each video,
-    including videos with one query, and then over videos, which Eq. 7 does not specify. Padding is never matched.
+    `released` averages over all pairs of the batch and skips videos with one query. `paper` includes these videos and
+    averages within each video first, and then over videos (our choice, because Eq. 7 does not say).
 
     >>> query, clips = torch.eye(3), torch.eye(3)[None, :2].expand(2, -1, -1)
     >>> index = torch.tensor([0, 0, 1])

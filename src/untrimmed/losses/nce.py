@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Contrast = Literal["released", "paper"]
-MIN_SIMILARITY = 1e-6  # least similarity in `nce_of_shares`; smaller ones are replaced by it
+MIN_SIMILARITY = 1e-6  # smaller similarities count as this in `nce_of_shares`
 
 
 def positive_pairs(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tensor, "Q V"]:
@@ -30,11 +30,10 @@ def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[T
 def nce_of_shares(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Return InfoNCE without exponentials, exactly as printed in GMMFormer Eq. 12, v2 Eq. 21 and JSG Eq. 7.
 
-    `scores` are cosines. For each positive pair, the logarithms of two shares are added. The first share is the pair's
-    cosine divided by the sum of the query's cosines with all videos. The second is the pair's cosine divided by the sum
-    of this cosine and the video's cosines with the queries of other videos. The loss is the negative mean over pairs.
-    The papers do not define the logarithm of a negative cosine. Here negative cosines count as 0.000001, so that a pair
-    with such a cosine learns only from the triplet loss.
+    `scores` are cosines. The loss of a positive pair is -log(c / r) - log(c / s), averaged over pairs: c is the pair's
+    cosine, r the sum of the query's cosines with all videos, and s the sum of c and the video's cosines with the
+    queries of other videos. The papers do not define the logarithm of a negative cosine; here such cosines count as
+    0.000001 and have no gradient.
 
     >>> nce_of_shares(torch.tensor([[0.6, 0.2], [0.2, 0.6]]), torch.tensor([0, 1]))  # 2 log(8 / 6)
     tensor(0.5754)
@@ -56,9 +55,9 @@ def nce_of_queries(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"])
 
 
 def nce_of_videos(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
-    """Return the mean negative log-probability that a video selects any of its queries among all queries.
+    """Return the mean negative log-probability that a video selects one of its queries among all queries.
 
-    Videos without a query in the batch are excluded.
+    Videos without a query are excluded.
     """
     is_positive = positive_pairs(video_index, scores.shape[1])
     positive = scores.masked_fill(~is_positive, -torch.inf).logsumexp(dim=0)
@@ -67,9 +66,9 @@ def nce_of_videos(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) 
 
 
 def nce_square(scores: Float[Tensor, "Q Q"]) -> Float[Tensor, ""]:
-    """Return InfoNCE of a matrix with positives on the diagonal, with one denominator for a row and its column.
+    """Return InfoNCE of a matrix with positives on the diagonal.
 
-    The denominator contains the positive twice.
+    The denominator is the sum over the positive's row and column, so it contains the positive twice.
     """
     both = torch.stack([scores.logsumexp(dim=1), scores.logsumexp(dim=0)])
     return (both.logsumexp(dim=0) - scores.diagonal()).mean()

@@ -1,7 +1,8 @@
 """The partial order loss of HLFormer: a caption should be inside the cone that its video opens in hyperbolic space.
 
-Points are represented by their space part x; their time is sqrt(1 / c + |x|^2) at curvature -c. Everything is as in the
-released program; of the paper (arXiv 2507.17402) only the abstract, introduction and overview were available.
+A point of hyperbolic space is stored without its time, which is sqrt(1 / c + |x|^2) for the other coordinates x and
+curvature -c. Everything is as in the released program, because only parts of the paper (arXiv 2507.17402) were
+available.
 """
 
 import math
@@ -25,7 +26,7 @@ def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float
 def exterior_angle(
     video: Float[Tensor, "N D"], text: Float[Tensor, "N D"], curvature: Float[Tensor, ""]
 ) -> Float[Tensor, " N"]:
-    """Return the angle at each video, in [0, pi], between the extended ray from the origin and the ray to its text.
+    """Return the angle at each video, in [0, pi], between the direction away from the origin and that to its text.
 
     >>> video, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))
@@ -63,6 +64,6 @@ def _time(space: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Te
 
 
 def _angle(inverse: Callable[[Tensor], Tensor], x: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return the inverse sine or cosine. There is no gradient where it is infinite or x is out of range."""
+    """Return the inverse sine or cosine. The gradient is 0 where it would be infinite or x is out of range."""
     inside = x.abs() < 1
     return torch.where(inside, inverse(x.masked_fill(~inside, 0)), inverse(x.detach().clamp(-1, 1)))

@@ -30,8 +30,8 @@ def query_diversity(
 ) -> Float[Tensor, ""]:
     """Return the revised loss, which pushes close pairs more (GMMFormer v2, Eq. 4-5); 0 without pairs.
 
-    `released` divides the sum over ordered pairs of the batch by the number of queries. `paper` weighs the pairs of a
-    video with M queries by 2 / (M (M - 1)), and averages over the videos that have pairs.
+    `released` sums over ordered pairs and divides by the number of queries in the batch. `paper` weights the pairs of a
+    video with M queries by 2 / (M (M - 1)), and averages over videos with pairs.
 
     >>> query_diversity(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0, focus=1.0)
     tensor(0.6931)

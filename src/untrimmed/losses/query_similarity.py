@@ -10,10 +10,10 @@ from untrimmed.losses.query_diversity import cosines_of_siblings
 def query_similarity(
     query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE of each query, in which its siblings are the positives among all other queries (DreamPRVR).
+    """Return InfoNCE between queries, in which other queries of the same video are positives (DreamPRVR).
 
-    Siblings are queries of the same video. The loss is averaged over a query's siblings, then over queries that have
-    siblings. It is 0 if no query has siblings (arXiv 2604.03653).
+    The loss is averaged over a query's positives, then over queries that have positives. It is 0 if there are none
+    (arXiv 2604.03653).
 
     >>> query_similarity(torch.eye(3), torch.tensor([0, 0, 1]), temperature=1.0)
     tensor(0.6931)

@@ -1,4 +1,4 @@
-"""Losses for reconstructing hidden words of a query, and frames of a video, from prototypes (ProtoPRVR)."""
+"""Losses of ProtoPRVR's decoders, which reconstruct hidden words of a query and frames of a video."""
 
 import torch
 import torch.nn.functional as F
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Return a mask of the words to hide: in each query, the words with the smallest noise.
+    """Return a mask of the words to hide: in each query, a `share` of the words, rounded, but at least one.
 
-    Their number is `share` of the query's words, rounded, and at least one.
+    The words with the smallest noise are hidden.
 
     >>> masked_words(torch.tensor([[True, True, False]]), torch.tensor([[0.7, 0.4, 0.1]]), share=0.5)
     tensor([[False,  True, False]])

@@ -1,4 +1,4 @@
-"""InfoNCE in which part of a batch has soft labels from another similarity (DL-DKD++)."""
+"""InfoNCE in which some queries and videos of a batch have soft labels from another similarity (DL-DKD++)."""
 
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ def soft_nce_parts(
 ) -> SoftNCE:
     """Return both directions of InfoNCE for the hard and for the soft part of a batch.
 
-    The first `hard_share` of the queries and of the videos keep their labels. For the others, `label_share` is the
-    weight of the true label, and 1 - `label_share` is the weight of the softmax of `guide`. As released, gradients also
+    The first `hard_share` of the queries and of the videos keep their true labels. The labels of the others are
+    `label_share` times the true label plus 1 - `label_share` times a softmax of `guide`. As released, gradients also
     flow into `guide`, and a part without queries or without videos has loss 0.
     """
     true = positive_pairs(video_index, scores.shape[1]).to(scores)

@@ -1,7 +1,7 @@
-"""Optimal transport between the queries and clips of a video; a dustbin takes clips without a query (Holmes).
+"""Optimal transport between the queries and clips of a video; a dustbin takes clips that match no query (Holmes).
 
-The transport plan distributes each query over clips (arXiv 2605.06083). It is the target for the evidence for clips
-(`losses/evidence.py`). Everything is as in the released program.
+The transport plan assigns each query to clips, with weights that sum to 1 (arXiv 2605.06083). The loss trains the
+evidence of clips (`losses/evidence.py`) to predict this plan. Everything is as in the released program.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ TINY = 1e-8
 class GroupedSimilarities:
     """Similarities of queries and clips by video, each in [0, 1].
 
-    Every video has N places for queries. N is the largest number of queries that a video of the batch has.
+    Videos are padded to N places for queries, the largest number of queries of a video in the batch.
     """
 
     similarity: Float[Tensor, "V N L"]
@@ -34,8 +34,8 @@ def similarities(
 ) -> GroupedSimilarities:
     """Return the cosines of queries with the clips of their video, rescaled so that each video's range is [0, 1].
 
-    Gradients flow through the smallest and the largest cosine. As released, these include a cosine of 0 for each empty
-    place, so the result depends on the largest number of queries that a video of the batch has.
+    The smallest and the largest cosine have gradients, too. As released, an empty place counts as a cosine of 0, so the
+    result can depend on the other videos of the batch.
     """
     is_member = F.one_hot(video_index, len(clips))
     place = (is_member.cumsum(dim=0) * is_member).sum(dim=1) - 1
@@ -54,9 +54,9 @@ def transport_plan(
 ) -> Float[Tensor, "V N L"]:
     """Return how each query is distributed over clips. Rows sum to 1. Rows of empty places are 0.
 
-    The method is entropic optimal transport by Sinkhorn iterations in log space. With M queries and L clips, a query
-    has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin's cost is the same for all clips, so it
-    cancels.
+    This is entropic optimal transport, solved by Sinkhorn iterations in log space. With M queries and L clips, a query
+    has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin costs the same for all clips, so its
+    cost has no effect.
     """
     num_queries = mask.sum(dim=1, keepdim=True)
     num_clips = similarity.shape[2]
@@ -82,9 +82,9 @@ def inside_videos(
     regularisation: float,
     iterations: int,
 ) -> Float[Tensor, ""]:
-    """Return the error of the evidence for clips, with the transport plan as target, averaged by video.
+    """Return the evidential loss within videos: the error of the clips' evidence against the transport plan.
 
-    Videos without a query are excluded.
+    It is averaged over queries of a video, then over videos that have queries.
     """
     grouped = similarities(query, clips, video_index)
     plan = transport_plan(grouped.similarity, grouped.mask, regularisation=regularisation, iterations=iterations)

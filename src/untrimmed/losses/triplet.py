@@ -1,4 +1,4 @@
-"""Triplet ranking losses with one negative per row, selected by its rank among the scores."""
+"""Triplet ranking losses with one negative per query or video, selected by its rank in descending score."""
 
 import torch
 from jaxtyping import Float, Int
@@ -52,11 +52,10 @@ def triplet_of_queries(
 def triplet_of_videos(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " V"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Return the mean hinge loss over videos: the mean of a video's queries must exceed a foreign query by the margin.
+    """Return the mean hinge loss over videos: the mean score of a video's queries must exceed a negative by the margin.
 
-    The queries are compared by their scores with the video. A foreign query belongs to another video. This is the
-    released form. `triplet_of_pairs` compares one positive query at a time. A video without foreign queries adds 0.
-    Videos without queries are excluded.
+    The negative is the score of a query of another video. This is the released form; `triplet_of_pairs` compares one
+    positive query at a time. A video without negatives adds 0, and videos without queries are excluded.
     """
     is_positive = positive_pairs(video_index, scores.shape[1])
     num_positive = is_positive.sum(dim=0)
@@ -69,10 +68,10 @@ def triplet_of_videos(
 def triplet_of_pairs(
     scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"], ranks: Int[Tensor, " Q"], *, margin: float
 ) -> Float[Tensor, ""]:
-    """Return the mean hinge loss over pairs of query and video: the query must exceed a foreign query by the margin.
+    """Return the mean hinge loss over pairs: the pair's score must exceed that of a negative query by the margin.
 
-    This is the part for videos of GMMFormer Eq. 11 and v2 Eq. 20, as printed. `ranks` has one rank per pair, see
-    `negative_queries`. The loss of a batch with one video is 0, because there are no foreign queries.
+    The negative query belongs to another video; `ranks` selects one for each pair. This is the video side of GMMFormer
+    Eq. 11 and v2 Eq. 20, as printed. The loss of a batch with one video is 0.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores[_foreign_queries(scores, video_index)[ranks.to(scores.device), video_index], video_index]

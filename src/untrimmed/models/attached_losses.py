@@ -20,7 +20,7 @@ class QueryDiversityV1(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` takes a logarithm for each query, `paper` for each pair of queries (Eq. 13)."""
+        """`reduction`: `released` takes one logarithm per query, `paper` one per pair of queries (Eq. 13)."""
 
         margin: float = 0.15
         scale: float = 32.0
@@ -38,7 +38,7 @@ class QueryDiversityV1(AttachedLoss):
 
 @register("query_diversity")
 class QueryDiversity(AttachedLoss):
-    """The revamped query diverse loss of GMMFormer v2 (Eq. 4-5)."""
+    """The query diverse loss of GMMFormer v2 (Eq. 4-5)."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
@@ -61,7 +61,7 @@ class QueryDiversity(AttachedLoss):
 
 @register("query_similarity")
 class QuerySimilarity(AttachedLoss):
-    """The loss of DreamPRVR that preserves the similarity of queries of one video (arXiv 2604.03653)."""
+    """DreamPRVR's loss that keeps queries of the same video similar (arXiv 2604.03653)."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):

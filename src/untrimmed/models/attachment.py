@@ -1,16 +1,16 @@
-"""Attachments, which any method can carry: a loss, or a part with its own weights, encodings, scores and losses.
+"""Attachments extend any method: a loss, or a part with its own weights, encodings, scores and losses.
 
-CONTRIBUTING.md has a complete loss. Switch a loss on by its name, `create_model("ms_sl+my_loss")`, or by its settings:
-`losses: {my_loss: {margin: 0.2}}` in a preset, or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off.
-`weights: {my_loss: 0.1}` sets its weight. As released, attached losses read the output of a second pass of the query
-encoder with other dropout. With `separate_pass: false`, they read the output of the first pass. A loss is an
-`AttachedLoss`, or a `StepLoss` if it needs more than the encodings.
+A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings; CONTRIBUTING.md has an example. Switch
+it on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a preset, or
+`losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off. `weights: {my_loss: 0.1}` sets its weight. As
+released, training encodes the queries a second time with other dropout for attached losses. `separate_pass: false`
+avoids this second pass.
 
 A part is an `Attachment` whose constructor takes `(config, model)`. Register it like a method and override the hooks
-that it needs. Switch it on by its name. Its settings are a section of the model's settings: `my_part.size=4`, or
-`model: {my_part: {size: 4}}` in a preset. The constructor and the hooks get the model as a `Carrier`. The method
-already has its initial weights, so a part may copy its encoders. A part stores its encodings as a `Record` in the
-method's encodings: `encoded.attach(self.name, record)`, and later `MyRecord.of(encoded.attached[self.name])`.
+that it needs. Switch it on by name. Its settings are a section of the model's settings: `my_part.size=4`, or `model:
+{my_part: {size: 4}}` in a preset. The constructor and the hooks get the model as a `Carrier`. The model already has its
+initial weights, so a part may copy its encoders. Store the part's encodings as a `Record`: `encoded.attach(self.name,
+record)`. Read them with `MyRecord.of(encoded.attached[self.name])`.
 
 `presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file, settings
 and weights come from `training_defaults` of the class, or from the options of a training (`weights.my_loss=0.1`).
@@ -48,10 +48,10 @@ from untrimmed.scores.score import Scores
 class TrainingStep:
     """The input of losses: encodings, the batch that they come from, and the progress of training.
 
-    Losses take random numbers only from `draws`. `batch` has features, ids of videos and captions, and moments.
-    `encode` encodes further rows in the same way as the batch. `epoch` and `update`, the number of finished updates of
-    the weights, are counted from 0. `is_rehearsal` is True in the trial step before training, whose losses are not
-    used. A loss that remembers earlier steps should not remember this step.
+    `batch` has features, ids of videos and captions, and moments. Losses must take random numbers only from `draws`,
+    and encode further rows with `encode`. `epoch` and `update` (finished updates of the weights) count from 0. In the
+    trial step before training, `is_rehearsal` is True and the losses are discarded; a loss that remembers earlier steps
+    must not remember this one.
     """
 
     queries: EncodedQueries
@@ -70,7 +70,7 @@ class Carrier(Protocol):
 
     name: str
     config: ModelConfig
-    # whether the model compares clips with sentences; an attachment may replace the clips
+    # whether the model compares clips with sentences; then an attachment may replace the clips
     has_clips: ClassVar[bool] = False
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
@@ -86,9 +86,7 @@ class Carrier(Protocol):
     def text_tower(self) -> Tower | None:
         """The text tower.
 
-        Attachments read the words that it encodes, and may build a tower with the same layers and with its positions.
-
-        It is None by default, and for a method whose words need no tower.
+        Attachments read its encoded words, and may build a tower like it. None for a method that has none.
         """
         return None
 
@@ -105,9 +103,9 @@ class Carrier(Protocol):
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return the method's retrieval losses for a branch that scores every query against every video.
+        """Return the method's retrieval losses for the scores of one branch.
 
-        Attachments use them to train the branches that they provide. Every method with `places` implements it.
+        Attachments call it to train a branch that they provide. Every method with `places` implements it.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
 
@@ -121,7 +119,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class ExtraRows:
-    """Extra rows for the layers over clips and over frames, and tensors to store in the encoding."""
+    """Extra rows for the layers over clips and those over frames, and tensors to store with the video."""
 
     clips: Float[Tensor, "V R D"] | None = None
     frames: Float[Tensor, "V R D"] | None = None
@@ -129,7 +127,7 @@ class ExtraRows:
 
 
 class Attachment(nn.Module):
-    """A module that a model carries and whose hooks it calls. By default the hooks change nothing."""
+    """Base class of attachments. A model calls their hooks; by default the hooks change nothing."""
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
@@ -138,18 +136,20 @@ class Attachment(nn.Module):
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
-    # draw the weights of all linear maps again, also of copied maps, as the released programs do
+    # whether to draw initial weights again for all linear maps, also copied ones, as released
     draws_maps: ClassVar[bool] = False
-    # whether losses read the output of the second pass of the query encoder if there is one
+    # whether losses read the queries of the second pass, if there is one
     second_pass: ClassVar[bool] = False
-    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which the authors of the attachment released it
+    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which the authors combine it
 
     def __init__(self, config: AttachmentConfig, model: Carrier):
         super().__init__()
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights, once, after all constructors. By default, weights are drawn only with `draws_maps`."""
+        """Draw initial weights. Called once after all constructors. By default nothing is drawn without
+        `draws_maps`.
+        """
         if self.draws_maps:
             initialise(self, model.config.init_std)
 
@@ -162,7 +162,7 @@ class Attachment(nn.Module):
         return encoded
 
     def extra_rows(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> ExtraRows:
-        """Return extra rows for the model's layers, computed from embedded clips. Called only with `joins_layers`."""
+        """Return extra rows for the model's layers, given embedded clips. Called only if `joins_layers` is set."""
         return ExtraRows()
 
     def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
@@ -174,14 +174,14 @@ class Attachment(nn.Module):
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return the attachment's part of `RetrievalModel.row_tensors`.
+        """Return names of tensors, by branch of `sketch`, if the branch's score depends only on their best row.
 
         The method must not use these tensors for its own scores.
         """
         return {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
-        """Return the vectors of queries to compare with the vectors of `sketch`, multiplied by weights, by branch."""
+        """Return, by branch, the query vectors to compare with `sketch`, multiplied by the branch's weight."""
         return {}
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
@@ -205,17 +205,17 @@ class Attachment(nn.Module):
         return None
 
     def released_names(self, prefix: str) -> Names:
-        """Return the authors' names of the attachment's parameters; ours begin with `prefix`."""
+        """Return the authors' names of the attachment's parameters. Our names begin with `prefix`."""
         return {}
 
 
 class StepLoss(Attachment, ABC):
-    """A loss with one term, which has the loss's name. It may use the whole training step, such as scores or epoch."""
+    """A loss with one term, named like the loss. It may use the whole training step, such as scores or epoch."""
 
     second_pass: ClassVar[bool] = True
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the term by its name."""
+        """Return the loss term under the loss's name."""
         return {self.name: self.step_term(model, step)}
 
     @abstractmethod

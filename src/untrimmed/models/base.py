@@ -1,22 +1,23 @@
 """The base class of all methods: encoders, scores and loss terms. CONTRIBUTING.md has a complete method.
 
-A method implements hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
-Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These call the method's hook, then
-each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A constructor only creates
-modules. Afterwards, `create_model` draws their weights (`draw_weights`) and builds the attachments. If a method needs
-more fields than `EncodedQueries` or `EncodedVideos` have, define a subclass of these (frozen, keyword-only) in the
-method's file, and convert with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
+A method implements four hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
+Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`, which call the hook and then each
+attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A constructor only creates modules.
+Afterwards, `create_model` draws their weights (`draw_weights`) and builds the attachments.
+
+If a method needs more fields than `EncodedQueries` or `EncodedVideos` have, define a subclass (frozen, keyword-only) in
+the method's file, and convert with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
 
 Optional hooks:
 
-- `Score.best` gives the frame or clip of the best score. `compute_timeline` and `similarity` give moments and curves.
-- `compute_sketch` and `compute_probe` give vectors with which an index finds candidates. `list_row_tensors` names the
+- `compute_timeline` and `similarity` are needed to find moments and to draw relevance curves.
+- `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. `list_row_tensors` names the
   tensors of branches whose score depends only on their best row.
-- `places` are branches of the score that an attachment may provide. A method with `places` leaves out the branches in
+- `places` lists the branches of the score that an attachment may replace. Such a method leaves out the branches in
   `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
 - `training_defaults` has the weights of losses and other settings, for a method without a preset file.
 - `draw_weights` sets initial weights that are not random.
-- `watched_queries` and `watched_videos` give numbers whose means training logs for each epoch.
+- `watched_queries` and `watched_videos` return numbers per query or video; training logs their means in each epoch.
 - `list_released_names` translates the authors' parameter names.
 """
 
@@ -60,11 +61,11 @@ class RetrievalModel(nn.Module, Carrier):
     Config: ClassVar[type[ModelConfig]]
     # defaults in the form of a preset's sections: weights, train, features, ...
     training_defaults: ClassVar[Mapping[str, Any]] = {}
-    places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may provide
+    places: ClassVar[frozenset[str]] = frozenset()  # branches of the score that an attachment may replace
     attachments: nn.ModuleDict  # set by `create_model`, not by the constructor
-    row_times: ClassVar[RowTimes] = "middle"  # which times the rows of a timeline have when windows pool them
+    row_times: ClassVar[RowTimes] = "middle"  # the time of each row of the timeline, see `RowTimes`
     keeps_frames: ClassVar[bool] = True  # whether encoded videos can contain frames
-    has_layers: ClassVar[bool] = False  # whether layers over clips and frames can read extra rows of an attachment
+    has_layers: ClassVar[bool] = False  # whether an attachment can add rows to the layers over clips and frames
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -93,12 +94,12 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
         """Return the vectors of videos.
 
-        Except with some released options, a video's vectors depend only on its own frames.
+        A video's vectors depend only on its own frames, except with some released options.
         """
 
     @abstractmethod
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score every query against every video, using only the branches that no attachment provides."""
+        """Score every query against every video by the method's branches, except those that an attachment replaces."""
 
     @abstractmethod
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
@@ -120,26 +121,26 @@ class RetrievalModel(nn.Module, Carrier):
         return videos.clips, None
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return the vectors of videos that `compute_scores` compares, by branch; see `candidate_score`.
+        """Return, by branch, the video vectors that an index compares with `compute_probe` (see `candidate_score`).
 
-        By default there are no branches. Every video of a library is then scored in full.
+        By default there are none, and a search scores every video of a library in full.
         """
         return {}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return the vectors of queries to compare with `compute_sketch`, by branch and multiplied by weights."""
+        """Return, by branch, the query vectors to compare with `compute_sketch`, multiplied by the branch's weight."""
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return the names of tensors by branch, if the branch's score depends only on their best row.
+        """Return, by branch of `compute_sketch`, names of tensors if the branch's score depends only on their best row.
 
-        The branches are those of `compute_sketch`. A branch with a negative weight is left out: its score depends on
-        its best row, but the probe, which contains the weight, would find its worst row.
+        Branches with a negative weight are left out: the probe contains the weight, so its best match would be the
+        worst row.
         """
         return {}
 
     def list_released_names(self) -> Names:
-        """Return the authors' names of the method's parameters, each with its tensor's `Slot`.
+        """Return the method's parameter names in the authors' checkpoints, each with the `Slot` of our tensor.
 
         Raises: CheckpointError for a method without a released checkpoint.
         """
@@ -168,23 +169,22 @@ class RetrievalModel(nn.Module, Carrier):
         return scores
 
     def sketch(self, videos: EncodedVideos) -> Branches:
-        """Return videos as vectors for a nearest-neighbour index, of shape `V N D` by branch; see `candidate_score`."""
+        """Return, by branch, video vectors [V, N, D] for a nearest-neighbour index (see `candidate_score`)."""
         return self.compute_sketch(videos) | {
             branch: rows for part in self.carried for branch, rows in part.sketch(self, videos).items()
         }
 
     def probe(self, queries: EncodedQueries) -> Branches:
-        """Return queries as vectors to compare with `sketch`, multiplied by weights, of shape `Q M D` by branch."""
+        """Return, by branch, query vectors [Q, M, D] to compare with `sketch`, multiplied by the branch's weight."""
         return self.compute_probe(queries) | {
             branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
         }
 
     @property
     def row_tensors(self) -> TensorNames:
-        """The names of tensors by branch of `sketch`, if the branch's score depends only on their best row.
+        """Names of tensors, by branch of `sketch`, if the branch's score depends only on their best row.
 
-        The score of a video does not change if all other rows are removed and `num_frames` is still the original number
-        of frames.
+        Without the other rows, a video has the same score, as long as `num_frames` is still its number of frames.
         """
         rows = dict(self.list_row_tensors())
         for part in self.carried:
@@ -192,10 +192,10 @@ class RetrievalModel(nn.Module, Carrier):
         return rows
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
-        """Return an upper bound of each video's score, which finds candidates without computing all scores.
+        """Return an upper bound of each video's score. An index can compute it from vectors alone.
 
-        The upper bound is the sum, over the vectors of `probe`, of each vector's best dot product with the branch's
-        `sketch`. For most methods, it equals the score; the tests of all methods list these methods.
+        Each vector of `probe` is multiplied with all vectors of the branch's `sketch`; the bound is the sum of the
+        largest products. For most methods it equals the score.
 
         Raises: ConfigError for a method without `compute_sketch`.
         """
@@ -206,14 +206,14 @@ class RetrievalModel(nn.Module, Carrier):
         return torch.stack([max_sim_sum(rows, sketch[branch]) for branch, rows in probe.items()]).sum(dim=0)
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
-        """Return the weight of each word, to show to users; None if no part of the model weights words."""
+        """Return the learned weight of each word, or None if the model does not weight words."""
         candidates = (part.word_weights(queries) for part in self.carried)
         return next((weights for weights in candidates if weights is not None), None)
 
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """Return named numbers for each query. Training logs their means over the validation split in metrics.jsonl.
+        """Return named numbers per query; training logs their means over the validation split in metrics.jsonl.
 
-        By default these are the numbers of the attachments. A method can add its own.
+        By default only attachments add numbers.
         """
         return {name: values for part in self.carried for name, values in part.watched_queries(self, queries).items()}
 
@@ -246,7 +246,7 @@ class RetrievalModel(nn.Module, Carrier):
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """Return vectors of each video in the space of sentences, in temporal order at equal steps, and their mask.
+        """Return each video's timeline and its mask: vectors at equal steps in time, in the space of the sentences.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -257,16 +257,16 @@ class RetrievalModel(nn.Module, Carrier):
         return self.compute_timeline(videos)
 
     def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
-        """Return the similarity of each query to each vector of a timeline or of its windows, by default the cosine.
+        """Return the similarity of each query to each vector of a timeline or window, for moments and relevance curves.
 
-        Higher is better. Moments and relevance curves use it. A method that does not compare by cosine overrides it.
+        Higher is better. The default is the cosine.
         """
         return products(F.normalize(queries.sentence, dim=-1), F.normalize(units, dim=-1))
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows of every video and their similarities.
+        """Return the windows in which moments are searched, and the similarities of queries to them.
 
-        The default windows are JSG's, which need no training.
+        The default windows are JSG's proposals, which need no training.
         """
         similarity = partial(self.similarity, queries)
         (units, mask) = self.timeline(videos)
@@ -283,9 +283,9 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """Return each query's best windows of all videos.
+        """Return each query's best windows of all videos, including overlapping ones.
 
-        Overlaps are not suppressed, so rankings of several corpora can be merged.
+        Rankings of several corpora can be merged before overlaps are suppressed.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -301,18 +301,15 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """Return the best moments of all videos for each query, in seconds, after suppression of overlaps.
-
-        See `moments/localise.py`.
-        """
+        """Return each query's best moments of all videos, in seconds. Of overlapping moments only the best is kept."""
         settings = settings or self.locate_settings()
         ranked = self.rank_moments(queries, videos, duration_s, settings)
         return suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit)
 
     def released_names(self) -> Names:
-        """Return the authors' names of all parameters, with attachments, each with its tensor's `Slot`.
+        """Return all parameter names in the authors' checkpoints, each with the `Slot` of our tensor.
 
-        Raises: CheckpointError for a method or composition without a released checkpoint.
+        Raises: CheckpointError for a method, or a method with attachments, that has no released checkpoint.
         """
         names = self.list_released_names()
         for attachment in self.carried:

@@ -1,8 +1,8 @@
-"""Reads the tensors, settings and validation results in an authors' checkpoint without executing pickled code.
+"""Read tensors, settings and validation results from an authors' checkpoint without executing pickled code.
 
-The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). The size of the file
-limits the memory that reading it needs: compressed members, tensors larger than their storage and pickles with too many
-objects are refused before anything is allocated.
+The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). Reading needs little
+more memory than the file has bytes: compressed members, tensors larger than their storage and pickles with too many
+objects are refused before memory is allocated.
 """
 
 import math
@@ -37,8 +37,8 @@ class Checkpoint:
     """The content of an authors' checkpoint.
 
     `tensors` are views of the file's storages, by the authors' parameter names. `config` has the settings that the
-    program stored: numbers, texts and lists or mappings of them. `validation` has the numbers of the entry `model_val`,
-    in the program's order. In files without such entries, `config` and `validation` are empty. `epoch` counts from 0.
+    program stored: numbers, texts and lists or mappings of them. `validation` has the validation metrics (the entry
+    `model_val`) in the program's order. Both are empty if the file has none. `epoch` counts from 0.
     """
 
     tensors: Mapping[str, Tensor]
@@ -172,8 +172,8 @@ class _Settings:
 
     All other values, and values nested too deep, become None.
 
-    An object with items becomes a mapping (EasyDict). So does an object whose state is a mapping (Namespace). A pickle
-    can contain one list many times, so the number of values is limited.
+    Objects with items (EasyDict) or with a mapping as state (Namespace) become mappings. A pickle can contain one list
+    many times, so the number of values is limited.
     """
 
     MAX_DEPTH: ClassVar[int] = 20

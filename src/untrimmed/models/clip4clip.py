@@ -29,7 +29,7 @@ MAX_LOGIT_SCALE = math.log(100.0)  # CLIP limits its learned scale to this value
 
 @dataclass(frozen=True, kw_only=True)
 class CLIP4ClipVideos(EncodedVideos):
-    """Mapped frames, and `video`, the mean of the normalised mapped frames."""
+    """The frames after the linear map, and `video`: the mean of these frames after normalisation."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -75,7 +75,7 @@ class CLIP4Clip(RetrievalModel):
                 nn.init.eye_(linear.weight)
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """Return the mapped last word, or the mean of the mapped words."""
+        """Return the last word after the linear map, or the mean of all words after the map."""
         words = self.encode_words(queries)
         mask = queries.mask
         if self.config.sentence == "mean":
@@ -84,16 +84,13 @@ class CLIP4Clip(RetrievalModel):
         return EncodedQueries(sentence=words[torch.arange(len(words), device=words.device), last])
 
     def compute_video_vectors(self, videos: VideoBatch) -> CLIP4ClipVideos:
-        """Return the mapped frames, and the mean of the normalised mapped frames."""
+        """Return the frames after the linear map, and the mean of these frames after normalisation."""
         frames = self.frame_map(videos.frames)
         mask = videos.frame_mask
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Return mapped word features.
-
-        They need no tower, because the text encoder has already related them to each other.
-        """
+        """Return word features after the linear map. The frozen text encoder has already related them to each other."""
         return self.query_map(queries.words)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
@@ -114,14 +111,14 @@ class CLIP4Clip(RetrievalModel):
         return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the cross-entropy in both directions, from queries to videos and from videos to queries."""
+        """Return the mean cross-entropy over both directions: queries to videos, and videos to queries."""
         cosine = self.compute_scores(step.queries, step.videos)["video"].value
         return self.branch_losses("video", cosine, cosine, step)
 
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return the mean cross-entropy of both directions, on cosines divided by the learned temperature.
+        """Return the mean cross-entropy over both directions, of cosines divided by the learned temperature.
 
         `dot` is ignored.
         """
@@ -129,7 +126,7 @@ class CLIP4Clip(RetrievalModel):
         return {f"{branch}_nce": nce(logits, step.batch.video_index) / 2}
 
     def branch_weight(self, branch: str) -> float:
-        """Return the weight of the branch that compares the mean, or of a frame branch that an attachment provides."""
+        """Return the weight of a branch: the mean-frame branch, or a frame branch from an attachment."""
         return {"video": self.config.video_weight, "frame": self.config.frame_weight}[branch]
 
 

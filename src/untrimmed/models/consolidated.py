@@ -1,7 +1,8 @@
 """The encoder that GMMFormer v2 and its successors share: parallel layers, fused at each time point.
 
-Each branch has a tower and one block. A token fuses the outputs of the layers by attention. The token is learned, or it
-is the mean of the outputs. Numbers of equations and tables are those of GMMFormer v2 (arXiv 2405.13824).
+Each branch has a tower and one block of parallel layers. At each time point, attention fuses the layers' outputs: the
+query of this attention is a token, which is learned or the mean of the outputs. Numbers of equations and tables are
+those of GMMFormer v2 (arXiv 2405.13824).
 """
 
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class ConsolidatedConfig(TwoBranchConfig):
 
     @property
     def reads_padding(self) -> bool:
-        """Whether the layers' outputs at padding affect the score, through the mean of the outputs."""
+        """Whether padding affects the score. It does if the token is the mean of the outputs."""
         return reads_token(self.aggregation) and self.fusion_token == "mean"
 
 
@@ -63,7 +64,7 @@ class ConsolidatedModel(TwoBranchModel):
 
     config: ConsolidatedConfig
     has_layers: ClassVar[bool] = True
-    released_layer: ClassVar[str] = "attn"  # the authors' name of a block's layers, without the layer's number
+    released_layer: ClassVar[str] = "attn"  # the authors' name of layer i of a block, without i
 
     def __init__(self, config: ConsolidatedConfig):
         super().__init__(config)

@@ -63,7 +63,7 @@ class Teacher(NamedTuple):
 
 
 class StudentBranch(nn.Module):
-    """Encodes a query as one vector and each frame as one vector, by attention layers without a feed-forward part."""
+    """Encodes a query and each frame as one vector each, by attention layers without a feed-forward part."""
 
     def __init__(self, config: ModelConfig, dim: int, *, own_query_input: bool):
         super().__init__()
@@ -77,7 +77,7 @@ class StudentBranch(nn.Module):
         self.frame_map = nn.Linear(dim, dim)
 
     def sentences(self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
-        """Return sentence vectors of words that an input layer has mapped to the branch's width."""
+        """Return sentence vectors of words. An input layer has already mapped the words to the branch's width."""
         return self.query_pooling(self.query_layer(self.query_positions(words), mask), mask)
 
     def frames(self, frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V T D"]:
@@ -93,25 +93,25 @@ class DLDKD(RetrievalModel):
     class Config(ModelConfig):
         """`dim` is the width of the inheritance branch. Fields after `margin` affect only training.
 
-        With soft labels, the share `hard_share` of a batch keeps hard labels. The labels of the other queries are the
-        sum of two parts: the hard labels times `label_share`, and a softmax of guiding scores. Both shares fall with
-        the epoch.
+        A hard label is 1 for the query's video and 0 for the others. With soft labels, the share `hard_share` of a
+        batch keeps hard labels. Every other label is the hard label times `label_share` plus a softmax of guiding
+        scores. Both shares fall with the epoch.
         """
 
         version: Literal["conference", "later"] = "conference"
         two_branches: bool = True
-        exploration_dim: int | None = None  # None: the same width as `dim`
+        exploration_dim: int | None = None  # default: `dim`
         inheritance_weight: float = 0.7
         exploration_weight: float = 0.3
         margin: float = 0.1
-        temperature: float = 0.2  # divides the cosines before they become distributions over frames
+        temperature: float = 0.2  # divides cosines before the softmax over frames
         distillation_decay: Decay = "exponential"
         labels: Literal["hard", "soft"] = "hard"
         share_decay: ShareDecay = "sigmoid"
         # `hard_share` and `label_share` in the first epoch
         hard_share: float = 0.8
         label_share: float = 0.8
-        share_epochs: int = 120  # number of epochs of a run, which the linear and the cosine decay need
+        share_epochs: int = 120  # epochs of the linear and the cosine decay
 
         def __post_init__(self) -> None:
             super().__post_init__()
@@ -205,7 +205,7 @@ class DLDKD(RetrievalModel):
         return {name: units(rows, videos.frame_mask) for name, rows in frames.items() if rows is not None}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return the frames of each branch, which share a mask."""
+        """Return the names of each branch's frames and of their mask, which the branches share."""
         c = self.config
         inheritance = {"inheritance": ("frames", "frame_mask")}
         if self.exploration is None:
@@ -253,7 +253,7 @@ class DLDKD(RetrievalModel):
         return terms | {"distillation": self.distillation_factor(step.epoch) * divergence}
 
     def distillation_factor(self, epoch: int) -> float:
-        """Return the factor of the distillation loss in an epoch. As released, a factor that rises starts from 1."""
+        """Return the factor of the distillation loss in an epoch. As released, rising factors start with 1."""
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)
 

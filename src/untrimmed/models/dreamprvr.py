@@ -1,8 +1,8 @@
-"""DreamPRVR (CVPR 2026, arXiv 2604.03653): registers from a short diffusion as extra keys and values.
+"""DreamPRVR (CVPR 2026, arXiv 2604.03653): attention layers read extra vectors (registers) of a video's topic.
 
 Released code: lijun2005/CVPR26-DreamPRVR. The encoder is GMMFormer v2's (`models/consolidated.py`) with two
-differences: other windows, and the mean of the layers' outputs instead of a learned token. The registers and their
-losses are in `models/registers.py`; other methods can carry them too. No loss matches captions to clips.
+differences: other attention windows, and the mean of the layers' outputs instead of a learned token. The registers and
+their losses are in `models/registers.py` and can be attached to other methods. No loss matches captions to clips.
 """
 
 import math
@@ -27,7 +27,7 @@ RELEASED_LOSSES = {
 class DreamPRVR(ConsolidatedModel):
     """Blocks of eight layers that read registers together with clips or frames.
 
-    Both branches score by their best row.
+    A video scores by its best clip and by its best frame.
     """
 
     released_layer: ClassVar[str] = "e_attns."

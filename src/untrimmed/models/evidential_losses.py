@@ -1,9 +1,8 @@
 """The two evidential losses of Holmes, which attach to other methods too (arXiv 2605.06083).
 
-The authors released them only with Holmes. With other methods, `evidence` reads the cosines by which the method ranks
-videos, for all pairs of queries and videos. MS-SL and JSG use all pairs here, too, although some of their other losses
-read only each query's own video. `transport` reads the clips that are compared with sentences (for MS-SL its units,
-because longer clips overlap). Weights are those of Holmes on the same data set.
+The authors released them only with Holmes. With other methods, `evidence` uses the method's cosines of all queries and
+videos. `transport` uses the clips that the method compares with sentences; for MS-SL these are its shortest clips,
+because the longer ones overlap. Weights are those of Holmes on the same data set.
 """
 
 from dataclasses import dataclass
@@ -21,13 +20,13 @@ from untrimmed.models.registry import register
 
 @register("evidence")
 class Evidence(StepLoss):
-    """The evidential loss of Holmes between videos (arXiv 2605.06083): how certain a query's match is."""
+    """Holmes' evidential loss between videos (arXiv 2605.06083), which estimates how certain a query's match is."""
 
     second_pass: ClassVar[bool] = False  # the loss reads the same scores as the InfoNCE and triplet losses
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """From epoch `warmup_epoch` on (counted from 0), labels of queries that fit several videos are smoothed."""
+        """From epoch `warmup_epoch` on (counted from 0), labels of queries that match several videos are smoothed."""
 
         temperature: float = 0.05  # divides the cosines before they are converted to evidence
         division_bound: float = 0.3  # the argument `bound` of `losses.evidence.divide`
@@ -43,7 +42,7 @@ class Evidence(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss, summed over each branch of the score and all branches together."""
+        """Return the sum of the losses of each branch and of all branches together."""
         c = self.config
         branches = model.score(step.queries, step.videos).branches
         return between_videos(
@@ -58,7 +57,7 @@ class Evidence(StepLoss):
 
 @register("transport")
 class Transport(StepLoss):
-    """The evidential loss of Holmes within a video (arXiv 2605.06083): which clips belong to which query."""
+    """Holmes' evidential loss within a video (arXiv 2605.06083), which learns which clips belong to which query."""
 
     reads_clips: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""GMMFormer (AAAI 2024, arXiv 2310.05195): clips by attention under Gaussian windows of several widths.
+"""GMMFormer (AAAI 2024, arXiv 2310.05195): clips, encoded by attention within Gaussian windows.
 
 Released code: huangmozhi9527/GMMFormer. We follow the release; the paper's version of each difference is an option.
 

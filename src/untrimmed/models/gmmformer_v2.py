@@ -1,4 +1,4 @@
-"""GMMFormer v2 (arXiv 2405.13824): multi-scale clips, consolidated per time point; queries matched to clips one to one.
+"""GMMFormer v2 (arXiv 2405.13824): clips at several scales, fused per time point; a loss matches queries to clips.
 
 Released code: huangmozhi9527/GMMFormer_v2. We follow the release; the paper's version of each difference is an option.
 Towers and blocks are those of `models/consolidated.py`.

@@ -1,10 +1,10 @@
-"""HLFormer (ICCV 2025, arXiv 2507.17402): attention in Lorentz space beside Euclidean attention, videos above captions.
+"""HLFormer (ICCV 2025, arXiv 2507.17402): Euclidean and Lorentz attention; a loss puts videos above captions.
 
 Released code: lijun2005/ICCV25-HLFormer. It shares the encoder of GMMFormer v2 (`models/consolidated.py`), with two
 differences: a block has Euclidean and Lorentz layers, and the mean of their outputs fuses them instead of a learned
 token. The mean includes padding, so frames are always padded to `max_frames`. `models/partial_order.py` has the loss
-that puts videos above their captions in a hierarchy. Only the layers use hyperbolic space in retrieval, so moments and
-relevance curves use cosines. Only the abstract, introduction and overview of the paper were available to us, so we
+that puts videos above their captions in a hierarchy. Scores, moments and relevance curves are cosines; only layers and
+that loss use hyperbolic space. Only the abstract, introduction and overview of the paper were available to us, so we
 follow the release.
 """
 
@@ -33,8 +33,7 @@ class HLFormer(ConsolidatedModel):
     class Config(ConsolidatedConfig):
         """`lorentz_widths`: one Lorentz layer for each width, like `gaussian_widths` for Euclidean layers.
 
-        `lorentz_dim`: the width of the Lorentz layers' tangent space, for all heads together; points have one number
-        more.
+        `lorentz_dim`: the width of the Lorentz layers' tangent space, summed over heads. A point has one number more.
         """
 
         gaussian_widths: tuple[float, ...] = (math.inf, 2.0, 4.0, 8.0)

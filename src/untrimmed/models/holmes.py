@@ -1,9 +1,9 @@
-"""Holmes (ICML 2026, arXiv 2605.06083): evidence for which video, and which of the video's clips, matches a query.
+"""Holmes (ICML 2026, arXiv 2605.06083): losses that estimate how certain it is which video and clip match a query.
 
 Released code: lijun2005/ICML26-Holmes. The encoder is GMMFormer v2's (`models/consolidated.py`) with two differences:
-other windows, and the mean of the layers' outputs instead of a learned token. Checkpoints contain a learned token, but
-nothing reads it. The losses are in `models/evidential_losses.py`. The released program with a second query branch is
-`holmes+ral` without RAL's Gaussians (`ral.msra: false`), as in its preset for TVR.
+other attention windows, and the mean of the layers' outputs instead of a learned token. Checkpoints contain a learned
+token that is never used. The losses are in `models/evidential_losses.py`. The released program with a second query
+branch is `holmes+ral` without RAL's Gaussians (`ral.msra: false`), as in its preset for TVR.
 """
 
 import math
@@ -25,7 +25,7 @@ RELEASED_LOSSES = {
 
 @register("holmes")
 class Holmes(ConsolidatedModel):
-    """Blocks of eight layers, fused with the mean of their outputs.
+    """Blocks of eight layers, fused by attention from the mean of their outputs.
 
     A video scores by its best clip and by its best frame.
     """

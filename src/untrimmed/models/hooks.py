@@ -1,7 +1,7 @@
 """Calls the hooks of a model one by one and checks what each returns.
 
-So a mistake in a method or an attachment causes an error of one line, with the hook, the expected axes and the returned
-shape. Training calls these functions on a few items before its first step (`training/rehearsal.py`).
+A mistake in a method or an attachment gives a one-line error with the hook, the expected axes and the returned shape.
+Training calls these functions on a few items before its first step (`training/rehearsal.py`).
 """
 
 import dataclasses
@@ -121,7 +121,7 @@ def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: Encod
 
 
 def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
-    """Check `compute_sketch` and `compute_probe`, with which an index finds candidates. Raises: ConfigError."""
+    """Check the results of `compute_sketch` and `compute_probe`. Raises: ConfigError."""
     rows = {}
     for hook, encoded, annotation in (
         ("sketch", videos, Float[Tensor, "V N D"]),
@@ -142,7 +142,7 @@ def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: Encode
 def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator[None]:
     """Turn an exception in code outside this package into a ConfigError with its line and the shapes of `inputs`.
 
-    Exceptions in this package are bugs and keep their traceback, and so do errors for lack of memory.
+    Exceptions in this package are bugs and keep their traceback. So do out-of-memory errors.
     """
     try:
         yield
@@ -169,7 +169,7 @@ def _of(owner: Any) -> str:
 
 @dataclass
 class _Axes:
-    """The size of each axis in the result of a hook, by letter. The first tensor that has an axis defines its size."""
+    """Sizes of named axes. The first tensor with an axis defines its size, and later tensors must agree."""
 
     hook: str
     sizes: dict[str, int]

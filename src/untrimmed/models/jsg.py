@@ -1,24 +1,29 @@
-"""JSG, joint searching and grounding (ACM MM 2023): a glance at a short form of the video, then a gaze at a part.
+"""JSG, joint searching and grounding (ACM MM 2023): a coarse branch (glance) and a fine branch (gaze).
 
-Released code: CFM-MSG/Code_JSG, two programs with one network. `variant` selects the program. With `event`, the losses
-compare each query with one column per caption of the batch; the paper reports the results for moments. With `video`,
-the losses of the glance compare with one column per video; the paper reports the results for videos. Both programs
-return all loss terms, and the weights of the preset select among them. We follow the release, which differs from the
-paper:
+The glance scores proposals of a down-sampled video, the gaze those of its frames. Released code: CFM-MSG/Code_JSG, two
+programs with one network. `variant` selects the program:
+
+- `event`: losses compare each query with the video of every caption of the batch. The paper uses it for moments.
+- `video`: losses of the glance compare each query with every video of the batch. The paper uses it for videos.
+
+Both programs return all loss terms, and the weights of the preset select among them. We follow the release, which
+differs from the paper:
 
 - Both branches use the same encoder without a feed-forward part (`shared_encoder: false`: one encoder for each branch).
 - The video variant also trains an attention branch of MS-SL, although no reported score reads it.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
-- The released video variant calls a function that does not exist. We leave the call out, since only unused terms read
+- The released video variant calls a function that does not exist. We leave the call out, because only unused terms need
   its result.
 
-The paper's ablations are settings. Table 5: `proposals: sliding` with `gaze_proposals: centered` (w/o CBPG, which the
-paper removes from the glance only), `pooling: mean` (w/o GWP), `glance_input: frames` (w/o GD). GLC-sim, GZ-sim and
-Sum-sim are set by the two score weights for videos, and by `rank_moments_by` for moments. Table 6: a loss weight of 0
-turns off the terms `glance_*`, `gaze_*` or `intra_*`. Without the `gaze_*` terms, the gaze ranks at random, so
-`rank_moments_by` must be `glance` from the first epoch on. The row w/o GZ of Table 5 has neither `gaze_*` nor
-`intra_*`.
+Settings for the paper's ablations:
+
+- Table 5, w/o CBPG: `proposals: sliding` with `gaze_proposals: centered`, because the paper changes only the glance.
+- Table 5, w/o GWP: `pooling: mean`. W/o GD: `glance_input: frames`.
+- Table 5, w/o GZ: weights 0 for `gaze_*` and `intra_*`.
+- GLC-sim, GZ-sim, Sum-sim: the two score weights for videos, `rank_moments_by` for moments.
+- Table 6: weights 0 for `glance_*`, `gaze_*` or `intra_*`. Without `gaze_*`, the gaze is untrained, so set
+  `rank_moments_by: glance`.
 """
 
 from dataclasses import dataclass
@@ -64,7 +69,7 @@ GlanceInput = Literal["coarse", "clips", "frames"]
 
 @dataclass(frozen=True, kw_only=True)
 class JSGVideos(EncodedVideos):
-    """`clips` are the rows of the short form of the video (coarse rows), or None if the glance reads the frames."""
+    """`clips` are the down-sampled (coarse) rows for the glance, or None if the glance reads the frames."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -77,7 +82,7 @@ class JSGVideos(EncodedVideos):
 
 @register("jsg")
 class JSG(RetrievalModel):
-    """One encoder for coarse rows and frames. Both are pooled under the same proposals."""
+    """One encoder for coarse rows and frames. The same proposals pool both."""
 
     row_times = "released"
 
@@ -85,9 +90,9 @@ class JSG(RetrievalModel):
     class Config(ModelConfig):
         """If release and paper differ, the default is as released.
 
-        `frame_sampling: fixed` stretches every video to `max_frames` rows by repeating rows, so an encoding depends
-        only on its video. `padded` does not stretch and includes the padding of a batch in the pooling, like the option
-        `not-fixed` of the release. With `padded`, videos that are scored together must be encoded at the same length.
+        `frame_sampling: fixed` repeats rows until every video has `max_frames` rows. `padded` pads videos with zeros to
+        the longest of the batch and pools the zeros too, as the released option `not-fixed` does. With `padded`, videos
+        that are scored together must be encoded at the same length.
         """
 
         variant: Literal["event", "video"] = "event"
@@ -109,7 +114,7 @@ class JSG(RetrievalModel):
         conv_stride: int = 1
         shared_encoder: bool = True  # paper: an encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
-        # paper: centred in the rest of the video, as wide as the rest (Eq. 11)
+        # paper: the window's centre and width are those of the rest of the video (Eq. 11)
         side_negatives: SideNegatives = "released"
         nce: SquareContrast = "released"  # per_direction: Eq. 7 on exponentials; paper: Eq. 7, of cosines
         margin: float = 0.2
@@ -154,9 +159,9 @@ class JSG(RetrievalModel):
         return TransformerLayer(self.config.dim, self.config.num_heads, self.config.dropout, output_map=True)
 
     def _coarse_rows(self) -> int:
-        """Return the number of position embeddings of the tower over coarse rows.
+        """Return the number of position embeddings for coarse rows.
 
-        As released, it is the number of frames, although down-sampling gives fewer.
+        As released, there is one per frame, although there are fewer coarse rows.
         """
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
@@ -188,7 +193,7 @@ class JSG(RetrievalModel):
         frames = videos.frames
         mask = videos.frame_mask
         length = self.config.max_frames
-        # too many frames stay unchanged, so that the tower raises an error
+        # do not cut a video with too many frames, so that the tower raises an error
         if self.config.frame_sampling == "padded" or frames.shape[1] > length:
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)
@@ -229,9 +234,9 @@ class JSG(RetrievalModel):
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
-        """Return the scores of coarse rows pooled by attention with the best proposal. No ranking uses these scores.
+        """Return scores of coarse rows, pooled by attention with the best proposal as query. Rankings do not use them.
 
-        As released, this branch reads coarse rows, although the video variant trains it on frames.
+        As released, this branch scores coarse rows, although the variant `video` trains it on frames.
         """
         videos = JSGVideos.of(videos)
         proposals = self.glance_pooled(videos)
@@ -243,12 +248,10 @@ class JSG(RetrievalModel):
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and the similarities that rank moments.
+        """Return the windows and the similarities that rank moments, by default those of the gaze (section 3.5).
 
-        By default, the gaze computes the similarities (section 3.5); see `rank_moments_by`.
-
-        `sum` adds the similarities of both branches, weighted as in the score of videos. Both branches then use the
-        windows of the gaze.
+        `rank_moments_by: sum` adds the similarities of both branches on the gaze's windows, with the weights of the
+        video score.
         """
         c = self.config
         similarity = partial(self.similarity, queries)
@@ -301,9 +304,9 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Return each query's video as one vector, pooled by attention with the query's best proposal.
+        """Return each query's video as one vector: its rows, pooled by attention with the best proposal as query.
 
-        The video is pooled from coarse rows, or from frames in the video variant.
+        The rows are coarse rows, or frames in the variant `video`.
         """
         if self.config.variant == "event":
             return self.guided_attention.of_positives(videos.glance_rows, None, proposals, own_best, video_index)
@@ -318,9 +321,9 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Return the gaze of each query at its own video, around the centre of the query's best glance proposal.
+        """Return the gaze of each query at its video: proposals around the centre of its best glance proposal.
 
-        As released, the gaze of the video variant does not train the query tower.
+        As released, the gaze of the variant `video` does not train the query tower.
         """
         c = self.config
         frames = videos.frames[video_index]

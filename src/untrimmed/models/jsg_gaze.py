@@ -1,4 +1,4 @@
-"""JSG's gaze in training: proposals around a focus in the video, and the rest of the video (section 3.4)."""
+"""JSG's gaze in training: proposals around a focus (a time in the video), and the rest of the video (section 3.4)."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,9 @@ from untrimmed.scores.score import Score, required_best
 class Gaze:
     """The gaze of each query at its own video.
 
-    `proposals` are pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot` compares
-    queries with the proposals of query m; `cosine.best` is the best width. `left` and `right` are each query's cosines
-    with the parts of the video before and after its best proposal. `whole` is the cosine with the whole video.
+    `proposals` are vectors pooled around the query's `focus`, one per width. Column m of `cosine` and `dot` compares
+    all queries with the proposals of query m; `cosine.best` is the index of the best width. `left` and `right` are each
+    query's cosines with the video before and after its best proposal, `whole` that with the whole video.
     """
 
     focus: Float[Tensor, " Q"]

@@ -1,7 +1,6 @@
-"""Lists methods and attachments, and which of them fit together.
+"""List methods and attachments, and which of them fit together.
 
-The list for this package is stored in a file, because the registry imports torch. After a change of a method, write the
-file again:
+This package's list is stored in a file, because the registry imports torch. Write it again after changing a method:
 
     python -m untrimmed.models.listing
 """
@@ -20,7 +19,7 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class ModelListing:
-    """Names and their papers. `refused` has the reason for each METHOD+ATTACHMENT that does not fit, by this name."""
+    """Names of methods and attachments with their papers. `refused` maps METHOD+ATTACHMENT to why it does not fit."""
 
     methods: Mapping[str, str]
     attachments: Mapping[str, str]
@@ -39,7 +38,7 @@ class ModelListing:
 
 
 def list_all(*, with_plugins: bool) -> ModelListing:
-    """Return all names. This needs torch only if plug-ins are used, including plug-ins of installed packages."""
+    """Return all names. Without plug-ins (modules or installed packages) this does not import torch."""
     if with_plugins or importlib.metadata.entry_points(group=GROUP):
         return registered_listing()
     return stored_listing()

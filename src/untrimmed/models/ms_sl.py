@@ -1,11 +1,11 @@
-"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, frames pooled by the best clip.
+"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, and frames pooled by the best clip.
 
 Released code: HuiGuanLab/ms-sl. We follow the release:
 
 - Its transformer layers have no feed-forward part.
-- In training, the frame branch compares queries only with the frames of positive pairs, in a square matrix. There,
-  other queries of the same video count as negatives.
-- MS-SL finds only videos. JSG (Tables 1-2) uses MS-SL's clips as moments, and so does `moments: clips`.
+- In training, the frame branch computes a query x query matrix: column j is the video of query j, pooled for query j.
+  If query i and query j have the same video, j is still a negative of i.
+- The paper finds only videos. JSG (Tables 1-2) uses MS-SL's clips as moments, and so does `moments: clips`.
 """
 
 from dataclasses import dataclass
@@ -43,17 +43,16 @@ class MSSLVideos(EncodedVideos):
 
 @register("ms_sl")
 class MSSL(ClipFrameModel):
-    """A query, a clip and a frame tower. The clip score uses all 528 proposals.
+    """A query, a clip and a frame tower. The clip score compares 528 proposals: all runs of 32 consecutive units.
 
-    The best clip (key clip) guides the frame score.
+    The best proposal (key clip) is the query of the attention that pools the frames.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
         """`norm`: where layers normalise.
 
-        `moments`: the candidates, either windows pooled over the encoded units, as in other methods, or the method's
-        clips.
+        `moments`: candidates are windows pooled over the encoded units, as in other methods, or the method's clips.
         """
 
         norm: NormOrder = "post"
@@ -107,19 +106,16 @@ class MSSL(ClipFrameModel):
         return clips if is_replaced else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and their similarities.
-
-        With `moments: clips`, the windows are the clips, without pooling.
-        """
+        """Return the windows and their similarities. With `moments: clips`, the windows are the clips."""
         if self.config.moments == "windows":
             return super().window_similarities(queries, videos)
         clips = MSSLVideos.of(videos).clips
-        # All windows of the units in the order of `proposals`: by length, then by first unit.
+        # All runs of units in the order of `proposals`: by length, then by first unit.
         spans = sliding_proposals(self.config.num_clips, step=1, min_width=0.0, max_width=1.0)
         return spans, lambda part: self.similarity(queries, clips[part])
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best clip, and by the frames of each video, pooled by attention with the best clip as query."""
+        """Score by the best clip, and by each video's frames, pooled by attention with the best clip as query."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
         sims = {"clip": clip}
@@ -130,9 +126,9 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return each clip's weighted sum with the frames, which are pooled by attention with the clip as query.
+        """Return one vector per clip: the weighted sum of the clip and of the frames pooled with this clip as query.
 
-        The score is the product with the vector of the key clip, so the best product is an upper bound.
+        The score is the sentence's product with the key clip's vector, so the best product is an upper bound.
         """
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)
@@ -146,7 +142,7 @@ class MSSL(ClipFrameModel):
         return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE on dot products and triplet loss on cosines: clips (queries x videos) and frames (square)."""
+        """Return InfoNCE (dot products) and triplet loss (cosines) of the clips and of the frames."""
         sentence = step.queries.sentence
         index = step.batch.video_index
         margin = self.config.margin

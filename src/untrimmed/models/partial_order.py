@@ -1,12 +1,11 @@
 """The partial order loss of HLFormer (arXiv 2507.17402), an attachment: captions belong in the cones of their videos.
 
-A video is one vector, pooled from its frames and, if the method compares clips with sentences, from its clips. Vectors
-are scaled and lifted into hyperbolic space of learned curvature. The loss is the angle between captions and the cones
-of their videos. Retrieval does not use hyperbolic space.
+A video is one vector, pooled from its clips and frames. Captions and videos are scaled and mapped into hyperbolic space
+of learned curvature. The loss is the angle by which a caption is outside its video's cone. Retrieval does not use
+hyperbolic space.
 
-The release pools clips and frames. As released, frames are padded with zero rows to the longest possible video, and
-pooling includes this padding. We added two cases. For methods without clips, only frames are pooled. For a method with
-one vector for all frames (GMMFormer), this vector is used instead of frames.
+As released, frames are padded with zero rows to the longest possible video, and pooling includes this padding. We added
+two cases: a method without clips pools only frames, and GMMFormer uses its vector of all frames instead of frames.
 """
 
 import math
@@ -27,12 +26,12 @@ from untrimmed.nn.attention import AttentionPooling
 from untrimmed.nn.lorentz import bounded
 from untrimmed.nn.tower import lengthened
 
-CURVATURE_RANGE = 10.0  # the learned curvature is limited to the initial value divided and multiplied by this factor
+CURVATURE_RANGE = 10.0  # the learned curvature stays within this factor of its initial value
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """The space parts of the points of queries and videos, and c; the curvature of the space is -c."""
+    """Points of queries and videos in hyperbolic space of curvature -c, without their time coordinate."""
 
     text: Float[Tensor, "Q D"]
     video: Float[Tensor, "V D"]
@@ -47,7 +46,7 @@ class PartialOrder(AttachedLoss):
     class Config(AttachmentConfig):
         """`curvature` is the initial value of the learned curvature, which stays within a factor of ten.
 
-        `radius`: a video within twice this distance from the origin has a half-space as its cone.
+        `radius`: the cone of a video closer to the origin than twice this distance is a half-space.
         """
 
         curvature: float = 1.0
@@ -81,10 +80,7 @@ class PartialOrder(AttachedLoss):
         return partial_order(points.text, points.video, video_index, points.curvature, radius=self.config.radius)
 
     def hierarchy(self, queries: EncodedQueries, videos: EncodedVideos) -> Hierarchy:
-        """Return sentences and pooled videos in hyperbolic space.
-
-        As released, training limits learned scalars in place.
-        """
+        """Return sentences and pooled videos in hyperbolic space. As released, training clamps the learned scalars."""
         start = math.log(self.config.curvature)
         width = math.log(CURVATURE_RANGE)
         stores = self.training

@@ -1,4 +1,4 @@
-"""Interprets a pickle without executing it: no class is looked up, no function is called.
+"""Read a pickle without executing it: no class is looked up, and no function is called.
 
 An object of any class becomes a `PickledObject`, a record of its arguments, items and state. A tensor becomes a
 `TensorReference`. The number of opcodes limits the number of objects.
@@ -28,7 +28,7 @@ class PickledName(NamedTuple):
 
 @dataclass(eq=False)
 class PickledObject:
-    """An object of any class: its arguments, the items that were set and the state that was given to it."""
+    """An object of any class, as its pickle describes it: constructor arguments, items and state."""
 
     made_by: object
     arguments: object
@@ -37,7 +37,7 @@ class PickledObject:
 
 
 class StorageReference(NamedTuple):
-    """The type and the key of a storage. The storage is outside of the pickle."""
+    """The type and the key of a storage, which is another member of the file."""
 
     dtype: torch.dtype
     key: str
@@ -196,7 +196,7 @@ class PickleReader:
         target = self._stack[-1]
         entries = target.items if isinstance(target, PickledObject) else target
         if isinstance(entries, dict):
-            # keep text and integer keys; nothing under other keys, such as nested tuples, is read
+            # values under other keys, such as tuples, are never needed
             entries.update((key, value) for key, value in items if isinstance(key, str | int))
 
     def _global(self, argument: str) -> None:
@@ -241,7 +241,7 @@ class PickleReader:
 
 
 def _call(made_by: object, arguments: object) -> Any:
-    """Return the result of a known function without calling it, and a `PickledObject` for any other function."""
+    """Return the result of a known function, computed by our own code, or a `PickledObject` for another function."""
     if isinstance(made_by, PickledName) and isinstance(arguments, tuple):
         match made_by:
             case ("collections", "OrderedDict"):

@@ -1,41 +1,40 @@
-"""ProtoPRVR (arXiv 2504.13035): a video as 30 prototypes of its clips and 30 of its frames, read by cross-attention.
+"""ProtoPRVR (arXiv 2504.13035): 30 vectors (prototypes) summarise a video's clips, and 30 summarise its frames.
 
 No program was released. The paper does not specify the following points. For each we give our choice, the reason, and
 the setting that changes it:
 
 - The final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate and
   dropout are as in MS-SL and GMMFormer, the paper's reference models.
-- Encoders ("a stack of encoding layers") are one attention layer with output map, as in both released reference models.
-  `ffn_ratio` adds a feed-forward part. One text tower has a pooling vector for each branch, because Fig. 2 marks the
-  query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
-- Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. The features V are the values, as Eq.
-  1 is printed, without a map of values or outputs: prototypes are "mixtures of multiple video segments" (section 4.1)
-  and have the scale of clips, which InfoNCE of dot products needs. There is one attention head. With four heads, each
-  head attends to another moment, and SumR is 141.9 instead of 212.1. Nothing is added to the result, because the
-  generator is "only the cross-attention" (section 3.2). The same weights serve all iterations, because the paper counts
-  iterations, not layers. Softmax is over the sequence: Eq. 7 needs shares that sum to 1. From the second iteration on,
-  the query is query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because
-  all are mixtures of the same frames. With K = 1 this is exactly Eq. 1. `prototype_sharpness` is the standard deviation
-  of the logits at the start. If these maps had the standard deviation 0.02 of all other maps, attention would be flat
-  and all prototypes of a video equal.
+- Encoders ("a stack of encoding layers") are one attention layer with an output map, as in both reference models.
+  `ffn_ratio` adds a feed-forward part. There is one text tower with a pooling vector for each branch, because Fig. 2
+  marks the query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
+- Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. As printed, the values are the
+  features V without a linear map, and no output map follows. So prototypes are "mixtures of multiple video segments"
+  (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual, because the
+  generator is "only the cross-attention" (section 3.2). Softmax is over the sequence, because Eq. 7 needs shares that
+  sum to 1. There is one head: with four, each head attends to another moment, and SumR is 141.9 instead of 212.1.
+- Iterations share their weights, because the paper counts iterations, not layers. From the second iteration on, the
+  query is query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because all
+  are mixtures of the same frames. With K = 1 this is exactly Eq. 1.
+- `prototype_sharpness` is the initial standard deviation of the attention logits. With the standard deviation 0.02 of
+  all other maps, attention would be flat and all prototypes of a video equal.
 - Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), which is the usual share. The temperature
   is 1, as printed (`word_temperature`). The candidates for a masked word are the masked words of all queries, including
   the right one.
 - Frames (Eq. 5): in both branches the targets are the stored frame features, because learned targets could collapse.
-  The loss is the sum over features, because the mean over 3072 features would be too small. We read "MLP-based,
-  broadcast" as Slot Attention's decoder over time (`frame_decoder: mixture` is an interpretation that costs almost
-  nothing).
-- Mixing (3.4): we read "at a higher frame rate" as both videos at double speed, so the joined video has the usual
-  length. Each video is the first part once and the second part once, and its queries count in both positions. The
-  attention on a clip across the border is divided between both parts by its units. Logarithms are limited at the margin
+  The loss is the sum over features, because the mean over 3072 features would be too small. "MLP-based, broadcast" is
+  taken to mean Slot Attention's decoder over time (`frame_decoder: mixture` is a much cheaper interpretation).
+- Mixing (3.4): "at a higher frame rate" is taken to mean that both videos run at double speed, so the joined video has
+  the usual length. Each video is the first part once and the second part once, and its queries count in both. If a clip
+  crosses the border, its attention is divided by its number of units on each side. Logarithms are limited at the margin
   (`guidance_clamp: false` is exactly Eq. 7).
 - Orthogonality (Eq. 8): we use the sum of absolute values; the printed divisor makes it a mean (`orthogonal_norm`).
 - Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).
 
-The table shows mean cosines in the clip branch: of a prototype after iterations 1 and K, of two prototypes of a video,
-and of one prototype in two videos (`benchmarks/prototype_readings.py`; width 128, seed 0, simulated videos with TVR's
-captions). SumR is on 400 test videos after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
-and dropout 0.1; chance is 29.0.
+The table shows mean cosines of prototypes in the clip branch: the same prototype after iterations 1 and K ("1 and K"),
+two prototypes of a video ("in a video"), and one prototype in two videos ("across"). It was measured by
+`benchmarks/prototype_readings.py` (width 128, seed 0, simulated videos with TVR's captions). SumR is on 400 test videos
+after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4 and dropout 0.1; chance is 29.0.
 
               at the start                          trained
               1 and K   in a video   across         1 and K   in a video   across   SumR
@@ -46,8 +45,8 @@ and dropout 0.1; chance is 29.0.
 Models with one iteration learn best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
 docs/decisions.md lists the other forms that we tried.
 
-With `keep_attention`, the encoding of a video also has the share of each unit in each prototype (4 % more data), so
-that moments can be found. This is our addition.
+With `keep_attention`, an encoded video also has the attention of each prototype to each unit (4 % more data), so that
+moments can be found. This is our addition.
 """
 
 from dataclasses import dataclass
@@ -87,7 +86,7 @@ class ProtoQueries(EncodedQueries):
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoVideos(EncodedVideos):
-    """`clips` are the prototypes of clips; `unit_attention` is the share of each unit in each prototype."""
+    """`clips` are the prototypes of clips; `unit_attention` is their attention to each unit, which sums to 1."""
 
     clips: Float[Tensor, "V K D"]
     frame_prototypes: Float[Tensor, "V K D"]
@@ -96,7 +95,7 @@ class ProtoVideos(EncodedVideos):
 
 @dataclass(frozen=True, kw_only=True)
 class Read(Record):
-    """Prototypes of clips with their attention on units, and prototypes of frames with their attention on frames."""
+    """Prototypes of clips and their attention to units; prototypes of frames and their attention to frames."""
 
     clips: Float[Tensor, "V K D"]
     on_units: Float[Tensor, "V K M"]
@@ -179,7 +178,7 @@ class Proto(RetrievalModel):
         return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
 
     def compute_video_vectors(self, videos: VideoBatch) -> ProtoVideos:
-        """Return prototypes of all clips of 1 to `num_clips` units, and prototypes of the frames."""
+        """Return the prototypes of all clips (1 to `num_clips` consecutive units), and those of the frames."""
         read = self.read(videos)
         return ProtoVideos(
             clips=read.clips,
@@ -196,7 +195,7 @@ class Proto(RetrievalModel):
         return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit, computed from the clip prototypes that attend to it.
+        """Return a vector for each unit: a mixture of the clip prototypes that attend to it.
 
         Raises: NoTimelineError if the model does not store attention.
         """
@@ -271,7 +270,9 @@ class Proto(RetrievalModel):
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
     def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss of each query with both joined videos that contain its video; 0 in a batch of one video."""
+        """Return the attention guidance loss (Eq. 7) over each query and both joined videos; 0 in a batch of one
+        video.
+        """
         c = self.config
         batch = step.batch
         num_videos = len(step.batch.videos)

@@ -1,4 +1,4 @@
-"""The decoders of ProtoPRVR, for training only: words from one prototype, frames from all prototypes of a video."""
+"""ProtoPRVR's decoders, used only in training: words from one prototype, frames from a video's prototypes."""
 
 from typing import Literal
 
@@ -16,8 +16,8 @@ FrameReading = Literal["broadcast", "mixture"]
 class WordDecoder(nn.Module):
     """Predicts masked words from the other words and the query's best prototype (Eq. 3, Fig. 3a).
 
-    Cross-attention to a single vector always gives it weight 1, and consecutive linear maps are one map. So we replace
-    the cross-attention by a linear map of the prototype, which is added to every word.
+    In the paper, words attend to the prototype. Attention to a single vector always has weight 1, so we add a linear
+    map of the prototype to every word instead.
     """
 
     def __init__(self, word_dim: int, dim: int, num_heads: int, max_words: int, init_std: float):
@@ -38,7 +38,8 @@ class WordDecoder(nn.Module):
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
         """Return the predicted words at the masked positions `hidden`, in the order of queries."""
-        # One mapped token replaces all masked words. It also replaces padding, which the layer skips.
+        # One mapped token replaces all masked words. It also replaces padding, which has no effect, because the layer
+        # skips padding.
         seen = (mask & ~hidden).flatten().nonzero()[:, 0]
         tokens = self.word_map(self.mask_token).expand(mask.numel(), -1)
         mapped = self.word_map(words.flatten(0, 1).index_select(0, seen)).to(tokens.dtype)
@@ -50,9 +51,9 @@ class WordDecoder(nn.Module):
 class FrameDecoder(nn.Module):
     """Predicts a row for each time point from the prototypes of a video (Eq. 5, Fig. 3b).
 
-    `broadcast`: an MLP maps each prototype plus each learned position to a row and a logit. The rows are averaged with
-    the softmax of the logits over prototypes, as in Slot Attention. `mixture`: prototypes are decoded first, and a
-    position only determines their weights. The MLP then reads V * K rows instead of V * T * K.
+    `broadcast`, as in Slot Attention: an MLP maps the sum of a prototype and a learned position to a row and a logit. A
+    time point's row is the mean over prototypes, weighted by the softmax of the logits. `mixture`: the MLP maps
+    prototypes alone (V * K rows instead of V * T * K), and the position only determines their weights.
     """
 
     def __init__(self, dim: int, video_dim: int, max_frames: int, reading: FrameReading):

@@ -34,7 +34,7 @@ def first_part(length: int) -> int:
 
 
 def joined_videos(videos: VideoBatch, shift: int, *, max_frames: int) -> VideoBatch:
-    """Return each video i followed by video i + `shift`, both sped up, so that joined videos have the usual length."""
+    """Return joined videos: video i, then video i + `shift`, both at double speed."""
     num_clips = videos.clips.shape[1]
     all_clips = torch.full((len(videos),), num_clips, device=videos.clips.device)
     clips = _joined(videos.clips, all_clips, shift, num_clips)
@@ -49,11 +49,9 @@ def _joined(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], shift: int
 
 
 def played_faster(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], count: int) -> Float[Tensor, "V N C"]:
-    """Return the normalised means of `count` segments of each sequence's real rows.
+    """Return the normalised means of `count` equal segments of each sequence's real rows.
 
-    Rows of short sequences are repeated.
-
-    The constant added to the norm is the same as in the package `data`.
+    A sequence with fewer rows repeats rows. As in the package `data`, a small constant is added to the norm.
     """
     share = torch.arange(count + 1, device=rows.device, dtype=torch.float64) / count
     bounds = (share * lengths[:, None]).round().long()

@@ -1,8 +1,8 @@
-"""Prototypes of ProtoPRVR (arXiv 2504.13035) instead of another method's clips: fewer vectors for the same video.
+"""Prototypes of ProtoPRVR (arXiv 2504.13035) as another method's clips, so that a video has fewer vectors.
 
-A fixed number of prototypes reads the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2). Scores,
-losses and attached losses then use the prototypes as clips. The orthogonal loss keeps prototypes different.
-`models/proto.py` lists what the paper leaves open. The decoders and mixed videos exist only in the method `proto`.
+A fixed number of prototypes attend to the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2) and
+replace them in all scores and losses. The orthogonal loss keeps prototypes different. `models/proto.py` explains our
+choices where the paper leaves details open. Only the method `proto` has the decoders and mixed videos.
 """
 
 import dataclasses
@@ -23,17 +23,18 @@ from untrimmed.nn.prototypes import Builder, PrototypeBuilder, prototype_timelin
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeShares(Record):
-    """The share of each of the video's M units in each prototype."""
+    """Each prototype's attention to the video's M units, which sums to 1."""
 
     unit_attention: Float[Tensor, "V M K"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeSettings:
-    """Settings of prototypes, here and in the method `proto`. With CLIP's features the paper uses one iteration.
+    """Settings of prototypes, for this attachment and for the method `proto`.
 
-    The default of `iterations` is for the builder `cross_attention`. The alternatives in Table 6 use more iterations in
-    their papers: Perceiver 8 (arXiv 2103.03206, ImageNet) and slot attention 3 (arXiv 2006.15055).
+    The default of `iterations` is for the builder `cross_attention`; the paper uses 1 with CLIP's features. The other
+    builders of Table 6 have more in their papers: Perceiver 8 (arXiv 2103.03206, ImageNet), slot attention 3 (arXiv
+    2006.15055).
     """
 
     num_prototypes: int = 30  # number of prototypes of each branch (Table 5)
@@ -86,10 +87,10 @@ class PrototypeClips(Attachment):
         self.builder = config.new_builder(model.config.dim, model.config.num_heads)
 
     def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
-        """Return the encoding with prototypes as clips, and the share of each unit in each prototype."""
+        """Return the encoding with prototypes as clips, and their attention to the units."""
         clips = clips_of(encoded)
         prototypes = self.builder(clips)
-        # Clips are either the units or all windows of consecutive units.
+        # Clips are the units or all runs of consecutive units.
         num_units = videos.clips.shape[1]
         attention = prototypes.attention
         if clips.shape[1] != num_units:
@@ -102,5 +103,5 @@ class PrototypeClips(Attachment):
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit, computed from the prototypes that attend to it."""
+        """Return a vector for each unit: a mixture of the prototypes that attend to it."""
         return prototype_timeline(clips_of(videos), PrototypeShares.of(videos.attached[self.name]).unit_attention), None

@@ -1,17 +1,19 @@
 """The attachment RAL, robust alignment learning (EMNLP 2025, arXiv 2509.01383).
 
-RAL has two parts, named as in the paper. CSA (confidence-aware set-to-set alignment) is a frame branch: a second text
-tower encodes the words, each word is compared with its best frame, and learned confidences weight the words. MSRA, the
-alignment of distributions, affects only training. All captions of a video form a support set. Texts and videos are
-represented by Gaussians. One loss contrasts samples of the Gaussians, and another aligns their parameters.
+RAL has two parts, named as in the paper:
+
+- CSA (confidence-aware set-to-set alignment) is a frame branch. A second text tower encodes the words. Each word is
+  compared with its best frame, and the score is a mean over words, weighted by learned confidences.
+- MSRA (alignment of distributions) affects only training. It represents each video, and each set of all captions of a
+  video (support set), by a Gaussian. One loss contrasts samples of the Gaussians, another aligns their parameters.
 
 Released code: zhanglong-ustc/RAL-PRVR, with GMMFormer v2 only. If paper and release differ, we follow the release. The
 paper's versions and the release's constants are settings.
 
-With GMMFormer, MS-SL and CLIP4Clip (Table 5) the paper reports only results, so the following is our interpretation.
-With GMMFormer and MS-SL, CSA replaces the method's frame branch, reads the encoded frames, and is trained by the
-method's InfoNCE and triplet loss. With CLIP4Clip, words are the projected token features, and CSA is added to mean
-pooling; we did not reproduce those results.
+For GMMFormer, MS-SL and CLIP4Clip (Table 5) the paper reports only results, so the following is our interpretation.
+With GMMFormer and MS-SL, CSA replaces the method's frame branch, compares words with the method's encoded frames, and
+is trained by the method's InfoNCE and triplet loss. With CLIP4Clip, words are the projected token features, and CSA is
+added to mean pooling; we did not reproduce those results.
 """
 
 import dataclasses
@@ -47,10 +49,10 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
 @dataclass(frozen=True, kw_only=True)
 class RALConfig(AttachmentConfig):
-    """Tables 2 to 4 vary the first five of these settings, and the weights of the two losses.
+    """The settings of RAL. Tables 2 to 4 vary the first five, and the weights of the two losses.
 
-    Without CSA there is no second text tower, so distributions use the method's words. The value `released` follows the
-    program, and `paper` follows the equations:
+    Without CSA there is no second text tower, so distributions use the method's words. The value `released` is as in
+    the program. The value `paper` is as in the equations:
 
     - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
     - `alignment_form`: divergences of means and deviations (Eq. 8).
@@ -69,7 +71,7 @@ class RALConfig(AttachmentConfig):
     confidences: Confidences = "released"
     word_tower: Literal["own", "shared"] = "own"  # text tower of CSA; shared: the tower of the method, as in the paper
     padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
-    pooling_rows: Literal["padded", "real"] = "padded"  # which rows attention pooling reads; real: Eq. 6
+    pooling_rows: Literal["padded", "real"] = "padded"  # rows that attention pooling averages; real: Eq. 6
     support_captions: int = 26  # number of captions that fit into the released program's padded buffer
     proxy_form: Form = "released"
     proxy_temperature: float = 0.05  # for `proxy_form: paper`; the paper does not state its value
@@ -97,10 +99,10 @@ class RALConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RALQueries(Record):
-    """Contextual words. Rows that the mask excludes have arbitrary values.
+    """Encoded words and, if available, their confidences and each query's uncertainty. Masked words are arbitrary.
 
-    `word_weights` are the confidences of words (as released, they sum to 1), None without CSA. `uncertainty` is larger
-    for less specific queries, None without MSRA and in training.
+    `word_weights` are the confidences (as released, they sum to 1), or None without CSA. `uncertainty` is larger for
+    less specific queries; it is None without MSRA and in training.
     """
 
     words: Float[Tensor, "Q W D"]
@@ -142,7 +144,7 @@ class RAL(Attachment):
         self.video_head = head(dim, config.aggregation) if config.msra else None
 
     def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
-        """Attach words and their confidences (Fig. 8), and except in training the predicted spread (Fig. 3)."""
+        """Attach words, their confidences (Fig. 8) and, except in training, the query's uncertainty (Fig. 3)."""
         mask = queries.mask
         zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
         if self.word_tower is None or model.text_tower is None:
@@ -167,8 +169,8 @@ class RAL(Attachment):
     ) -> Float[Tensor, " Q"]:
         """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
-        Each query is a support set of its own. Each query is padded with zero rows to the longest possible query, so
-        that the value does not depend on the other queries of the batch. In the release, it depends on them.
+        Each query is treated as a support set of one caption. It is padded with zero rows to the longest possible
+        query, so that the value does not depend on the batch. In the release it does.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -204,10 +206,9 @@ class RAL(Attachment):
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return the names of the tensors of frames, because the score depends only on each word's best frame.
+        """Return the names of the frame tensors, because the score depends only on each word's best frame.
 
-        Return nothing if confidences (`paper`) or the branch's weight can be negative, see
-        `RetrievalModel.list_row_tensors`.
+        Return nothing if confidences (`paper`) or the branch's weight can be negative: then the worst frame counts.
         """
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}
@@ -241,7 +242,7 @@ class RAL(Attachment):
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the method's retrieval losses on CSA, and both losses of MSRA (Eq. 8 and 10)."""
+        """Return the method's InfoNCE and triplet loss of the CSA scores, and both losses of MSRA (Eq. 8 and 10)."""
         terms: dict[str, Tensor] = {}
         if self.csa is not None:
             cosine = self.word_score(model, step.queries, step.videos).value
@@ -287,8 +288,8 @@ class RAL(Attachment):
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
         """Return the words of each support set or query, and the index of its video.
 
-        As released, attention pooling also reads the encoder's outputs at padding words, and the zero rows of a buffer
-        that has room for 26 captions, each as long as the longest of the batch.
+        As released, attention pooling includes two kinds of padding: the encoder's outputs at padding words, and zero
+        rows that extend the set to 26 captions of the longest length in the batch.
         """
         record = self.record_of(queries)
         words = record.words
@@ -305,7 +306,7 @@ class RAL(Attachment):
         return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
 
     def video_rows(self, model: Carrier, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
-        """Return the frames of each video. As released, pooling also reads zero rows, up to `max_frames` rows."""
+        """Return the frames of each video. As released, pooling includes zero rows up to `max_frames` rows."""
         num_zeros = model.config.max_frames - mask.sum(dim=1)
         if self.config.pooling_rows == "real":
             num_zeros = torch.zeros_like(num_zeros)

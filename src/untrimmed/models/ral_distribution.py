@@ -1,4 +1,4 @@
-"""Gaussians of texts and videos (RAL, section 3.2): mean and spread of rows of words or frames."""
+"""Gaussians of texts and videos (RAL, section 3.2): mean and spread, predicted from words or frames."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ class Gaussian:
 class Rows:
     """Rows of N sequences, which form G groups. A group is the captions of one video, or a single sequence.
 
-    `counted` masks the rows that a pooling reads. In each group, it also reads `num_zeros` rows of zeros, which are not
-    stored: the released programs pool over padded buffers without a mask. A zero row has logit 0.
+    `counted` masks the rows that are pooled. The released programs pool over padded buffers without a mask, so each
+    group has `num_zeros` further rows of zeros with logit 0, which are not stored.
     """
 
     rows: Float[Tensor, "N R D"]
@@ -60,7 +60,7 @@ class Rows:
         return self.members @ torch.einsum("nr,nrd->nd", share, self.rows) / total[:, None]
 
     def _peak(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, " G"]:
-        """Return the largest logit of each group, to subtract before the exponential."""
+        """Return the largest logit of each group. It is subtracted before the exponential to avoid overflow."""
         zero = torch.zeros_like(self.num_zeros)
         start = zero.masked_fill(self.num_zeros == 0, -torch.inf)
         peak = start.scatter_reduce(0, self.group, logits.amax(dim=1), "amax")
@@ -68,7 +68,7 @@ class Rows:
 
 
 class GatedPooling(nn.Module):
-    """Pools each group into one vector by attention over rows (the local part of Eq. 6); W1 maps to width `hidden`."""
+    """Pools each group into one vector by attention over its rows (the local part of Eq. 6)."""
 
     def __init__(self, dim: int, hidden: int):
         super().__init__()
@@ -93,12 +93,10 @@ class DistributionHead(nn.Module, ABC):
 
 
 class SeparateHead(DistributionHead):
-    """As released: separate poolings for the distribution's mean and spread.
+    """Predicts mean and spread from separate attention poolings, as released. Means have length 1.
 
-    Means have length 1, and W1 halves the width.
-
-    The plain mean of the rows is added to the distribution's mean without a linear map. With `global` (not released),
-    the plain mean passes a linear map first (Eq. 6).
+    The plain mean of the rows is added to the distribution's mean, with `global` (Eq. 6, not released) after a linear
+    map.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -136,9 +134,9 @@ class SeparateHead(DistributionHead):
 
 
 class SharedHead(DistributionHead):
-    """As printed (Eq. 3, 6 and 7): one aggregator, with one linear map for the mean and one for the spread.
+    """Predicts mean and spread from one pooling by two linear maps, as printed (Eq. 3, 6 and 7).
 
-    The mean may have any length. In the paper, the map gives sigma, which could be negative. Here it gives the
+    The mean may have any length. In the paper, the second map gives sigma, which could be negative. Here it gives the
     logarithm of sigma, as in the release.
     """
 
@@ -168,7 +166,7 @@ class SharedHead(DistributionHead):
 
 
 def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-    """Return the mean of the real rows of each group. For words this is as released; for frames it is only in Eq. 6."""
+    """Return the mean of the real rows of each group. This is the released form for words; for frames it is Eq. 6."""
     weights = mask.to(rows.rows.dtype)
     total = rows.members @ torch.einsum("nr,nrd->nd", weights, rows.rows)
     return total / (rows.members @ weights.sum(dim=1))[:, None].clamp_min(1)

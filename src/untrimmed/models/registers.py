@@ -1,11 +1,11 @@
-"""Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), an attachment: extra rows that layers over a video read.
+"""Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), an attachment: extra vectors that the layers attend to.
 
 Released code: lijun2005/CVPR26-DreamPRVR, which has registers in one network (`models/dreamprvr.py`). One layer over
-the embedded clips gives a mean vector of the video and K conditions. From mean and conditions, a short diffusion
-computes K registers. The registers are appended to the keys and values of every layer of both branches, without mask or
-window. In training, the diffusion learns from the mean of a video's captions, randomly perturbed.
+the embedded clips computes a mean vector of the video and K conditions, from which a short diffusion computes K
+registers. They are appended to the keys and values of every layer of both branches, without mask or window. In
+training, the diffusion learns to generate the mean of a video's captions plus noise.
 
-Other methods with the layers of GMMFormer v2 can carry registers too; this is our extension, not reproduced. Only the
+Registers can also be attached to other methods with the layers of GMMFormer v2; this is our extension. Only the
 abstract and overview of the paper were available to us, so we follow the release, which uses the mean of a video's
 distribution without sampling.
 """
@@ -37,7 +37,7 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: strength of the noise on the mean caption, relative to the deviation of the caption's numbers."""
+    """`perturbation`: noise on the mean caption, as a multiple of the standard deviation of the vector's numbers."""
 
     num_registers: int = 8
     num_steps: int = 10
@@ -54,7 +54,7 @@ class RegistersConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterVideos(Record):
-    """The inputs of the diffusion, for the losses. `log_variance` is the logarithm of the variance around `mean`."""
+    """The inputs of the diffusion, kept for the losses: a video's distribution and the conditions."""
 
     mean: Float[Tensor, "V D"]
     log_variance: Float[Tensor, "V D"]
@@ -86,13 +86,13 @@ class Registers(Attachment):
         self.frame_input = InputLayer(c.dim, c.dim, c.dropout)
 
     def extra_rows(self, model: Carrier, clips: Float[Tensor, "V L D"]) -> ExtraRows:
-        """Return the registers for both branches, and, except at inference, the inputs of the losses."""
+        """Return the registers for both branches and, in training, the inputs of the losses."""
         context = self.context(clips)
         gaussian = self.distribution(context)
         condition = self.condition(context)
         registers = self.diffusion.trajectory(gaussian.mean, condition)[-1]
         record = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
-        # At inference, an index would store these vectors for each video and never read them.
+        # At inference, an index would store these vectors with each video and never use them.
         records = {self.name: record} if self.training or torch.is_grad_enabled() else {}
         return ExtraRows(self.clip_input(registers), self.frame_input(registers), records)
 
@@ -102,10 +102,7 @@ class Registers(Attachment):
         return read.transpose(0, 1)
 
     def distribution(self, context: Float[Tensor, "V L D"]) -> Gaussian:
-        """Return the distribution of the video's vector: the mean, of length 1, and the log variance.
-
-        RAL's heads compute them from pooled clips (`OrderPooling`).
-        """
+        """Return the distribution of the video's vector: its mean (of length 1) and log variance."""
         every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
         rows = Rows(context, torch.arange(len(context), device=context.device), every, context.new_zeros(len(context)))
         return self.head(rows, self.pooling(context))
@@ -123,7 +120,7 @@ class Registers(Attachment):
         }
 
     def captions(self, queries: Float[Tensor, "V D"], draws: Draws) -> Float[Tensor, "V K D"]:
-        """Return the mean captions of videos, randomly perturbed once for each register."""
+        """Return the mean caption of each video with noise, a different one for each register."""
         shape = (len(queries), self.config.num_registers, queries.shape[1])
         scale, shift = (draws.normal(f"register_{kind}", *shape).to(queries) for kind in ("scale", "shift"))
         return perturbed(queries, scale, shift, strength=self.config.perturbation)

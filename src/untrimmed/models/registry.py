@@ -1,4 +1,4 @@
-"""Finds methods and attachments by name, and builds models from them."""
+"""Find methods and attachments by name, and build models from them."""
 
 import importlib
 import pkgutil
@@ -29,8 +29,8 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 def register(name: str) -> Callable[[K], K]:
     """Make a method or an attachment available under a name.
 
-    Raises: ConfigError if the name is taken, is not an identifier or is a setting of all methods (the settings of a
-        part are in a section with its name), or if a setting of an attachment has no default.
+    Raises: ConfigError if the name is taken, is not an identifier or is the name of a setting of all methods, or if a
+    setting of an attachment has no default.
     """
 
     def add(cls: K) -> K:
@@ -126,14 +126,14 @@ def _require_fit(method: type[RetrievalModel], name: str, model_name: str) -> No
 
 
 def _by_default(method: type[RetrievalModel], section: str) -> dict[str, Any]:
-    """Return the settings of the parts or losses that a method carries by default, by name."""
+    """Return the settings of the parts or losses that a method has by default, by name."""
     field = method.Config.__dataclass_fields__[section]
     default: Any = field.default if field.default_factory is MISSING else field.default_factory()
     return dict(default)
 
 
 def default_losses(method: type[RetrievalModel]) -> dict[str, Any]:
-    """Return the settings of the losses that a method carries by default, as plain values by name."""
+    """Return the settings of the losses that a method has by default, as plain values by name."""
     return dict(to_plain(_by_default(method, "losses")))
 
 
@@ -152,7 +152,7 @@ def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -
 
 
 def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
-    """Build the settings of a model from plain values, as in presets and saved models (`plain_settings`).
+    """Build the settings of a model from plain values, as presets and saved models contain them.
 
     Each part has a section with its name. Attached losses are in the section `losses`; None switches a loss off.
     `where` names the source of the values in error messages.
@@ -196,7 +196,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
 
 
 def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str) -> None:
-    """Refuse settings of attachments that the model does not carry, unless the method has a setting of that name."""
+    """Raise a ConfigError for a setting of an attachment that the model does not have."""
     fields = METHODS[name.method].Config.__dataclass_fields__
     for key in settings:
         if key in ATTACHMENTS and key not in fields:
@@ -250,7 +250,7 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
     with reporting(method.__qualname__):
         model = method(config)
         model.draw_weights()
-    # empty at first, because constructors of attachments may copy the model and encode with it
+    # constructors of attachments may copy the model and encode with it, so this must exist
     model.attachments = nn.ModuleDict()
     attachments = {}
     for name, settings in config.attachments.items():

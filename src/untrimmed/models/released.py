@@ -1,8 +1,8 @@
-"""Translates between the authors' parameter names and ours.
+"""Translate between the authors' parameter names and ours.
 
-A method lists the authors' names in `list_released_names`. It uses the functions below, which return the names of
-blocks that several released programs have in common. We stack parallel layers, so a released tensor is often one entry
-of a parameter.
+A method lists the authors' names in `list_released_names`. It uses the functions below, which return the names in
+blocks that several released programs share. We stack parallel layers, so a released tensor is often one entry of a
+parameter.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Slot:
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
-UNUSED = Slot("")  # slot of a tensor that the released program stores but never reads; our models do not have it
+UNUSED = Slot("")  # slot of a tensor that the released program stores but never uses; our models lack it
 Names = dict[str, Slot]
 
 
@@ -52,10 +52,7 @@ def positions(ours: str, theirs: str) -> Names:
 
 
 def embedding(tower: str, theirs: str) -> Names:
-    """Return the names of a tower's input layer and positions.
-
-    Their prefix is the tower: `query`, `clip` or `frame`.
-    """
+    """Return the names of a tower's input layer and positions. The authors' prefix is `query`, `clip` or `frame`."""
     return input_layer(f"{tower}.input", f"{theirs}_input_proj") | positions(
         f"{tower}.positions", f"{theirs}_pos_embed"
     )
@@ -120,7 +117,7 @@ def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def token_layer(ours: str, theirs: str) -> Names:
-    """Return the names of the cross layer in which a token reads a sequence (GMMFormer v2, RAL)."""
+    """Return the names of the layer in which a token attends to a sequence (GMMFormer v2, RAL)."""
     names: Names = {}
     for part in ("query", "key", "value"):
         names |= pair(f"{ours}.attention.{part}", f"{theirs}.self.{part}")
@@ -146,9 +143,9 @@ def distribution_head(ours: str, mean: str, spread: str) -> Names:
 
 
 def require_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the authors' tensors without the prefix `module.`, after checking that the model has exactly these.
+    """Check the authors' tensors and return them without the prefix `module.`.
 
-    `names` are the `released_names` of the model. It may be on the device "meta", where it needs no memory.
+    `names` are the `released_names` of the model. The model may be on the device "meta", where it needs no memory.
 
     Raises: CheckpointError if a tensor is missing, unknown, or has another shape.
     """

@@ -1,7 +1,7 @@
-"""Translates settings in authors' checkpoints into ours, as dotted keys of a preset (`model.dim`, `weights.clip_nce`).
+"""Translate settings in authors' checkpoints into ours, as dotted keys of a preset (`model.dim`, `weights.clip_nce`).
 
-The keys are those of the released programs. Several keys have the same meaning in all programs; lists such as
-`loss_factor` have an order that depends on the method.
+Most keys have the same meaning in all released programs. The order of lists such as `loss_factor` depends on the
+method.
 """
 
 import math
@@ -13,20 +13,20 @@ from untrimmed.errors import shown_value
 from untrimmed.models.naming import ModelName
 
 Rule = Callable[[Any], dict[str, Any]]
-"""Returns our settings by dotted key for one setting of the program.
+"""Translates the value of one released setting into our settings, by dotted key.
 
-Raises TypeError or ValueError if the value is unreadable.
+Raises TypeError or ValueError if the value has an unexpected form.
 """
 
 WITHOUT_EFFECT = frozenset({"wd", "initializer_range", "pot_prompt_ratio", "collection", "visual_feature", "device"})
-"""Keys of the programs that affect neither scores nor training here: constants, initial weights, names of files."""
+"""Released settings that have no effect here: constants, initial weights, file names."""
 
-_MAX_COUNT = 10_000  # no release has a larger number; a damaged file with one would take too much memory
+_MAX_COUNT = 10_000  # larger than in any release; a damaged file could otherwise request too much memory
 
 
 @dataclass(frozen=True)
 class TranslatedSettings:
-    """Our settings by dotted key, the program's key for each, and the settings that have no translation, as text."""
+    """Our settings by dotted key, the released key of each, and untranslated settings as text."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def _count(*names: str) -> Rule:
 
 
 def _numbers(*names: str) -> Rule:
-    """Return a rule that assigns the numbers of a list to our settings, in this order. Further numbers must be 0."""
+    """Return a rule that assigns the numbers of a list to our settings in order. Surplus numbers must be 0."""
 
     def rule(value: Any) -> dict[str, Any]:
         numbers = [_number("item")(item)["item"] for item in value]
@@ -98,7 +98,7 @@ def _choice(name: str, choices: Mapping[Any, Any]) -> Rule:
 def _widths(first_power: int, share: int, *names: str) -> Rule:
     """Return a rule that computes window widths from the number of layers.
 
-    One layer has no window. The widths of the others double from `2 ** first_power` on.
+    One layer has no window. The widths of the others are 2 ** `first_power`, 2 ** (`first_power` + 1), ...
     """
 
     def rule(value: Any) -> dict[str, Any]:

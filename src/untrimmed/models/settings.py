@@ -1,7 +1,4 @@
-"""Settings that all methods share, and the base class of attachments' settings.
-
-The `Config` of each class adds fields.
-"""
+"""Base classes for the settings (`Config`) of methods and of attachments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,11 +10,11 @@ from untrimmed.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class AttachmentConfig(metaclass=Checked):
-    """The settings of an attachment, and how they affect the method that carries it. All settings have defaults."""
+    """The settings of an attachment, and how they change the method. All settings must have defaults."""
 
-    # whether encoded videos must contain frames for the attachment, even if the method does not read frames
+    # whether encoded videos must contain frames, even if only the attachment uses them
     reads_frames: ClassVar[bool] = False
-    replaces_clips: ClassVar[bool] = False  # needs a method with `has_clips`, whose clips may be any vectors
+    replaces_clips: ClassVar[bool] = False  # needs a method with `has_clips`, whose clips it replaces
 
     @property
     def provides(self) -> frozenset[str]:
@@ -53,7 +50,7 @@ class ModelConfig(metaclass=Checked):
     dropout: float = 0.1
     init_std: float = 0.02
     losses: Losses = field(default_factory=dict)
-    separate_pass: bool = True  # attached losses read a second pass of the query tower
+    separate_pass: bool = True  # attached losses use queries from a second pass with other dropout
     parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # settings of attached parts by name
     attached: tuple[str, ...] = ()  # names of the parts and losses in the model's name
 
@@ -74,16 +71,16 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def provided(self) -> frozenset[str]:
-        """Branches that attachments provide; the method computes neither their scores nor their losses."""
+        """Branches that attachments compute. The method leaves out their scores and losses."""
         return frozenset().union(*(config.provides for config in self.attachments.values()))
 
     @property
     def reads_frames(self) -> bool:
-        """Whether an attachment reads frames. If so, encoded videos contain frames even if the method needs none."""
+        """Whether an attachment uses frames, so that encoded videos must contain them."""
         return any(config.reads_frames for config in self.attachments.values())
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """Loss terms that these settings leave out. Training ignores the weights that presets have for these terms."""
+        """Loss terms that these settings leave out. Training ignores their weights in presets."""
         off = frozenset(name for name, config in self.losses.items() if config is None)
         return off.union(*(config.absent_terms for config in self.attachments.values()))

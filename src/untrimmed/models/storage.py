@@ -2,8 +2,8 @@
 
 The settings contain the digest of the weights, to detect damaged weights and weights of another model.
 
-If a model has classes from outside this package, the settings name their modules. These modules are code, so they are
-executed only if this user has imported them before (`untrimmed.plugins`).
+If a model has classes from outside this package, the settings name their modules. Loading imports these modules only if
+this user has imported them before (`untrimmed.plugins`), because an import executes code.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
     with suppress(CheckpointError):
         old_digests = list(_read_settings(folder / SETTINGS).get(DIGESTS, []))
     digest = weights_digest(tensors)
-    if old_digests:  # if the process is killed before the last line, both the old and the new weights are valid
+    if old_digests:  # until the last line, both the old and the new weights are valid, in case the process is killed
         _write_settings(folder / SETTINGS, settings | {DIGESTS: [*old_digests, digest]})
     write_tensors(folder / WEIGHTS, tensors)
     _write_settings(folder / SETTINGS, settings | {DIGESTS: [digest]})
@@ -57,7 +57,7 @@ def model_classes(model: RetrievalModel) -> list[type]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically. Raises: CheckpointError if this fails; then there is no new file."""
+    """Write a safetensors file atomically. Raises: CheckpointError if this fails; an older file then remains."""
     try:
         with whole_file(path, is_only_writer=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)

@@ -27,7 +27,7 @@ from untrimmed.scores.score import Score, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class ClipFrameConfig(ModelConfig):
-    """`margin` is the margin of all triplet losses. The two weights are those of the branches in the fused score."""
+    """Settings of the score and the losses. The two weights are those of the branches in the fused score."""
 
     margin: float = 0.1
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
@@ -35,7 +35,10 @@ class ClipFrameConfig(ModelConfig):
 
 
 class ClipFrameModel(RetrievalModel):
-    """A method that pools words into one vector and scores by clips and frames. Attachments may replace the frames."""
+    """A method that pools words into one vector and scores by clips and by frames.
+
+    An attachment may replace the branch over frames.
+    """
 
     config: ClipFrameConfig
     query_tower: QueryTower
@@ -69,7 +72,7 @@ class ClipFrameModel(RetrievalModel):
         return {"clip": self.config.clip_weight, "frame": self.config.frame_weight}[branch]
 
 
-SecondBranch = Literal["frame", "video"]  # the best frame (GMMFormer v2), or one vector of all frames (GMMFormer)
+SecondBranch = Literal["frame", "video"]  # best frame (GMMFormer v2), or one vector of all (GMMFormer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,16 +89,17 @@ class TwoBranchConfig(ClipFrameConfig):
 
     `released` follows the program. `paper` follows the equations:
 
-    - `window`: Eq. 7 over positions 0, 1, 2, ... instead of relative positions.
-    - `triplet`: for each pair (Eq. 11; Eq. 20), not for each video and the mean of its queries.
-    - `nce`: each pair's share of a sum of cosines (Eq. 12; Eq. 21), not a softmax of dot products.
+    - `window`: the paper uses Eq. 7 over positions 0, 1, 2, ..., the program relative positions.
+    - `triplet`: the paper has one term per pair (Eq. 11; Eq. 20), the program one per video and mean of its queries.
+    - `nce`: the paper divides a pair's cosine by a sum of cosines (Eq. 12; Eq. 21), the program takes a softmax of dot
+      products.
 
     `norm: pre` is Eq. 8-9; Eq. 14-15.
     """
 
     gaussian_widths: tuple[float, ...]
     second_branch: SecondBranch
-    padding_scores: Padding  # used only with `second_branch: frame`
+    padding_scores: Padding  # only with `second_branch: frame`
     constraint: Constraint = "gaussian"  # see GMMFormer v2, Table 8
     window: Formula = "released"
     norm: NormOrder = "post"
@@ -136,7 +140,7 @@ class TwoBranchModel(ClipFrameModel):
     ) -> ParallelLayers:
         """Return one layer for each width, by default those of `gaussian_widths`.
 
-        `window_length` sets the windows; None uses the longest sequence of a batch. `attention`: see `ParallelLayers`.
+        Windows are for sequences of `window_length`, or None for the longest sequence of each batch.
         """
         c = self.config
         return ParallelLayers(

@@ -14,31 +14,25 @@ from untrimmed.moments.suppression import suppress
 from untrimmed.types import Moment
 
 _MIN_S = 1e-6
-_FLAT = 1e-3  # smaller differences of relevance may be due to rounding of float16 vectors
+_FLAT = 1e-3  # smaller differences of relevance can be rounding errors of float16
 
 Numbers = TypeVar("Numbers", float, Float64[np.ndarray, "*N"])  # one number, or an array of numbers for several queries
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpanSettings:
-    """How spans are compared with a background.
+    """Settings for choosing spans. The defaults were chosen on half of the real clips (docs/quality.md)."""
 
-    The defaults were chosen on half of the real clips (docs/quality.md).
-    """
-
-    # weight of a long video's mean in the background; the mean of all videos has the remaining weight
+    # weight of a long video's mean in the background; the rest is the weight of the library's mean
     own_background: float = 0.8
-    # A video of this length has half of that weight, because one moment dominates the mean of a short video.
+    # Shorter videos have less weight (half at this length), because one moment dominates their mean.
     own_background_s: float = 20.0
     length_exponent: float = 0.15
     peak_smoothing_s: float = 0.5  # standard deviation of the Gaussian for spans around peaks
-    peak_share: float = 0.5  # offer the span around a moment's peak if it is shorter than this share of the moment
+    peak_share: float = 0.5  # add the span around a peak if it is shorter than this share of the moment
 
     def background(self, video_mean: Numbers, library_mean: Numbers, duration_s: float) -> Numbers:
-        """Return the relevance that spans must exceed.
-
-        This background is between the mean of the video and the mean of all videos.
-        """
+        """Return the relevance that spans must exceed: a weighted mean of the video's and the library's mean."""
         share = self.own_background * duration_s / (duration_s + self.own_background_s)
         return share * video_mean + (1 - share) * library_mean
 
@@ -55,14 +49,12 @@ def clearest_moments(
     min_s: float = 0.0,
     nested: bool = False,
 ) -> list[Moment]:
-    """Return the `clearest_scenes` of a video with frames at these times, each with its peak.
+    """Return at most `limit` scenes that match the query, the clearest first, each with the time of its peak.
 
-    `others` is the mean relevance of all videos. With `nested`, a moment is followed by the span around its peak if
-    this span is much shorter: in a continuous take, the scene is often the whole video, but the sentence describes only
-    a part.
+    `others` is the mean relevance of all videos. With `nested`, a moment may be followed by the shorter span around its
+    peak. This helps in a continuous take, where the only scene is the whole video.
     """
-    # A frame covers the time up to halfway to its neighbours, because a change between two frames is expected in the
-    # middle.
+    # A frame extends halfway to its neighbours, because a change between two frames is expected in the middle.
     edges_s = np.clip(np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [duration_s]]), 0.0, duration_s)
     video_mean = float(np.average(relevance, weights=_durations_s(edges_s)))
     moments = clearest_scenes(
@@ -94,7 +86,7 @@ def _span_around_peak(
     edges_s: Float[np.ndarray, " E"],
     min_s: float,
 ) -> Moment:
-    """Return the part of a moment around the smooth curve's peak where the curve is above half of its height there."""
+    """Return the part of a moment around the peak of the smoothed curve, down to half of the peak's height."""
     durations_s = _durations_s(edges_s)
     peak = best_index(moment.start_s, moment.end_s, times_s, smooth)
     inside = (times_s >= moment.start_s) & (times_s <= moment.end_s)
@@ -121,11 +113,11 @@ def clearest_scenes(
 ) -> list[Moment]:
     """Return at most `limit` moments that do not overlap, the clearest first, scored by mean relevance over time.
 
-    Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`: of two equally
-    relevant moments the longer comes first. Each further moment is the clearest that shares no time with the moments
-    before it. All moments but the first must be above the background. Moments may touch. If the query matches the whole
-    video equally well, the whole video is the only moment. Ties are broken by start, then by end. Candidates shorter
-    than `min_s` seconds are left out, unless all are shorter; then only the longest is a candidate.
+    Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`, so of two equally
+    relevant scenes the longer is clearer. Each next moment is the clearest scene that does not overlap earlier ones and
+    is above the background. If the query matches the whole video equally well, the whole video is the only moment. Ties
+    are broken by start, then by end. Scenes shorter than `min_s` seconds are left out. If all are shorter, only the
+    longest is a candidate.
 
     Args:
         relevance: One number per frame.

@@ -1,6 +1,6 @@
-"""Proposals by centre and width in relative time, and the weights that pool a sequence into a vector for each (JSG).
+"""JSG's proposals: windows with a centre and width in relative time, which pool a sequence into one vector each.
 
-Proposals have no learned parameters, so they apply to any sequence of vectors at equal time steps.
+They have no learned parameters, so they apply to any sequence of vectors at equal time steps.
 """
 
 import math
@@ -18,7 +18,7 @@ RowTimes = Literal["released", "middle"]
 """Relative time of row i of N: i / (N - 1) as released for JSG, or the middle of its interval, (i + 0.5) / N."""
 
 WIDTHS_PER_DEVIATION = 9.0  # sigma of Eq. 5, which is the same in all experiments
-MIN_WIDTH = 0.01  # least width: a window of width 0 (beside a proposal at the edge) would give no position any weight
+MIN_WIDTH = 0.01  # a window of width 0 (beside a proposal at the edge) would have no weights
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def centered_proposals(
 ) -> Proposals:
     """Return a proposal of every width around every centre, grouped by centre (JSG Eq. 3-4).
 
-    `released` places the outer centres half the smallest width inside the video, `paper` (Eq. 3) at 0 and 1.
+    `released` places the first and last centre half the smallest width inside the video, `paper` (Eq. 3) at 0 and 1.
 
     >>> centered_proposals(2, 2, min_width=0.2, max_width=1.0).spans.tolist()[0]
     [0.0, 0.20000000298023224]
@@ -80,8 +80,8 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    As released, times run from 0 to 1; for `density`, they are i / n as in Eq. 5. `linspace` computes them, because a
-    division of integers rounds differently, which changes scores of the narrowest windows.
+    With `row_times="released"`, times run from 0 to 1; for `density`, they are i / n as in Eq. 5. They are computed by
+    `linspace`, because a division of integers rounds differently, which changes scores of the narrowest windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])
@@ -102,12 +102,12 @@ def gaussian_windows(
 ) -> Float[Tensor, "..."]:
     """Return Gaussians with standard deviation width / scale, each divided by its largest value on the grid.
 
-    `positions` [..., 1, N] or [N] broadcast against center and width [..., P]; infinite positions get no weight.
+    `center` and `width` have shape [..., P], `positions` [N] or [..., 1, N]; the result is [..., P, N]. Infinite
+    positions get no weight.
     """
     deviation = (width.clamp_min(MIN_WIDTH) / scale)[..., None]
     exponent = -((positions - center[..., None]) ** 2) / (2 * deviation**2)
-    # The maximum is subtracted before the exponential: otherwise, a narrow window between two positions would give 0 /
-    # 0.
+    # Subtract the maximum before the exponential, because a narrow window between two positions would give 0 / 0.
     return (exponent - exponent.amax(dim=-1, keepdim=True)).exp()
 
 
@@ -121,8 +121,8 @@ def pooling_weights(
 ) -> Float[Tensor, "..."]:
     """Return the weight of each position in the vector of each proposal. Shapes are those of `gaussian_windows`.
 
-    `gaussian` sums to 1, as released. `density` is the normal density of Eq. 5, which does not sum to 1. `mean` gives
-    equal weight to the positions inside the span, at least the nearest one (Table 5, w/o GWP).
+    `gaussian`: Gaussian weights that sum to 1, as released. `density`: the normal density of Eq. 5, which does not sum
+    to 1. `mean`: equal weights for the positions inside the span, or the nearest one (Table 5, w/o GWP).
 
     >>> pooling_weights(torch.tensor([0.5]), torch.tensor([1.0]), time_grid(3), pooling="mean")
     tensor([[0.3333, 0.3333, 0.3333]])
@@ -174,7 +174,7 @@ def pool(
 
 @dataclass(frozen=True)
 class SideWindows:
-    """Windows before (first column) and after each proposal, and the scale at which they are pooled."""
+    """Windows before (column 0) and after (column 1) each proposal, and the `scale` for pooling them."""
 
     center: Float[Tensor, "Q 2"]
     width: Float[Tensor, "Q 2"]

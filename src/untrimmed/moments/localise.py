@@ -1,7 +1,7 @@
-"""Moments for any method: windows are pooled over a video's vectors, scored against the query and ranked over a corpus.
+"""Find moments with any method: pool windows of a video's vectors, score them, and rank those of all videos.
 
 This is the event retrieval of JSG (section 3.5). The windows need no training. A method only has to encode a video as
-vectors in temporal order that can be compared with the method's sentence vectors.
+vectors in temporal order, in the space of its sentence vectors.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.moments.gaussian_proposals import Pooling, Proposals, RowTimes, pool
 from untrimmed.moments.ranked_moments import RankedMoments
 
-# returns the similarities of all queries with all windows of these videos
+# a function of video indices: similarities of all queries with all windows of these videos
 Similarities = Callable[[slice], Float[Tensor, "Q C P"]]
 NUMBERS_AT_A_TIME = 2**24  # largest number of similarities, or of numbers in pooled vectors, in a chunk: 64 MB
 POOLED_DIM = 512  # approximate width of a pooled vector
@@ -25,9 +25,9 @@ POOLED_DIM = 512  # approximate width of a pooled vector
 class LocateSettings:
     """Numbers of moments and the suppression threshold; the defaults are those of JSG's released program.
 
-    The `per_video` best windows of each video enter the ranking (40 on DiDeMo). The best `before_suppression` of the
-    ranking enter suppression, which returns up to `limit`. `video_weight` times the fused score of a video is added to
-    the score of each of its moments. It is 0 in JSG, and useful if a method scores videos by more than their frames.
+    The `per_video` best windows of each video are ranked together (40 on DiDeMo). Overlaps are suppressed among the
+    best `before_suppression`, and at most `limit` remain. A moment's score is its similarity plus `video_weight` times
+    its video's fused score. The weight is 0 in JSG; it helps if a method scores videos by more than their frames.
     """
 
     per_video: int = 10
@@ -52,9 +52,10 @@ def window_similarities(
     pooling: Pooling = "gaussian",
     row_times: RowTimes = "middle",
 ) -> Similarities:
-    """Return a function for the similarities of windows, pooled over a video's vectors at equal time steps.
+    """Return a function that pools the windows of videos and returns their similarities to the queries.
 
-    `similarity` compares vectors with the queries. Windows span only the vectors that `mask` marks as real.
+    `similarity` compares vectors with the queries. `units` are vectors at equal time steps; windows cover only those
+    that `mask` marks as real.
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:

@@ -1,4 +1,4 @@
-"""Overlap of time spans: the temporal IoU for search, suppression and evaluation."""
+"""Temporal IoU of time spans, for search, suppression and evaluation."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,8 @@ from untrimmed.types import Moment
 def iou(spans: Float[np.ndarray, "*#spans 2"], others: Float[np.ndarray, "*#spans 2"]) -> Float[np.ndarray, "*_"]:
     """Return the temporal intersection over union, in [0, 1], of spans [start, end] with other spans. Axes broadcast.
 
-    As in JSG's released program, the union runs from the first start to the last end. This is exact if spans overlap;
-    otherwise, the intersection is 0 anyway. A span of length 0 overlaps nothing. The result has the precision of the
-    spans.
+    As in JSG's released program, the union is the time from the first start to the last end, which is exact if spans
+    overlap. A span of length 0 overlaps nothing. The result has the dtype of the spans.
 
     >>> iou(np.array([[0.0, 4.0]]), np.array([[2.0, 6.0], [8.0, 9.0]])).round(3).tolist()
     [0.333, 0.0]

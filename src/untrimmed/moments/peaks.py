@@ -19,9 +19,9 @@ def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> i
 
 
 def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
-    """Return the range of free times around a time.
+    """Return the range of indices around a peak, end exclusive.
 
-    The values at these times are at least half way from the mean to the value at the given time.
+    It has the free times whose values are at least half way from `mean` to the value at `index`.
 
     >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
     (2, 4)
@@ -54,9 +54,9 @@ def spacing_s(times_s: Float[np.ndarray, " T"]) -> float:
 
 
 def smoothed(curve: Float[np.ndarray, " T"], deviation: float) -> Float64[np.ndarray, " T"]:
-    """Smooth a curve with a Gaussian; `deviation` is its standard deviation, in steps of the curve.
+    """Smooth a curve with a Gaussian whose standard deviation is `deviation` steps of the curve.
 
-    At both ends, the weights are normalised.
+    At both ends, the remaining weights are scaled to sum to 1.
 
     >>> smoothed(np.array([0.0, 0.0, 1.0, 0.0]), 1.0).round(2).tolist()
     [0.08, 0.26, 0.43, 0.35]

@@ -1,16 +1,16 @@
-"""Propagation of segment vectors over a graph of all segments of a video (TF-PRVR).
+"""Smooth segment vectors over a graph of a video's segments, so that similar segments reinforce each other (TF-PRVR).
 
-Edges inside a level depend on similarity and distance in time. Edges between adjacent levels depend on overlap. The
-propagated vectors are (1 - beta) (I - beta G)^-1 S, where S are the segments' vectors and G is the normalised graph.
+Segments have several levels, from fine to coarse. Edges inside a level depend on similarity and distance in time. Edges
+between adjacent levels depend on overlap. The result is (1 - beta) (I - beta G)^-1 S for segment vectors S and the
+normalised graph G.
 
 Up to `MAX_DENSE` segments, G is a dense matrix and the system is solved directly. For more segments, conjugate
-gradients need only products of G with a matrix, which take linear time:
+gradients only need products of G with a matrix, which take linear time:
 
-- cosines inside a level: two products with the matrix of segment vectors. Negative cosines count as 0. Only segments
-  with a negative cosine need their whole row of G, which is computed in blocks. Most encoders give no negative cosines
-  between frames.
-- the decay with distance in time: one pass over the segments in each direction
-- overlaps of adjacent levels: a sum over fewer than two overlaps per segment
+- Similarity inside a level: two products with the matrix of segment vectors. Negative cosines count as 0, so segments
+  with a negative cosine need their whole row of G. Most encoders give no negative cosines between frames.
+- Decay with distance in time: one pass over the segments in each direction.
+- Overlap of adjacent levels: fewer than two overlaps per segment.
 
 The eigenvalues of I - beta G are between 1 - beta and 1 + beta, which limits the number of steps.
 """
@@ -68,7 +68,9 @@ def _centres(level: Segments) -> Float64[np.ndarray, " N"]:
 def _overlaps(
     finer: Segments, coarser: Segments
 ) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float64[np.ndarray, " P"]]:
-    """Return the pairs of overlapping segments in temporal order, and for each pair IoU times cosine, at least 0."""
+    """Return the index pairs of overlapping segments in temporal order, and each pair's IoU times cosine (at least
+    0).
+    """
     edges = joint_edges([finer.edges, coarser.edges])
     rows = owners(finer.edges, edges)
     columns = owners(coarser.edges, edges)
@@ -79,7 +81,7 @@ def _overlaps(
 
 
 def owners(edges: Int[np.ndarray, " E"], pieces: Int[np.ndarray, " P"]) -> Int[np.ndarray, " M"]:
-    """Return, for each span between two `pieces`, the index of the segment between `edges` that contains this span.
+    """Return, for each interval between two `pieces`, the index of the interval between two `edges` that contains it.
 
     >>> owners(np.array([0, 4, 9]), np.array([0, 2, 4, 7, 9])).tolist()
     [0, 0, 1, 1]
@@ -102,7 +104,7 @@ class _Graph:
         x = self._scale * x
         y = np.concatenate([level.times(x[rows]) for level, rows in zip(self._levels, self._rows, strict=True)])
         for (finer, coarser), (rows, columns, weights) in zip(pairwise(self._rows), self._overlaps, strict=True):
-            # Both levels cover the video, so every segment has a pair, and the pairs of a segment are consecutive.
+            # Both levels cover the video, so every segment overlaps another, and its pairs are consecutive.
             y[finer] += np.add.reduceat(weights[:, None] * x[coarser][columns], _firsts(rows), axis=0)
             y[coarser] += np.add.reduceat(weights[:, None] * x[finer][rows], _firsts(columns), axis=0)
         return self._scale * y
@@ -113,7 +115,7 @@ def _firsts(groups: Int[np.ndarray, " P"]) -> Int[np.ndarray, " N"]:
 
 
 class _Level:
-    """The part of the graph inside one level, with ones on the diagonal."""
+    """The graph inside one level as a linear operator, with ones on the diagonal."""
 
     def __init__(self, level: Segments):
         self._vectors = level.vectors

@@ -1,4 +1,4 @@
-"""Proposals of every length: means over all windows of consecutive units (MS-SL section 3; also ProtoPRVR)."""
+"""Proposals of every length: means over all runs of consecutive units (MS-SL section 3; also ProtoPRVR)."""
 
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ from torch import Tensor
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)
 def proposal_spans(num_units: int) -> Int[Tensor, "P 2"]:
-    """Return the span of each proposal as unit indices, end exclusive: by length, and for each length by start.
+    """Return the span of each proposal as unit indices, end exclusive, sorted by length and then by start.
 
     >>> proposal_spans(2).tolist()
     [[0, 1], [1, 2], [0, 2]]
@@ -34,5 +34,7 @@ def proposals(units: Float[Tensor, "V M D"]) -> Float[Tensor, "V P D"]:
 
 
 def unit_shares(shares: Float[Tensor, "V K P"], num_units: int) -> Float[Tensor, "V K M"]:
-    """Convert shares of attention on proposals to shares on units, dividing each evenly among its proposal's units."""
+    """Convert attention to proposals into attention to units. A proposal's attention is divided evenly among its
+    units.
+    """
     return shares @ _pooling_matrix(num_units).to(shares)

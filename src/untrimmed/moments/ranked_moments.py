@@ -1,4 +1,4 @@
-"""Moments of a corpus ranked for each query, and temporal suppression within each video."""
+"""A ranking of moments of several videos for each query, and suppression of overlaps within each video."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RankedMoments:
 
     @classmethod
     def best(cls, parts: Sequence["RankedMoments"], limit: int) -> "RankedMoments":
-        """Merge rankings of different videos for the same queries, keeping the order of ties."""
+        """Merge rankings of different videos for the same queries. Ties keep the order of `parts`."""
         video = np.concatenate([part.video_index for part in parts], axis=1)
         score = np.concatenate([part.score for part in parts], axis=1)
         order = np.argsort(np.where(video < 0, np.inf, -score), axis=1, kind="stable")[:, :limit]
@@ -68,7 +68,7 @@ def suppress_ranked(
 ) -> RankedMoments:
     """Return the best moments, without those whose IoU with a better moment of the same video exceeds `max_overlap`.
 
-    As released, ties are broken by the best rank of the moments' videos, then by the moments' ranks.
+    As released, of moments with equal scores, those of the video that is ranked first come first.
     """
     per_video = limit if limit_per_video is None else limit_per_video
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(ranked.score), QUERIES_AT_A_TIME)]

@@ -1,17 +1,17 @@
-"""A tree of scenes, which begin and end where a video's content changes, computed without a query.
+"""Divide a video into a tree of scenes, which begin and end where the content changes; no query is needed.
 
-Neighbouring runs of frames are merged bottom-up, in the order of their Ward cost (J. Am. Stat. Assoc. 1963): how much
-the merge increases the frames' squared distances from the mean of their run. Merging while the cost is below a penalty
-nearly minimises the objective of penalised change-point detection with a linear kernel (Harchaoui and Cappé, SSP 2007),
-in linear time. Further merging, up to the whole video, gives scenes of scenes.
+Neighbouring runs of frames are merged in the order of their Ward cost (J. Am. Stat. Assoc. 1963): how much the merge
+increases the frames' squared distances from the mean of their run. The runs whose cost reaches a penalty are the
+shortest scenes. This takes linear time, and nearly minimises the objective of penalised change-point detection with a
+linear kernel (Harchaoui and Cappé, SSP 2007). Further merging, up to the whole video, gives scenes of scenes.
 """
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-# a round may remove at least the cheapest 1 / 4 of the boundaries, so that no video needs a round for each frame
+# a round considers at least the cheapest 1 / 4 of the boundaries, so that few rounds are needed
 _CHEAP_SHARE = 4
-# rows per product: few enough for the processor's cache, and the vectors of a long video are never copied as a whole
+# rows per product, which fit the processor's cache; the vectors of a long video are never copied as a whole
 _ROWS = 1024
 
 
@@ -20,6 +20,7 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
 
     Any two scenes are disjoint or nested. The last scene is the whole video. `penalty` is the smallest Ward cost of a
     change.
+
     Raises: ValueError if a vector is not finite.
 
     >>> scene_tree(np.array([[0.0], [0.0], [3.0], [5.0], [5.0]]), penalty=1.0).tolist()
@@ -27,7 +28,7 @@ def scene_tree(vectors: Float[np.ndarray, "T D"], penalty: float) -> Int[np.ndar
     """
     sums = vectors.astype(np.float32)
     counts = np.ones(len(vectors))
-    # index of the first frame of each run; in that row, `sums` has the sum of the run's vectors
+    # the first frame of each run; row i of `sums` is the sum of the run that begins at frame i
     first = np.arange(len(vectors))
     squares = np.einsum("td,td->t", sums, sums).astype(np.float64)
     if not np.isfinite(squares).all():
@@ -74,9 +75,9 @@ def _spans(first: Int[np.ndarray, " S"], num_frames: int) -> Int[np.ndarray, "S 
 
 
 def _cheapest(costs: Float[np.ndarray, " C"], limit: float) -> Bool[np.ndarray, " C"]:
-    """Return a mask of the boundaries to remove: local minima of the cost and the cheapest quarter.
+    """Return a mask of the boundaries to remove: local minima of the cost, and the cheapest quarter.
 
-    Of consecutive boundaries, only every second is selected, so that each run is merged with at most one neighbour.
+    Two neighbouring boundaries are never both removed, so that each run is merged with at most one neighbour.
     """
     padded = np.concatenate([[np.inf], costs, [np.inf]])
     cheap = np.partition(costs, len(costs) // _CHEAP_SHARE)[len(costs) // _CHEAP_SHARE]

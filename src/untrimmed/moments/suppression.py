@@ -9,9 +9,9 @@ from untrimmed.moments.overlap import iou
 def suppress(
     spans: Float[np.ndarray, "G K 2"], real: Bool[np.ndarray, "G K"], *, max_iou: float, limit: int
 ) -> Bool[np.ndarray, "G K"]:
-    """Return a mask of the spans to keep: in each row, from the left, the first `limit` that overlap no kept span.
+    """Return a mask of the spans to keep in each row: from the left, those that overlap no kept span, up to `limit`.
 
-    Spans overlap if their IoU exceeds `max_iou`. If it is 0, kept spans may only touch. `real` is False at padding.
+    Spans overlap if their IoU exceeds `max_iou`; with 0, kept spans may only touch. `real` is False at padding.
 
     >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
     [[True, False, True]]

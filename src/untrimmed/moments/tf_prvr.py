@@ -1,9 +1,9 @@
-"""TF-PRVR (NeurIPS 2026): training-free moments from image-text features, by propagating segments over a graph.
+"""TF-PRVR (NeurIPS 2026): moments from image-text features without training.
 
-Frames are converted to moment vectors once. A sentence is one vector. The score of a video is the score of its best
-moment. Moments are the pieces between the edges of all levels of `wavelet_segments`. A moment's vector is the mean,
-over levels, of the propagated segments that contain it. The vector is not normalised. If the segments around a moment
-are similar to it, its vector is longer and its scores are higher.
+A video is divided into segments at several levels, and segment vectors are propagated over a graph. Moments are the
+pieces between the segment edges of all levels. A moment's vector is the mean over levels of the segment that contains
+it. The vector is not normalised: if the surrounding segments are similar, it is longer and its scores are higher. A
+sentence is one vector, and a video's score is that of its best moment.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NAME = "tf_prvr"
 
 @dataclass(frozen=True, kw_only=True)
 class TFPRVRSettings:
-    """The wavelet (a name from PyWavelets), and `beta` in [0, 1), the strength of propagation.
+    """The wavelet (a name from PyWavelets) and the strength of propagation, `beta` in [0, 1).
 
     Defaults are as released.
 
@@ -37,7 +37,7 @@ class TFPRVRSettings:
 
 @dataclass(frozen=True)
 class VideoMoments:
-    """Moments in temporal order: vector i belongs to frames `edges[i]` up to `edges[i + 1]`.
+    """A video's moments in temporal order: vector i is for frames `edges[i]` to `edges[i + 1]` - 1.
 
     `levels` has the edges of the segments of each level, finest first.
     """

@@ -1,8 +1,8 @@
 """Segments of a video at several scales, between peaks of a wavelet transform (TF-PRVR).
 
-The signal measures how sharply the frame vectors change direction. Each level of its discrete wavelet transform has
-separate cuts: the segments of a level cover the video, and segments of different levels can overlap in any way.
-Everything is in float64. Frames are processed in blocks, so that a day of video needs no copy of its vectors.
+The signal measures how sharply the sequence of frame vectors turns. Each level of its discrete wavelet transform gives
+its own segments, which cover the video. Everything is in float64. Frames are processed in blocks, so that the vectors
+of a day of video are never copied as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,16 +14,19 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.errors import ConfigError, FeatureError
 
 _FRAMES_AT_A_TIME = 4096
-_STILL = 1e-8  # the picture is still if two consecutive steps between unit frame vectors are at most this long
+_STILL = 1e-8  # two steps between unit frame vectors of at most this length mean that the picture is still
 _MIN_LENGTH = 1e-12  # shorter vectors count as having no direction
 
-# the start of each segment and the end of the last one; levels have different numbers of segments
+# the start of each segment and the end of the last one
 Edges = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True)
 class Segments:
-    """The segments of one level: frames `edges[i]` up to `edges[i + 1]`, and the normalised means of unit vectors."""
+    """The segments of one level. Segment i has frames `edges[i]` to `edges[i + 1]` - 1 and one unit vector.
+
+    The vector is the normalised mean of the normalised frame vectors.
+    """
 
     edges: Edges
     vectors: Float64[np.ndarray, "N D"]
@@ -91,14 +94,15 @@ def change_of_direction(frames: Float[np.ndarray, "T D"]) -> Float64[np.ndarray,
 
 
 def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str = "db4") -> list[Edges]:
-    """Return the edges of each level's segments as frame indices, finest level first, from `change_of_direction`.
+    """Return the edges of each level's segments as frame indices, finest level first.
 
-    A level's response is the inverse transform of its detail coefficients. A cut is a local maximum of the response
-    that exceeds its mean plus its standard deviation. A signal that is too short for one level has one segment.
+    `signal` is the result of `change_of_direction`. A level's response is the inverse transform of its detail
+    coefficients. A cut is a local maximum of the response that exceeds the response's mean plus standard deviation. A
+    signal that is too short for a transform has one segment.
 
     Raises: ConfigError as in `wavelet_segments`.
     """
-    import pywt  # imported here, because it takes a third of numpy's import time and searches do not need it
+    import pywt  # a slow import that searches do not need
 
     if wavelet not in pywt.wavelist(kind="discrete"):
         raise ConfigError(f"wavelet is {wavelet!r}, expected a discrete one of PyWavelets, such as 'db4' or 'haar'")
@@ -128,7 +132,7 @@ def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
 
 
 def _units(frames: Float[np.ndarray, "T D"], beyond: int = 0) -> Iterator[tuple[int, Float64[np.ndarray, "N D"]]]:
-    """Yield the index of each block's first frame, and its unit vectors with the first `beyond` of the next block."""
+    """Yield frames in blocks: the index of the first frame, and unit vectors including `beyond` of the next block."""
     for start in range(0, max(1, len(frames) - beyond), _FRAMES_AT_A_TIME):
         rows = np.asarray(frames[start : start + _FRAMES_AT_A_TIME + beyond])
         if len(rows) > beyond:

@@ -1,9 +1,9 @@
 """Combine the outputs of parallel layers into one sequence (GMMFormer v2, Table 4).
 
-`dynamic` and `consolidation` compute their weights by attention with a token. The token is learned (GMMFormer v2) or,
-if the caller passes no token, the mean of the outputs over all layers and positions, with its gradient (HLFormer,
-DreamPRVR, Holmes). That mean includes padding, so padding must be computed as in the released programs: by layers
-without `skip_padding`, in sequences of the full length.
+The kinds `dynamic` and `consolidation` compute weights by attention. The query of this attention is a token: a learned
+vector (GMMFormer v2) or, by default, the mean of the outputs over all layers and positions (HLFormer, DreamPRVR,
+Holmes). As released, that mean includes padding, so the layers must not skip padding, and sequences must have their
+full length.
 """
 
 from typing import Literal
@@ -37,7 +37,7 @@ def aggregation(
 ) -> nn.Module:
     """Return the aggregation of this kind for sequences of at most `length`.
 
-    `generator` selects the network that computes the weights, for the kinds that attend with a token.
+    `generator` selects the network that computes the weights of `dynamic` and `consolidation`.
     """
     if kind == "mean":
         return MeanAggregation()
@@ -49,7 +49,7 @@ def aggregation(
 
 
 def reads_token(kind: Aggregation) -> bool:
-    """Whether aggregations of this kind attend with a token."""
+    """Whether this kind of aggregation computes its weights by attention from a token."""
     return kind in ("dynamic", "consolidation")
 
 
@@ -59,7 +59,7 @@ def mean_of(outputs: Layers) -> Float[Tensor, "N D"]:
 
 
 class TokenLayer(nn.Module):
-    """A post-norm transformer layer whose only query is one token (the cross layer of GMMFormer v2)."""
+    """A post-norm transformer layer in which one token attends to a sequence (the cross layer of GMMFormer v2)."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
         super().__init__()
@@ -106,10 +106,9 @@ class WeightedAggregation(nn.Module):
 
 
 class DynamicAggregation(nn.Module):
-    """A weight per layer and video, computed from the block's input by attention with a token (GMMFormer v2 Eq. 18).
+    """A weight per layer and video, computed by attention from a token to the block's input (GMMFormer v2 Eq. 18).
 
-    As in `TemporalConsolidation`, the generator `released` is a full transformer layer, and `paper` is plain
-    cross-attention.
+    The generator `released` is a full transformer layer, `paper` is plain cross-attention.
     """
 
     def __init__(
@@ -134,10 +133,10 @@ class DynamicAggregation(nn.Module):
 
 
 class TemporalConsolidation(nn.Module):
-    """A weight per layer and time point, computed from the layer's output (GMMFormer v2 Eq. 1-3).
+    """A weight per layer and time point, computed by attention from a token to the layer's output (v2 Eq. 1-3).
 
-    The `released` generator has a full transformer layer and two linear maps; Eq. 1 (`paper`) has cross-attention and
-    one map. The last map has one output per absolute time point, so `length` is fixed.
+    The `released` generator has a full transformer layer and two linear maps, `paper` (Eq. 1) cross-attention and one
+    map. The last map has one output per time point, so sequences have at most `length` rows.
     """
 
     def __init__(

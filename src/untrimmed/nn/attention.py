@@ -1,4 +1,4 @@
-"""Multi-head attention: K parallel self-attentions, cross-attention of single tokens, and attention pooling."""
+"""Multi-head attention: parallel self-attentions, attention from one token to a sequence, and attention pooling."""
 
 import math
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ MASKED_LOGIT = -10000.0
 
 
 class StackedSelfAttention(nn.Module):
-    """K multi-head self-attentions with separate weights, concatenated heads and no output map.
+    """K multi-head self-attentions with separate weights. Heads are concatenated, without an output map.
 
-    If all attentions (blocks) have the same input, one matrix product computes all queries, keys and values.
+    If all K have the same input, one matrix product computes their queries, keys and values.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "bias": 2}
@@ -41,10 +41,10 @@ class StackedSelfAttention(nn.Module):
         mask: Bool[Tensor, "N T"] | None = None,
         extra_rows: Float[Tensor, "*K N R D"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
-        """Return the output of every block. `x` is one shared input [N, T, D] or one per block [K, N, T, D].
+        """Return the output of each attention. `x` is one input for all [N, T, D] or one for each [K, N, T, D].
 
-        `windows` multiply the logits before masking. Masked keys get no weight. `extra_rows` add keys and values, but
-        no queries. They are never masked, and their window is 1.
+        Logits are multiplied by `windows`. Masked keys get no weight. `extra_rows` add keys and values, but no queries;
+        they are never masked, and their window is 1.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
         if extra_rows is not None:
@@ -67,9 +67,9 @@ class StackedSelfAttention(nn.Module):
     def packed(
         self, x: Float[Tensor, "M D"], windows: Float[Tensor, "B T T"] | None, packing: Packing
     ) -> Float[Tensor, "B M D"]:
-        """Return the output of `forward` for one shared input that is packed (see `packing`).
+        """Return the output of `forward` for one shared input whose rows are packed without padding.
 
-        `windows` have the padded length.
+        `windows` have the length of the longest sequence.
         """
         _, count, dim, _ = self.weight.shape
         linear = narrow.linear if narrow.applies(x) else F.linear
@@ -101,10 +101,10 @@ def fused_attention(
     mask: Bool[Tensor, "N S"] | None,
     dropout: float,
 ) -> Float[Tensor, "K N H T E"]:
-    """Return softmax(Q K^T / sqrt(E)) V from PyTorch's fused kernel, which does not store the logits where supported.
+    """Return softmax(Q K^T / sqrt(E)) V. PyTorch's fused kernel avoids storing the logits where supported.
 
-    Masked keys get no weight. Blocks are passed as additional heads, so that they share one mask. Windows are
-    not supported: they multiply the logits, and the kernel can only add to them.
+    Masked keys get no weight. The kernel gets the K attentions as additional heads, so that they share one mask. It
+    does not support windows, because it can add to logits but not multiply them.
     """
     count = len(query)
     query, key, value = (x.transpose(0, 1).flatten(1, 2) for x in (query, key, value))
@@ -116,7 +116,7 @@ def fused_attention(
 
 
 class TokenAttention(nn.Module):
-    """Multi-head cross-attention with one query token per sequence, concatenated heads and no output map."""
+    """Multi-head attention from one token to each sequence. Heads are concatenated, without an output map."""
 
     def __init__(self, dim: int, num_heads: int, dropout: float):
         super().__init__()
@@ -132,14 +132,14 @@ class TokenAttention(nn.Module):
         x: Float[Tensor, "*B N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "*B N D"]:
-        """Return the output of attention from the token, shared or one per sequence, to each sequence.
+        """Return the attention output for each sequence. `token` is shared or has one row per sequence.
 
         Masked positions get no weight.
         """
-        # Tensors of at most one row per sequence are in float64: GMMFormer v2 divides the result by a temperature,
-        # which multiplies rounding errors by eleven on TVR.
+        # Small tensors (one row per sequence or fewer) are in float64: GMMFormer v2 divides the result by a
+        # temperature, which multiplies rounding errors by eleven on TVR.
         query = self.query(token).unflatten(-1, (self.num_heads, -1)).double()
-        # Each sequence has one query. If the query is multiplied by the key map, keys need not be computed.
+        # Each sequence has one query, so multiplying it by the key map is cheaper than computing all keys.
         weight = self.key.weight.unflatten(0, (self.num_heads, -1)).double()
         rows = x.to(lean.product_dtype(x))
         mapped_query = torch.einsum("...he,hed->...hd", query, weight).to(rows.dtype)
@@ -148,8 +148,8 @@ class TokenAttention(nn.Module):
         if mask is not None:
             logits = logits.masked_fill(~mask[..., None], MASKED_LOGIT)
         weights = self.dropout(logits.softmax(dim=-2))
-        # The value map is linear, so the weighted sum can be taken before it: one row per head is mapped, not all rows.
-        # The bias is multiplied by the sum of the weights, which dropout changes from 1.
+        # The value map is linear, so it is applied after the weighted sum: to one row per head instead of all rows. Its
+        # bias is multiplied by the sum of the weights, which is not 1 after dropout.
         pooled = torch.einsum("...th,...td->...hd", weights, rows).double()
         value = self.value.weight.unflatten(0, (self.num_heads, -1)).double()
         bias = self.value.bias.unflatten(0, (self.num_heads, -1)) * weights.sum(dim=-2)[..., None]
@@ -157,7 +157,7 @@ class TokenAttention(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """Pools a sequence into one vector, weighting rows by the softmax of a learned linear score (GMMFormer Eq. 2)."""
+    """Pools a sequence into one vector: rows are weighted by the softmax of a linear map (GMMFormer Eq. 2)."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -172,20 +172,16 @@ class AttentionPooling(nn.Module):
 
 
 def stacked_dims(module: nn.Module, parameter: str) -> int:
-    """Return how many leading axes of a parameter enumerate separate tensors (blocks; queries, keys and values).
+    """Return how many leading axes of a parameter count tensors that the released programs store separately.
 
-    The released programs store these tensors separately. Operations per tensor, such as gradient clipping, must
-    therefore treat them separately.
+    Examples are the K attentions, and queries, keys and values. Gradient clipping must treat these tensors separately.
     """
     declared: dict[str, Any] = getattr(module, "stacked_dims", {})
     return int(declared.get(parameter, 0))
 
 
 class _SharedKeyAttention(Function):
-    """Returns softmax(Q K^T) V and the softmax, from keys and values with transposed copies.
-
-    It does not save the logits.
-    """
+    """Computes softmax(Q K^T) V and the softmax from keys and values with transposed copies, without saving logits."""
 
     @staticmethod
     def forward(
@@ -213,7 +209,7 @@ class _SharedKeyAttention(Function):
 
 @dataclass(frozen=True)
 class KeyValueCache:
-    """Keys and values for repeated attention, with transposed copies that make some products three times as fast."""
+    """Keys and values for several attention steps. Transposed copies make some products three times as fast."""
 
     key: Float[Tensor, "V H L E"]
     value: Float[Tensor, "V H L E"]

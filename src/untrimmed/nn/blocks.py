@@ -1,4 +1,4 @@
-"""Parallel transformer layers, each with its own constraint window."""
+"""Transformer layers that run in parallel on one input, each with its own attention window."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from untrimmed.nn.packing import packing_of
 from untrimmed.nn.window import Constraint, Formula, constraint_windows
 
 NormOrder = Literal["post", "pre"]
-SkipPadding = bool | Literal["training"]  # whether to skip rows at masked positions: always, never or in training
+SkipPadding = bool | Literal["training"]  # when to skip rows of padding: always, never or in training
 
 
 def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
@@ -26,14 +26,14 @@ def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
 
 
 class ParallelLayers(nn.Module):
-    """K transformer layers with separate weights, computed as one batch; width inf means no window.
+    """K transformer layers with separate weights, computed as one batch. Width inf means no window.
 
-    `output_map` adds a linear map after the heads. `ffn_ratio` adds a feed-forward part, whose hidden layer is this
-    many times as wide as the rows. MS-SL and GMMFormer have an output map, GMMFormer v2 has a feed-forward part. `norm`
-    is `post` in the released programs; the papers write `pre` (GMMFormer Eq. 8-9, v2 Eq. 14-15). With `skip_padding`,
-    rows at masked positions are not computed and their output is arbitrary. Do not set it for methods that use these
-    rows, as some released programs do. With `training`, these rows are skipped only in training mode, because golden
-    cases run in evaluation mode and compare them.
+    - `output_map` adds a linear map after the heads (MS-SL, GMMFormer).
+    - `ffn_ratio` adds a feed-forward part with a hidden layer this many times as wide as the rows (GMMFormer v2).
+    - `norm` is `post` in the released programs and `pre` in the papers (GMMFormer Eq. 8-9, v2 Eq. 14-15).
+    - `skip_padding`: rows of padding are not computed, and their output is arbitrary. Do not set it for methods that
+      use these rows, as some released programs do. `training` skips them only in training mode, because golden cases
+      run in evaluation mode and compare them.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class ParallelLayers(nn.Module):
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
         """Return the cached windows for sequences of this length, or None if no layer has a window.
 
-        With `window_length`, they are cut from windows of that length, so that they do not depend on the padded length
-        of the batch.
+        If `window_length` is set, windows are computed for that length and cut, so that they do not depend on the
+        batch.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
-        if torch.compiler.is_compiling():  # compiled code would use a cached window for all lengths
+        if torch.compiler.is_compiling():  # compiled code would use one cached window for all lengths
             return self._build_windows(length, device)
         key = (length, device)
         if key not in self._windows:
-            # A later call may be in training, which is impossible with tensors created in inference mode.
+            # A later call may be in training, which cannot use tensors that were created in inference mode.
             with torch.inference_mode(False):
                 self._windows[key] = self._build_windows(length).to(device)
         return self._windows[key]
@@ -124,15 +124,12 @@ class ParallelLayers(nn.Module):
         return x if self.ffn is None else self.norm2(x + self.ffn(x))  # type: ignore[misc]
 
     def _attend(self, x: Tensor, windows: Tensor | None, mask: Tensor | None, extra_rows: Tensor | None) -> Tensor:
-        """Return the attention output of all layers. Only `StackedSelfAttention` supports extra rows."""
+        """Return the attention output of all layers. Only self-attention without Lorentz space supports extra rows."""
         attended: Tensor = self.attention(x, windows, mask, *(() if extra_rows is None else (extra_rows,)))
         return attended
 
     def _after_attention(self, x: Float[Tensor, "M D"], attended: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Apply the remaining parts of post-norm layers to the attention output.
-
-        Each output row depends only on the same row.
-        """
+        """Apply the parts of post-norm layers after attention. Each output row depends only on the same input row."""
         probability = rate(self.dropout)
         if isinstance(self.output, StackedLinear):
             attended = self.output(attended[:, None])[:, 0]
@@ -154,11 +151,11 @@ class StackedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "K N T D"]) -> Float[Tensor, "K N T D"]:
-        """Return the residual update, to be added to the input."""
+        """Return the output, which the caller adds to the input."""
         return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
 
     def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Return the update before the last dropout, which `lean.add_norm` applies."""
+        """Return the output before the last dropout, which the caller applies in `lean.add_norm`."""
         parameters = (self.layer1.weight, self.layer1.bias, self.layer2.weight, self.layer2.bias)
         return lean.feed_forward(x, *parameters, rate(self.dropout))
 
@@ -198,7 +195,7 @@ class GaussianBlock(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """Return a sequence of the same shape. Masked rows get no attention, but have an output.
 
-        `token` is the query of aggregations that attend with a token. The layers also attend to `extra_rows`.
+        `token` is for aggregations that use one. The layers also attend to `extra_rows`.
         """
         outputs = self.layers(x, mask) if extra_rows is None else self.layers(x, mask, extra_rows)
         return self.aggregation(outputs, x, mask, token)

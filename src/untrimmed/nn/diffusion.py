@@ -39,7 +39,7 @@ class Schedule:
 
     @property
     def posterior(self) -> tuple[tuple[float, float, float], ...]:
-        """For each reverse step: weights of the predicted clean and of the current vector, and the noise variance."""
+        """For each reverse step: weight of the predicted clean vector, weight of the current vector, noise variance."""
         weights = []
         for beta, previous, current in zip(self.betas, (1.0, *self.alpha_bars[:-1]), self.alpha_bars, strict=True):
             noisy = 1 - current
@@ -50,7 +50,7 @@ class Schedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two pre-norm linear maps with a linear shortcut. Between them, a hint is added (`hint`)."""
+    """Two pre-norm linear maps with a linear shortcut. An embedding of step and condition is added between them."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -63,7 +63,7 @@ class DenoiserLayer(nn.Module):
         self.shortcut = nn.Linear(dim, dim)
 
     def hint(self, time: Float[Tensor, "T D"], condition: Float[Tensor, "V K D"]) -> Float[Tensor, "T V K D"]:
-        """Return the hint: the sum of the embedded step and condition, which does not depend on the vectors."""
+        """Return the sum of the embedded step and the embedded condition, for all steps."""
         return self.time(F.silu(time))[:, None, None] + self.condition(F.silu(condition))
 
     def forward(self, x: Float[Tensor, "*T V K D"], hint: Float[Tensor, "*T V K D"]) -> Float[Tensor, "*T V K D"]:
@@ -92,7 +92,7 @@ class Denoiser(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def hints(self, condition: Float[Tensor, "V K D"]) -> list[Float[Tensor, "T V K D"]]:
-        """Return the hint of each layer at each step. It is computed once per reverse chain."""
+        """Return each layer's embedding of steps and conditions. It is computed once per reverse chain."""
         time = self.time2(F.silu(self.time1(self.steps)))
         embedded = self.condition(self.norm(condition).relu())
         return [layer.hint(time, embedded) for layer in self.layers]  # type: ignore[operator]
@@ -108,10 +108,10 @@ class Denoiser(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """The reverse chain of DreamPRVR (arXiv 2604.03653): turns one vector per video into K vectors, by K conditions.
+    """DreamPRVR's diffusion (arXiv 2604.03653): turns one vector per video and K conditions into K vectors.
 
-    As released, nothing is sampled: the start vector replaces the noise, at the beginning and in every step. Even under
-    autocast, the dtype is that of the weights, because the first reverse step multiplies its input by 200.
+    As released, nothing is random: the start vector replaces the noise, at the beginning and in every step. It computes
+    in the dtype of the weights even under autocast, because the first step multiplies its input by 200.
     """
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):

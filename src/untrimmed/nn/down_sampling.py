@@ -38,7 +38,7 @@ class DownSampling(nn.Module):
         pooled, mask = self.pooled(x, mask)
         size = self.conv.weight.shape[-1]
         stride = self.conv.stride[0]
-        # one matrix-vector product is used instead of a convolution for each dimension
+        # one matrix-vector product replaces a convolution for each feature dimension
         windows = pooled.unfold(1, size, stride)
         return F.linear(windows, self.conv.weight[0], self.conv.bias)[..., 0], self._shortened(mask, size, stride)
 

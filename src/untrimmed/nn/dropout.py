@@ -36,7 +36,7 @@ def keep_mask(shape: tuple[int, ...], probability: float, dtype: torch.dtype) ->
     count = math.prod(shape)
     generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
     bits = torch.from_numpy(generator.random_raw(-(-count // 4)).view(np.int16))[:count].view(shape)
-    mask = bits.ge_(round(probability * 65536) - 32768)  # in place, because a result in bools takes four times as long
+    mask = bits.ge_(round(probability * 65536) - 32768)  # in place: a new tensor of bools takes four times as long
     return mask.mul_(BFLOAT16_ONE).view(dtype) if dtype == torch.bfloat16 else mask.to(torch.uint8)
 
 

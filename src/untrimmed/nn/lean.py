@@ -1,13 +1,12 @@
-"""The expensive parts of a layer as autograd functions that save little for the backward pass.
+"""The expensive parts of a layer as autograd functions for the CPU that need less memory and time in training.
 
-They return the same results as the plain operations. The modules still contain the plain operations, as the reference
-and for CUDA and `torch.compile`. The work is split into pieces that fit the CPU caches, so that element-wise operations
-cost little compared with the matrix products. Under autocast, matrix products (including gradients of weights) and the
-tensors saved for them are in autocast's narrow format; norms, softmax and sums (including gradients of biases) are
-float32.
+The results equal those of the plain operations, which the modules keep for CUDA, `torch.compile` and tests. The work is
+split into pieces that fit the CPU caches, so that element-wise operations cost little. Under autocast, matrix products
+(including gradients of weights) and the tensors saved for them are in autocast's format; norms, softmax and sums
+(including gradients of biases) are in float32.
 
-A layer saves its input, the hidden values of the feed-forward part after ReLU and dropout (zero where either made them
-zero), a mask for each other dropout, and queries, keys and values. It recomputes the attention weights.
+For the backward pass, a layer saves its input, the hidden values of the feed-forward part after ReLU and dropout, the
+masks of the other dropouts, and queries, keys and values. It recomputes the attention weights.
 """
 
 import math
@@ -35,16 +34,15 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """Apply ReLU in place. bfloat16 is compared as int16: negative numbers are at most -128, and -127 to -1 are NaN."""
+    """Apply ReLU in place. bfloat16 is compared as int16, in which negative numbers are at most -128 (-127 to -1:
+    NaN).
+    """
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
 
 def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the sum of the rows in this dtype.
-
-    One piece is converted at a time: `sum(dtype=...)` takes four times as long.
-    """
+    """Return the sum of the rows in this dtype. Converting piece by piece is four times as fast as `sum(dtype=...)`."""
     pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
     return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
@@ -57,10 +55,10 @@ def _pieces(num_rows: int, width: int) -> list[slice]:
 class _InputProjection(Function):
     """ReLU(W dropout(LN(x)) + b) of selected rows of features that need no gradient.
 
-    With normalised rows n and dropout mask m, dropout(LN(x)) is m * n * gain + m * shift, times a constant. All
-    gradients are computed from two products: of the incoming gradient with m * n and with m. In bfloat16, the forward
-    pass saves m * n and m, and multiplies them by W * gain and W * shift. In float32 a second product would be
-    expensive, so the layer norm applies gain and shift, and the backward pass recomputes m * n.
+    Let n be the normalised rows and m the dropout mask. Then dropout(LN(x)) is m * n * gain + m * shift, times a
+    constant, and all gradients follow from two products of the incoming gradient: with m * n and with m. In bfloat16,
+    the forward pass saves m * n and m, and multiplies them by W * gain and W * shift. In float32 this second product
+    would be expensive, so the layer norm applies gain and shift, and the backward pass recomputes m * n.
     """
 
     @staticmethod
@@ -191,7 +189,7 @@ class _FeedForward(Function):
         x, weight1, weight2, hidden = ctx.saved_tensors
         scale = 1 / (1 - ctx.p)
         dtype = ctx.dtype
-        ignored = hidden.new_zeros(())  # this tensor is not read, because the products have `beta=0`
+        ignored = hidden.new_zeros(())  # required argument without effect, because `beta=0`
         d_x = torch.empty_like(x, dtype=dtype)
         d_hidden = torch.empty_like(hidden[0])
         d_weight1 = torch.empty_like(weight1, dtype=dtype)
@@ -329,10 +327,7 @@ def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
-    """Split the groups into batches of at least one sequence.
-
-    The attention weights of a batch fill at most one piece.
-    """
+    """Split the groups so that the attention weights of a batch fit one piece, or it has a single sequence."""
     return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 
@@ -344,10 +339,7 @@ def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _index(rows: Tensor) -> Tensor | slice:
-    """Return the indices of all rows in order.
-
-    If they are consecutive (as in a batch sorted by length), return a slice.
-    """
+    """Return the row indices, or a slice if they are consecutive (as in a batch sorted by length)."""
     first = int(rows[0, 0])
     last = int(rows[-1, -1])
     return slice(first, last + 1) if last + 1 - first == rows.numel() else rows.flatten()
@@ -373,6 +365,9 @@ def self_attention(
     groups: tuple[Int[Tensor, "_ _"], ...],
     probability: float,
 ) -> Float[Tensor, "K M D"]:
-    """Return each block's concatenated head outputs for packed queries, keys and values (`packing.Packing.groups`)."""
+    """Return the concatenated heads of K attentions, given packed queries, keys and values.
+
+    Each group has the row indices of sequences of one length [N, T].
+    """
     with torch.autocast("cpu", enabled=False):
         return _SelfAttention.apply(joint, windows, groups, probability)

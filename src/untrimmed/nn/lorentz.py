@@ -1,10 +1,10 @@
 """Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on the distance of points on a hyperboloid.
 
-A point is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
-Tangent vectors at the origin (1, 0, ..., 0) are stored without their time, which is 0. Each head has its own points.
-Their concatenation is not a point: as released, the logarithmic map uses the first head's time as the time of all
-heads, and the times of the other heads as ordinary coordinates. Under autocast, everything between the two linear maps
-is float32, because differences of squared times need the precision.
+A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
+Tangent vectors at the origin (1, 0, ..., 0) have time 0 and are stored without it. Each head has its own points. Their
+concatenation is not a point: as released, the logarithmic map takes the first head's time as the time of all heads, and
+the other heads' times as ordinary coordinates. Under autocast, everything between the two linear maps is in float32,
+because differences of squared times need the precision.
 """
 
 import math
@@ -24,7 +24,7 @@ MAX_LENGTH = 10.0
 MIN_TIME = 1.1  # smallest time that a Lorentz linear map returns
 MIN_SQUARED_NORM = 1e-8  # smallest squared Minkowski norm by which `centroid` divides
 ORIGIN_TOLERANCE = 1e-9  # points with a smaller time^2 - 1 count as the origin
-MASKED_LOGIT = -1e18  # as released; it is below the logit of any distance
+MASKED_LOGIT = -1e18  # as released; below any logit
 
 
 def negated_time(x: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
@@ -42,8 +42,8 @@ def exponential_map(tangent: Float[Tensor, "*B E"]) -> Float[Tensor, "*B P"]:
 def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
     """Map points to tangent vectors at the origin, the inverse of `exponential_map`.
 
-    The space part is multiplied by arcosh(t) / sqrt(t^2 - 1), or by 1 at the origin, even for vectors that are not on
-    the hyperboloid.
+    The space part is multiplied by arcosh(t) / sqrt(t^2 - 1), or by 1 at the origin. Vectors that are not on the
+    hyperboloid are treated in the same way.
     """
     time = points[..., :1]
     space = points[..., 1:]
@@ -70,8 +70,7 @@ def centroid(sums: Float[Tensor, "*B E"]) -> Float[Tensor, "*B E"]:
 def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> Tensor:
     """Return the parameter, limited to [low, high]. Gradients pass as if it were not limited.
 
-    With `overwrite`, the stored parameter is also limited. So, as released, the next optimizer step starts at the
-    limit.
+    As released, `overwrite` also limits the stored parameter, so that the next optimizer step starts at the limit.
     """
     if overwrite:
         with torch.no_grad():
@@ -95,7 +94,7 @@ class LorentzLinear(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, points: Float[Tensor, "K N T P"]) -> tuple[Float[Tensor, "K N H T E"], ...]:
-        """Return queries, keys and values. They have separate dropout, which may also set the time of a point to 0."""
+        """Return queries, keys and values. Each has its own dropout, which can also set the time of a point to 0."""
         projected = []
         for i in range(3):
             rows = torch.bmm(self.dropout(points).flatten(1, 2), self.weight[:, i].mT)
@@ -141,7 +140,7 @@ class LorentzAttention(nn.Module):
         return self.output(self.dropout(self.output_norm(tangent))).relu()
 
     def tangent(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T E"]:
-        """Return tangent vectors at the origin, before scaling."""
+        """Return the input as tangent vectors at the origin, before scaling."""
         return self.input(self.dropout(self.input_norm(x))).relu()
 
     def scale(self) -> Float[Tensor, "B 1 1 1"]:

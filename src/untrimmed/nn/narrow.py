@@ -1,8 +1,7 @@
 """Layers in bfloat16 for inference on the CPU.
 
-They apply the plain operations to pieces of rows that fit into the processor's caches, so that the float32 tensors
-between the matrix products never leave the caches. If oneDNN supports bfloat16, bias and ReLU are fused into the
-product.
+They work on pieces of rows that fit into the processor's caches, so that float32 intermediate results stay there. If
+oneDNN supports bfloat16, bias and ReLU are fused into the product.
 """
 
 import torch
@@ -49,7 +48,7 @@ def after_attention(
     layer2: StackedLinear,
     norm2: StackedLayerNorm,
 ) -> Float[Tensor, "K M D"]:
-    """Apply the other parts of K post-norm layers to one input's attention output: residuals, norms, perceptron."""
+    """Apply the parts of K post-norm layers after attention: residuals, norms and feed-forward part."""
     out = x.new_empty(attended.shape)
     shape = x.shape[-1:]
     with torch.autocast("cpu", enabled=False):

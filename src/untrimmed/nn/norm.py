@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (eps 1e-5); `decay_gain` states whether weight decay applies to its gain.
+    """Layer normalisation (eps 1e-5). `decay_gain` selects whether weight decay applies to its gain.
 
     The released optimizers exclude a gain from weight decay only if its name contains `LayerNorm`. Layers with a
     feed-forward part name their norms `norm1` and `norm2`, so the gains of these norms are decayed.

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-# width of the position encodings and of the recurrent network, which does not depend on the width of the rows
+# width of the rank encodings and of the recurrent network, for rows of any width
 WIDTH = 32
 TEMPERATURE = 0.1
 

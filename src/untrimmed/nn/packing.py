@@ -12,8 +12,8 @@ class Packing:
     """Maps padded sequences to packed rows (the real rows, in order) and back.
 
     `rows` are the positions of packed rows in the flattened padded array, or None without padding. `groups` has one
-    array for each sequence length: the indices of the packed rows of all sequences with this length. No group needs an
-    attention mask.
+    array [N, T] for each sequence length T: the packed rows of the N sequences with this length. Attention within a
+    group needs no mask.
     """
 
     num_sequences: int

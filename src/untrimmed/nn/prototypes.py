@@ -1,4 +1,4 @@
-"""A fixed number of vectors from a sequence of any length: learned prototypes mix its rows (ProtoPRVR)."""
+"""Summarise a sequence of any length by a fixed number of vectors, the prototypes (ProtoPRVR)."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ class Prototypes(NamedTuple):
 
 
 class LogitMap(nn.Linear):
-    """Maps normalised vectors to queries or keys, with initial weights that give logits a chosen deviation."""
+    """Maps normalised vectors to queries or keys. Initial weights give logits a chosen standard deviation."""
 
     def __init__(self, dim: int, sharpness: float):
         super().__init__(dim, dim)
@@ -32,18 +32,15 @@ class LogitMap(nn.Linear):
 class PrototypeBuilder(nn.Module):
     """Learned prototypes that attend to a sequence in several iterations with shared weights (ProtoPRVR Eq. 1).
 
-    A prototype becomes a mixture of rows: the mean of the rows, weighted by its attention. There are no maps of values
-    or outputs, so prototypes have the scale of the rows. One attention head decides all weights of a prototype, because
-    heads that attend to different rows would join several moments in one vector.
+    A prototype becomes the mean of the rows, weighted by its attention. There are no linear maps of values or outputs,
+    so prototypes have the scale of the rows. There is one attention head, because several heads would mix different
+    moments in one vector. The attention query of the first iteration is the normalised learned prototype, so one
+    iteration is exactly Eq. 1. Later queries are the normalised mixture plus the learned prototype (as in DETR).
 
-    The first query is the normalised learned prototype, and one iteration is exactly Eq. 1. A later query is the
-    normalised mixture plus the learned prototype, as decoders with learned positions do (DETR).
-
-    `sharpness` is the standard deviation of the logits at the start. Attention is flat if it is far below 1.
-
-    `builder`: `cross_attention` is as described above. With `perceiver`, the prototypes of a video also attend to each
-    other after each iteration. With `slot_attention`, they compete for each row, and a gated recurrent unit updates
-    them.
+    - `sharpness` is the initial standard deviation of the logits. Attention is flat if it is far below 1.
+    - `builder`: `cross_attention` is as described above. With `perceiver`, the prototypes of a video also attend to
+      each other after each iteration. With `slot_attention`, they compete for each row, and a gated recurrent unit
+      updates them.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class PrototypeBuilder(nn.Module):
 
     def readings(self, x: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None = None) -> Iterator[Prototypes]:
         """Yield the prototypes and their attention after each iteration."""
-        # convert to one format, because autocast would mix formats in one product
+        # autocast would mix two formats in one product
         key = self.key(self.input_norm(x))[:, None].to(x.dtype)
         rows = x[:, None].contiguous()
         cache = KeyValueCache.of(key, rows, mask)
@@ -103,7 +100,7 @@ class PrototypeBuilder(nn.Module):
 
 
 def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
-    """Return the softmax over prototypes, scaled so that the weights of each prototype sum to 1 over the rows."""
+    """Return attention weights for which prototypes compete: a softmax over prototypes, then rows scaled to sum 1."""
     shares = logits.softmax(dim=-2)
     shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
     return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)
@@ -119,7 +116,7 @@ class PrototypeExchange(nn.Module):
         self.output = nn.Linear(dim, dim)
 
     def forward(self, x: Float[Tensor, "V K D"]) -> Float[Tensor, "V K D"]:
-        """Return the residual update of the prototypes."""
+        """Return the output, which the caller adds to the prototypes."""
         return self.output(self.attention(self.norm(x))[0])
 
 

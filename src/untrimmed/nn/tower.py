@@ -1,4 +1,4 @@
-"""Towers that encode features as contextual vectors, and the query tower, which pools them into a sentence vector."""
+"""Towers encode features as contextual vectors. The query tower also pools them into a sentence vector."""
 
 import copy
 from collections.abc import Callable
@@ -65,15 +65,14 @@ def lengthened(
 ) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
     """Set padding to zero, and extend features with padding to `length`. Longer features keep their length.
 
-    Methods that use encoded padding need this, so that the encoded padding depends neither on the other sequences of
-    the batch nor on values in the padding.
+    Methods that use encoded padding need this, so that a sequence's encoding does not depend on the batch.
     """
     missing = max(length - features.shape[1], 0)
     return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
 
 
 class Tower(nn.Module):
-    """Input layer, positions and encoder blocks. With `skip_padding`, the input layer skips masked positions."""
+    """Input layer, positions and encoder blocks. With `skip_padding`, the input layer does not compute padding."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class Tower(nn.Module):
 
 
 class SiblingTower(nn.Module):
-    """Copies of another tower's input layer and encoder blocks. The caller passes the other tower's positions."""
+    """A tower that copies another tower's input layer and blocks, and shares its positions."""
 
     def __init__(self, tower: Tower):
         super().__init__()
@@ -114,7 +113,7 @@ class SiblingTower(nn.Module):
         self.blocks = copy.deepcopy(tower.blocks)
         for module in self.blocks.modules():
             if isinstance(module, ParallelLayers):
-                module.skip_padding = False  # do not skip padding, because RAL uses the encoded padding
+                module.skip_padding = False  # RAL uses the encoded padding
 
     def forward(
         self,

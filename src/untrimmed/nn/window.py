@@ -1,4 +1,4 @@
-"""Constraint windows: factors for the attention logits between time points."""
+"""Constraint windows: factors for attention logits that limit how far a time point attends."""
 
 import math
 from collections.abc import Sequence
@@ -22,10 +22,13 @@ def constraint_windows(
 ) -> Float[Tensor, "K T T"]:
     """Return a matrix for each width, by which attention logits are multiplied. Infinite widths give ones.
 
-    `released`: row i (of query i) is centred at i / n on a grid j / (n - 1), with standard deviation max(width, 0.01) /
-    9 and a maximum of 1 in each row. `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions,
-    where `width` is sigma^2. The papers print no formula for Bartlett and boxcar (GMMFormer Table 7, v2 Table 8); here
-    they have the variance of the Gaussian that they replace. Windows are computed in float64 and returned in float32.
+    - `released`: row i is a Gaussian around i / n over key times j / (n - 1), with standard deviation max(width, 0.01)
+      / 9 and maximum 1.
+    - `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, where `width` is sigma^2.
+    - The papers print no formula for the constraints Bartlett and boxcar (GMMFormer Table 7, v2 Table 8). Here they
+      have the variance of the Gaussian that they replace.
+
+    Windows are computed in float64 and returned in float32.
 
     >>> constraint_windows(3, [1.0]).shape
     torch.Size([1, 3, 3])
@@ -52,7 +55,7 @@ def constraint_windows(
 def _window(distance: Tensor, deviation: float, constraint: Constraint) -> Tensor:
     """Return the window, with a maximum of 1 in each row.
 
-    Distances are relative to the nearest key, because a division by a tiny row maximum could give 0 / 0.
+    Distances are measured from the nearest key. Dividing by the row's maximum instead could give 0 / 0.
     """
     nearest = distance.min(dim=-1, keepdim=True).values
     if constraint == "gaussian":

@@ -1,4 +1,4 @@
-"""All pictures by name, with descriptions, the papers' figures that they reproduce, and the runs that they accept."""
+"""The catalogue of pictures: name, description, the papers' figures that it reproduces, and the runs it needs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -38,7 +38,7 @@ MOST_WITH_SEEDS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class PlotOptions:
-    """Which captions, files and seed a picture uses. Fields are named like the options of `untrimmed plot`."""
+    """The captions, files and seed of a picture. Fields are named like the options of `untrimmed plot`."""
 
     query: tuple[str, ...] = ()  # ids of captions
     videos: Path | None = None  # folder with video files
@@ -60,8 +60,8 @@ class PlotOptions:
 class Picture:
     """One kind of picture. `draw` is called with the runs and the options.
 
-    The picture accepts from `fewest_runs` to `most_runs` runs, at most `most_queries` captions, and only the options
-    named in `options`. The first run's model must have a part of type `part`, which the methods in `methods` have.
+    The picture accepts `fewest_runs` to `most_runs` runs, at most `most_queries` captions, and only the options named
+    in `options`. The first run's model must contain a module of type `part`; the methods in `methods` do.
     """
 
     description: str

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from untrimmed.plots.style import BLUE, GREY, VERMILION, Axes, Figure, new_figure, styled
 
-LINE_IN = 0.16  # height of one line of a name, in inches
-NAME = 30  # characters per line, which need about half of the width of the picture
+LINE_IN = 0.16  # height of one line of text, in inches
+NAME = 30  # characters per line; they fill about half of the picture's width
 LOOK = {True: ("o", VERMILION), False: ("D", BLUE)}  # marker and colour, by `is_kept`
 LEGEND = {True: "extended with more attachments", False: "not extended"}
 
 
 @dataclass(frozen=True)
 class CombinationResult:
-    """One combination. If `is_kept`, the search continued from this combination with one more attachment."""
+    """SumR of one combination. If `is_kept`, the search tried further attachments on it."""
 
     label: str
     sum_r: float
@@ -42,7 +42,7 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    # the text can be wider than the axes, because long names make the axes narrower
+    # long names make the axes narrower, so the text can be wider than the axes
     panels[-1].set_xlabel("validation SumR, one seed", loc="right")
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:

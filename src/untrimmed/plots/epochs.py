@@ -15,8 +15,8 @@ UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("video
 class Epochs:
     """SumR in percent after each `epoch`, and the uncertainties that the runs recorded, by label of runs.
 
-    Runs that differ only in their seed share a label, up to the epoch that all of them have reached. Epoch 0 is before
-    training.
+    Runs that differ only in their seed share a label; epochs that not all of them reached are left out. Epoch 0 is
+    before training.
     """
 
     epoch: Mapping[str, tuple[int, ...]]
@@ -45,7 +45,7 @@ def _spread(histories: Sequence[Sequence[Mapping[str, float]]], metric: str) -> 
 
 @styled
 def draw_epochs(data: Epochs) -> Figure:
-    """Draw SumR of every label with a band over seeds, and, in a lower panel, the uncertainties that runs recorded."""
+    """Draw SumR of every label with a band over seeds, and a lower panel with the recorded uncertainties."""
     has_more = any(data.uncertainty.values())
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]

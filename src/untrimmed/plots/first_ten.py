@@ -14,10 +14,10 @@ QUARTILES = (25, 50, 75)
 
 
 def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndarray, "3 P"]]:
-    """Return, by run and for each of the first ten ranks, quartiles over captions of the cosine with the video there.
+    """Return, by run, three quartiles of the cosine of a caption with its video at each of the first ten ranks [3, P].
 
-    A cosine is the fused score divided by the sum of the branches' weights. So it is a mean of the branches' cosines,
-    and methods whose weights have different sums can be compared. Runs that differ only in their seed are averaged.
+    The quartiles are over captions. A cosine is the fused score divided by the sum of the branches' weights, so that
+    methods with other sums can be compared. Runs that differ only in their seed are averaged.
     """
     require_same_split(runs)
     return {group.label: np.mean([_quartiles(run) for run in group.runs], axis=0) for group in group_by_seed(runs)}

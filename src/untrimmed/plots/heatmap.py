@@ -35,7 +35,7 @@ REST_IN = 1.1
 class Strip:
     """One caption and one model: cosines of the caption with the parts of the video, and the best moment.
 
-    Parts are drawn between `edges`, which are shares of the video.
+    Part i is drawn from `edges[i]` to `edges[i + 1]`, which are shares of the video.
     """
 
     label: str
@@ -108,7 +108,7 @@ def draw_heat_map(data: HeatMap) -> Figure:
     all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, location="bottom", aspect=45, pad=0.03, ticks=[0, 1])
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
-    # text beyond the ends of the bar would make the strips narrower, so put it inside
+    # text beside the bar would make the strips narrower, so it is inside
     low.set_horizontalalignment("left")
     high.set_horizontalalignment("right")
     bar.set_label("similarity (scaled per strip)", labelpad=-8)
@@ -144,7 +144,7 @@ def _draw_caption(axes: Axes, caption: HeatMapCaption, duration_s: float, *, has
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     names_in = 0.0
-    # begin the caption's text at the left of the names, so that it can use the whole width of the picture
+    # align the caption's text with the names at the left, so that it can use the whole width
     if has_names:
         widest = max(label.get_window_extent().width for label in axes.get_yticklabels())
         names_in = widest / DPI + TICK_IN

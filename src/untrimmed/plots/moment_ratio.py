@@ -19,7 +19,7 @@ GROUPINGS = {"MS-SL, RAL": MS_SL_EDGES, "GMMFormer": GMMFORMER_EDGES}
 class RecallByRatio:
     """SumR in percent by grouping and by label of runs, with one value per group (NaN for an empty group).
 
-    `num_captions` has the number of captions in each group, by grouping.
+    A grouping divides captions by moment ratio. `num_captions` has the number of captions per group, by grouping.
     """
 
     sum_r: dict[str, dict[str, Spread]]

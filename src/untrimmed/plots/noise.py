@@ -44,7 +44,7 @@ def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) ->
 
 
 class NoisyFrames(VectorSource):
-    """The frames of another source, preceded by a segment of noise."""
+    """A source of frame features that adds a segment of noise before the frames of another source."""
 
     def __init__(self, source: VectorSource, level: float):
         self.source = source
@@ -101,8 +101,7 @@ def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) 
 def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
     results = []
     for level in levels:
-        # The cache needs a separate folder, because it identifies features by their files, which do not contain the
-        # noise.
+        # The cache identifies features by their files, which do not contain the noise, so it needs its own folder.
         with tempfile.TemporaryDirectory() as folder:
             noisy = noisy_dataset(run, level, Path(folder))
             rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)

@@ -1,4 +1,4 @@
-"""Prototypes of a model: their attention over a video and inside moments, and how often each is the best match."""
+"""Pictures of prototypes (ProtoPRVR): attention over a video and inside moments, how often each matches best."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,14 +28,14 @@ from untrimmed.plots.style import (
 from untrimmed.plots.trained_run import TrainedRun
 from untrimmed.scores.score import required_best
 
-MARGIN = 1 / 20  # moments are widened on each side by this share of the moment's length, as in the paper
+MARGIN = 1 / 20  # moments are extended on each side by this share of their length, as in the paper
 
 
 @dataclass(frozen=True)
 class PrototypeAttention:
-    """Attention of each prototype over M equal parts of a video, sorted by similarity to a caption.
+    """Attention of each prototype over M equal parts of a video. Rows are sorted by similarity to a caption.
 
-    `prototype` contains the indices of the prototypes, `similarity` their cosines with the caption.
+    `prototype` has the index of each row's prototype, `similarity` its cosine with the caption.
     """
 
     video_id: str
@@ -49,10 +49,7 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """The share of attention inside moments, by rank of the prototype.
-
-    `by_chance` is the share if attention were uniform.
-    """
+    """The share of attention inside moments, by rank of the prototype. `by_chance` is that of uniform attention."""
 
     inside: Float[np.ndarray, " K"]
     by_chance: float
@@ -97,7 +94,9 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
 
 
 def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray, " M"]:
-    """Return the share of each equal part of a video that a span covers if it is widened by a twentieth on each side.
+    """Return how much of each equal part of a video a span covers, between 0 and 1.
+
+    As in the paper, the span is first extended on each side by 1/20 of its length.
 
     >>> covered((0.0, 10.0), 42.0, 4).tolist()
     [1.0, 0.0, 0.0, 0.0]
@@ -148,7 +147,7 @@ def attendance_of(run: TrainedRun) -> Attendance:
 
 
 def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
-    """Return for how many captions each prototype of their video is the best match, by branch (ProtoPRVR Fig. 6)."""
+    """Return, by branch, how many captions match each prototype index best (ProtoPRVR Fig. 6)."""
     branches = ("clip", "frame") if isinstance(run.model, Proto) else ("clip",)
     counts: dict[str, np.ndarray] = {}
     for rows, encoded in run.all_videos():
@@ -183,7 +182,7 @@ def draw_prototype_attention(data: PrototypeAttention) -> Figure:
 
 @styled
 def draw_attendance(data: Attendance) -> Figure:
-    """Draw a bar for each rank, and the level of uniform attention."""
+    """Draw a bar for each rank, and a line at uniform attention."""
     figure = new_figure(2.0)
     axes = figure.subplots()
     axes.bar(np.arange(1, len(data.inside) + 1), 100 * data.inside, color=BLUE, width=0.8)
@@ -197,7 +196,7 @@ def draw_attendance(data: Attendance) -> Figure:
 
 @styled
 def draw_matching_frequency(data: Mapping[str, Int[np.ndarray, " K"]]) -> Figure:
-    """Draw one panel per branch: a bar for each prototype, and the level of even use."""
+    """Draw one panel per branch: a bar for each prototype, and a line at equal frequency."""
     figure = new_figure(0.45 + 1.35 * len(data))
     all_axes = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (branch, counts), colour in zip(all_axes, data.items(), (BLUE, ORANGE), strict=False):

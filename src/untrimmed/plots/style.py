@@ -55,7 +55,7 @@ _SETTINGS: Any = {
     "hatch.linewidth": 0.6,
     "lines.linewidth": 1.3,
     "lines.markersize": 4,
-    "text.parse_math": False,  # a caption may contain dollar signs, which are not formulas
+    "text.parse_math": False,  # dollar signs in a caption do not begin a formula
     "svg.hashsalt": "untrimmed",
     "savefig.facecolor": "white",
 }
@@ -78,7 +78,7 @@ def styled(draw: D) -> D:
 
 def new_figure(height_in: float) -> Figure:
     """Return an empty figure as wide as a column."""
-    # pyplot is not used, because it keeps figures in memory and chooses a window system.
+    # pyplot would keep figures in memory and open a window system.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -92,8 +92,8 @@ def new_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with panels in rows of two, or with a single panel.
 
-    Heights in inches: `beside_in` for a row of two, `alone_in` for a single panel, `rest_in` for everything else
-    together.
+    Heights are in inches: `beside_in` of a row of two panels, `alone_in` of a single panel, `rest_in` of everything
+    else.
     """
     num_columns = min(2, count)
     num_rows = -(-count // num_columns)
@@ -130,7 +130,7 @@ def plot_band(
     deviation: Float[np.ndarray, " N"] | None,
     **look: Any,
 ) -> None:
-    """Draw a line, and an area of one deviation above and below the line unless the deviation is None."""
+    """Draw a line. If `deviation` is given, draw an area of one deviation above and below it."""
     if deviation is not None:
         axes.fill_between(x, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0)
     axes.plot(x, mean, **look)

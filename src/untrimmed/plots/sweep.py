@@ -1,4 +1,4 @@
-"""SumR by the value of a setting, from runs that each differ from a common base run in one number."""
+"""SumR by the value of one setting, from runs that differ from a base run only in this setting."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from untrimmed.plots.style import BLUE, VERMILION, Axes, Figure, legend_above, n
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
 
-# runs may also differ in these settings; results of several seeds are averaged
+# runs may also differ in these settings; results of seeds are averaged
 IGNORED = ("data", "train.seed", "reported", "dataset")
 
 
@@ -29,8 +29,8 @@ class SweepCurve:
 def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
     """Return the swept settings, each with the names of its runs.
 
-    `settings` has the settings of each run by dotted key. One run must be the base run: every other run differs from
-    the base run in at most one setting. The base run is in all curves.
+    `settings` has the settings of each run by dotted key. There must be a base run from which every other run differs
+    in at most one setting. The base run belongs to every swept setting.
 
     >>> swept_settings({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}, "c": {"x": 1.0, "y": 3.0}})
     {'x': ['a', 'b'], 'y': ['a', 'c']}

@@ -32,10 +32,10 @@ class PartSimilarity:
 
 
 def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
-    """Return the edges, as shares of a video, between which the video's `count` parts are drawn.
+    """Return the `count + 1` edges between which the parts of a video are drawn, as shares of the video.
 
-    Each cell is centred on the time that pooling assigns to its part. In released JSG, row i of N is at i / (N - 1), so
-    the outer cells are half as wide as the others.
+    A part is drawn around its time. In released JSG, row i of N is at time i / (N - 1), so the first and the last part
+    are half as wide as the others.
 
     >>> cell_edges(4, "middle").tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -47,9 +47,7 @@ def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
 
 
 def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-    """Return the clips if they are in temporal order, and otherwise the method's timeline.
-
-    Also return the mask of real rows.
+    """Return the vectors and mask of each video's parts: clips in temporal order, otherwise the timeline.
 
     Raises: ConfigError for a method that encodes a video as one vector only.
     """
@@ -81,8 +79,7 @@ def best_windows(
 ) -> tuple[PartSimilarity, Float[np.ndarray, "Q 2"]]:
     """Return the similarities of captions with a video's parts, and each caption's best window in shares of the video.
 
-    Windows are JSG's, which the package also uses to find moments. These windows pool the parts whose similarities are
-    returned.
+    A window is one of JSG's proposals: it pools the vectors of neighbouring parts. Moments are found in the same way.
     """
     encoded = run.videos(np.array([video]))
     queries = run.queries(captions)

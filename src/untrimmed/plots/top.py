@@ -29,7 +29,7 @@ from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.running.top import CaptionRanking, RetrievedVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
 
-NUM_VIDEOS = 3  # number of videos that are shown for one run; with several runs, the first video of each is shown
+NUM_VIDEOS = 3  # videos shown for a single run; with several runs, each shows its first video
 MOST_CAPTIONS = 4
 NUM_FRAMES = 6
 FRAME_PIXELS = (96, 72)  # width and height of a frame in the picture
@@ -52,7 +52,7 @@ class TopVideo:
     duration_s: float
     truth_s: tuple[Span, ...]
     relevance: Float[np.ndarray, " N"]
-    times_s: Float[np.ndarray, " N"]  # times of the curve's points, on the same grid as moments, so that both line up
+    times_s: Float[np.ndarray, " N"]  # times of the curve's points; moments use the same grid
     frames: UInt8[np.ndarray, "F Y X 3"] | None = None
 
 
@@ -120,7 +120,7 @@ def _top_video(run: TrainedRun, ranking: CaptionRanking, ranked: RetrievedVideo,
 
 
 def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
-    """Return frames from the middles of equal parts of a video, cropped to one size."""
+    """Return the middle frame of each of several equal parts of a video, cropped to one size."""
     from PIL import Image, ImageOps
 
     times_s = (np.arange(NUM_FRAMES) + 0.5) / NUM_FRAMES * duration_s

@@ -1,4 +1,4 @@
-"""A trained model and a split of a data set. The data of every picture are computed from them."""
+"""The input of every picture: a trained model and a split of a data set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class TrainedRun(OpenedModel):
     def caption(self, caption_id: str | None) -> int:
         """Return the row of a caption.
 
-        The default is the first caption with a moment of the video that has most such captions.
+        The default comes from the video with the most captions that have a moment: the first of these captions.
 
         Raises: UnknownNameError if the split has no such caption.
         """
@@ -75,7 +75,7 @@ class TrainedRun(OpenedModel):
 def open_trained(
     folder: Path, *, label: str, split: str = "test", root: Path | None = None, device: str = "auto"
 ) -> TrainedRun:
-    """Return the best model of a run and a split of the run's data set, which may have moved to `root`.
+    """Return the best model of a run and a split of its data set. `root` is the folder of moved data sets.
 
     Raises: CheckpointError for a folder without a finished run, FeatureError for features that do not fit the model.
     """

@@ -14,7 +14,7 @@ from untrimmed.plots.timeline import part_similarities, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 NUM_VIDEOS = 2
-NUM_RANDOM = 10  # number of random videos in the picture that shows only captions
+NUM_RANDOM = 10  # number of random videos in the picture of captions alone
 SEED = 0
 
 
@@ -32,7 +32,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Captions and clips of the same videos, as every model encodes them."""
+    """Captions and clips of the same videos, encoded by every model."""
 
     video_ids: tuple[str, ...]
     by_run: tuple[Embedded, ...]
@@ -41,10 +41,10 @@ class Embeddings:
 def closest_videos(
     sentence: Float[np.ndarray, "Q D"], video_index: Int[np.ndarray, " Q"], count: int
 ) -> Int[np.ndarray, " V"]:
-    """Return the videos with the most similar captions, at most `count`, in ascending order.
+    """Return at most `count` videos with similar captions, in ascending order.
 
-    Only videos with at least two captions are chosen. First come the two videos with the closest mean caption vectors,
-    then, one by one, the video that is closest on average to the videos already chosen.
+    Only videos with two or more captions are chosen: the pair with the most similar mean caption vectors, then
+    repeatedly the video that is most similar on average to those already chosen.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]
@@ -64,7 +64,7 @@ def closest_videos(
 
 
 def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
-    """Return the two videos with the most similar captions in the first run, as each run encodes them.
+    """Return the encodings of two videos by each run. They have the most similar captions according to the first run.
 
     Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn or for a method
         that keeps neither frames nor clips.
@@ -108,7 +108,7 @@ class Captions:
 
 
 def random_captions_of(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
-    """Return the captions of ten random videos with several captions, as each run encodes them (GMMFormer Fig. 6).
+    """Return the captions of ten random videos with several captions, encoded by each run (GMMFormer Fig. 6).
 
     Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn.
     """

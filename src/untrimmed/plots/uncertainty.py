@@ -32,7 +32,7 @@ class RecallByUncertainty:
 
 
 def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, " _"]]:
-    """Return ten equal groups of captions by ascending uncertainty, or fewer groups so that each has at least five.
+    """Return ten groups of captions of equal size by ascending uncertainty, or fewer so that each has at least five.
 
     >>> [group.tolist() for group in equal_groups(np.array([5.0, 1, 2, 3, 4, 10, 9, 8, 7, 6]))]
     [[1, 2, 3, 4, 0], [9, 8, 7, 6, 5]]
@@ -44,9 +44,9 @@ def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, "
 def recall_by_uncertainty_of(
     runs: Sequence[TrainedRun], moment_ratio: tuple[float, float] | None = None
 ) -> RecallByUncertainty:
-    """Return R@1 of all runs in groups of captions, which are formed by the uncertainties of the first run.
+    """Return R@1 of all runs in groups of captions. The first run's uncertainties define the groups.
 
-    `moment_ratio` is an interval (low, high] of moment length / video length that selects captions.
+    If `moment_ratio` is (low, high), only captions with low < moment length / video length <= high are used.
 
     Raises: FeatureError if there are too few captions for two groups.
     """

@@ -1,4 +1,4 @@
-"""The variance, within a video, of the positions that its captions fit best."""
+"""The variance of the positions at which a video's captions match it best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances
 
 
 def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
-    """Return the position in its video that each caption fits best, as a share of the video."""
+    """Return where in its video each caption matches best, as a share of the video."""
     best = np.zeros(len(run.dataset.video_index))
     for rows, encoded in run.all_videos():
         captions, local = run.captions_of(rows)

@@ -1,4 +1,4 @@
-"""The commands that train and evaluate the rows of a table, and draw a figure from them."""
+"""The shell commands that train and evaluate the rows of a table, and draw a figure."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ EVALUATE = f"{EVALUATE_MOMENTS} --no-moments"
 
 @dataclass(frozen=True)
 class RowCommands:
-    """The commands of a row on a data set: the arguments of `train`, and the arguments appended to `evaluate`."""
+    """The commands of one row on one data set, stored as the arguments of `untrimmed train` and `evaluate`."""
 
     row: TableRow
     column: Column
@@ -65,7 +65,7 @@ def untrained_commands(table: UntrainedTable) -> Iterator[tuple[Column, str]]:
 
 
 def drawing(table: TrainedTable, settings: RunSettings) -> Iterator[str]:
-    """Yield the commands that draw a figure from its runs; nothing for a table."""
+    """Yield the commands that draw a figure from its runs, or nothing for a table."""
     if not table.picture:
         return
     column = available_columns(table, settings)[0][0]
@@ -80,11 +80,11 @@ def _assignments(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield settings as `KEY=VALUE`."""
     for key, value in settings.items():
         text = yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6, sort_keys=False)
-        yield f"{key}={text.splitlines()[0]}"  # after a scalar, YAML adds a second line that ends the document
+        yield f"{key}={text.splitlines()[0]}"  # YAML ends a document that is one value with a second line
 
 
 def _plain(value: Any) -> Any:
-    """Replace the text "inf" of presets with the number, so that YAML writes `.inf`."""
+    """Replace the text "inf" by the number, so that YAML writes `.inf`."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -34,17 +34,17 @@ from untrimmed.reproduction.tables import (
 )
 
 TIMES = "times.json"  # file in the folder of runs with the measured times
-# notes that the page prints only once
+# notes that the page prints once instead of below each table
 SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTINGS_NOTE)
 
 
 def grids_of(
     entry: Entry, settings: RunSettings, on_progress: OnProgress = lambda step: None, *, simulated: bool = False
 ) -> Iterator[Grid]:
-    """Yield the result tables of an entry; none if other commands produce it, or if it is not reproduced.
+    """Yield the result tables of an entry, or nothing if it has none.
 
-    The rows of a trained table are run if the settings have a root of data sets, or if `simulated` is set. Otherwise
-    the tables contain only the paper's results.
+    The rows of a trained table are run if the settings have a root of data sets or if `simulated` is set. Otherwise the
+    tables contain only the paper's results.
     """
     if isinstance(entry, TrainedTable):
         if settings.root is not None:
@@ -75,7 +75,7 @@ def document(
 ) -> Iterator[str]:
     """Yield the parts of the page: how to read it, each paper with its entries, costs, and notes.
 
-    If several entries are tables of costs, they become one table, with costs at the largest corpus of each entry.
+    Several tables of costs become one table, with the costs at each table's largest corpus.
     """
     yield _preface(papers, command, settings)
     costs = {
@@ -85,7 +85,7 @@ def document(
         if isinstance(entry, EfficiencyTable) and entry in entries
     }
     separate = [entry for entry in entries if len(costs) < 2 or not isinstance(entry, EfficiencyTable)]
-    notes = dict[str, None]()  # a dictionary is used as a set that keeps the order
+    notes = dict[str, None]()  # a set that keeps its order
     for paper in papers:
         yield f"\n## {paper.title}\n"
         for section in _sections(paper, separate, settings):
@@ -113,7 +113,7 @@ def document(
 
 
 def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
-    """Yield the tables of an entry as the page prints them: one line per row."""
+    """Yield the tables of an entry in the page's form, with one line per row."""
     if isinstance(entry, TrainedTable) and settings.root is None:
         yield page_grid(entry)
     else:
@@ -121,11 +121,11 @@ def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) ->
 
 
 def _settings_list(grid: Grid, note: str) -> str:
-    """Return a list of the settings that differ from the paper's, below a note on the other settings."""
+    """Return a list of the settings in which our presets differ from the paper."""
     items = []
     missing = []
     for key, *cells in grid.lines:
-        data_sets: dict[str, list[str]] = {}  # names of the data sets that have these values in their settings
+        data_sets: dict[str, list[str]] = {}  # {settings as text: the data sets that have them}
         for data_set, cell in zip(grid.header[1:], cells, strict=True):
             data_sets.setdefault(cell, []).append(data_set)
         if all(cell.startswith("- /") for cell in cells):
@@ -166,20 +166,20 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
 
 
 def _cost_columns(table: EfficiencyTable, grid: Grid) -> list[str]:
-    """Return the quantities of a table, with the corpus size if they depend on it."""
+    """Return the column headings: quantities, with the corpus size for those that depend on it."""
     units = {UNITS[quantity] for quantity in SIZED_QUANTITIES}
     size = f", {table.corpus_sizes[0]:,} videos" if table.corpus_sizes else ""
     return [f"{unit}{size}" if unit in units else unit for unit in grid.header[1:]]
 
 
 def _section_notes(grid: Grid, entry: Entry) -> list[str]:
-    """Return the notes that only this entry has, without the list of systems that are not implemented."""
+    """Return this entry's own notes, without the note on systems that are not implemented."""
     left_out = left_out_note(entry) if isinstance(entry, TrainedTable | EfficiencyTable) else ""
     return [note for note in grid.notes if note not in (*SHARED_NOTES, left_out)]
 
 
 def _has_section(entry: Entry, settings: RunSettings) -> bool:
-    """Whether the paper or this document has numbers for the entry."""
+    """Whether the paper or our page has numbers for the entry."""
     if isinstance(entry, TrainedTable):
         return entry.has_figures or settings.root is not None
     return not isinstance(entry, CommandEntry | NotCovered)

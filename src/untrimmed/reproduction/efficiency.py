@@ -1,8 +1,8 @@
 """Costs of a method at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
 
-As in the papers of GMMFormer, GMMFormer v2 and RAL, FLOPs count only maps with learned weights. A multiplication and
-its addition count as two. Products of activations, as in attention, are counted separately. Products that our code
-avoids are counted, too, so that each layer has its published costs.
+As in the papers of GMMFormer, GMMFormer v2 and RAL, FLOPs count only matrix products with learned weights. A
+multiplication and its addition count as two. Products of activations, as in attention, are counted separately. Our code
+avoids some products of the released programs; they are counted, too, so that each layer has its published costs.
 """
 
 import json
@@ -38,22 +38,19 @@ UNITS = {
     "matching_g": "GFLOPs of matching",
 }
 SIZED_QUANTITIES = ("runtime_ms", "memory_mb", "matching_g")  # quantities that depend on the size of the corpus
-LEAST_S = 0.5  # least total time of the timed queries in seconds; the first query only warms up
+LEAST_S = 0.5  # time queries for at least this many seconds
 
 
 @dataclass(frozen=True)
 class Flops:
-    """The FLOPs of maps with learned weights, and the FLOPs of products of activations."""
+    """The FLOPs of matrix products with learned weights, and those of products of activations."""
 
     weights: int
     activations: int
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the FLOPs of matrix products.
-
-    Products are counted separately if one of the factors is a parameter or a view of a parameter.
-    """
+    """Counts the FLOPs of matrix products, separately for products with a parameter or a view of one."""
 
     def __init__(self, model: RetrievalModel):
         super().__init__()
@@ -95,7 +92,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """Counts the FLOPs of the key and value maps of token attention, which our code avoids."""
+    """Counts the FLOPs of the projections to keys and values in token attention, which our code avoids."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0
@@ -104,8 +101,8 @@ class _SavedMaps:
 
     def _count(self, module: Any, args: Any, output: Tensor) -> None:
         inputs = args[1]
-        # If several tokens read the same rows, they get an expanded view with stride 0 along the tokens. Count these
-        # rows once.
+        # If several tokens attend to the same rows, the rows are expanded with stride 0 along the tokens. Count them
+        # once.
         rows = math.prod(size for size, step in zip(inputs.shape[:-1], inputs.stride(), strict=False) if step)
         self.flops += 2 * rows * (module.key.weight.numel() + module.value.weight.numel())
 
@@ -117,9 +114,9 @@ class _SavedMaps:
 
 @torch.no_grad()
 def stored_numbers(model: RetrievalModel) -> int:
-    """Return how many stored numbers the score reads for a video of `max_frames` frames: vectors times their width."""
+    """Return how many numbers are stored for scoring a video of `max_frames` frames (vectors times width)."""
     encoded = model.encode_videos(_videos(model.config))
-    # `unit_attention` is used to find moments and not to score, so it is not counted.
+    # `unit_attention` is not counted, because it serves moments and not the score.
     fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}
     return sum(tensor.numel() for tensor in fields.values() if tensor.is_floating_point())
 
@@ -144,15 +141,15 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
         start = clock()
         model.score(model.encode_queries(queries), corpus).fused.topk(min(100, num_videos))
         times.append(clock() - start)
-    return 1e3 * statistics.median(times[1:])  # the first query warms up
+    return 1e3 * statistics.median(times[1:])  # the first query is a warm-up
 
 
 @dataclass(frozen=True)
 class MethodCosts:
     """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    Several tables use the same times. If the page is written again, it shows the cached times, so a busy machine does
-    not change them.
+    Several tables show the same times. A page that is written again shows the cached times, so they do not depend on
+    what else the machine does.
     """
 
     times: Path
@@ -162,7 +159,7 @@ class MethodCosts:
     ) -> dict[str, tuple[float, ...]]:
         """Return the requested quantities (keys of `UNITS`).
 
-        Those that depend on the corpus have one number per corpus size.
+        A quantity that depends on the corpus has one number per corpus size, the others have one number.
         """
         torch.manual_seed(0)
         model = published_model(method)

@@ -1,4 +1,4 @@
-"""The papers by name, with the tables and figures of `presets/published.yaml`."""
+"""Load the papers, and their tables and figures, from `presets/published.yaml`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,7 +35,7 @@ DRAWING = "an illustration without results"
 
 
 def _entry(name: str, values: Mapping[str, Any]) -> Entry:
-    """Return a table or figure. The keys of `values` determine its class."""
+    """Return a table or figure. Its class depends on the keys of `values`."""
     fields = {"name": name, **values}
     if "columns" in fields:
         shared: dict[str, Any] = {key: fields.pop(key) for key in ("metrics", "split") if key in fields}

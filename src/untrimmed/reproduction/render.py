@@ -42,13 +42,13 @@ def mean_and_deviation(values: Sequence[float], decimals: int = 1) -> str:
 
 
 def listing(paper: Paper) -> Grid:
-    """Return a list of a paper's tables and figures, each with its title, and its command or why there is none."""
+    """Return a table of a paper's tables and figures: name, title, and command or the reason why there is none."""
     lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in paper.entries)
     return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
 
 
 def command_of(paper: Paper, entry: Entry) -> str:
-    """Return the command that produces a table or figure, or why there is none."""
+    """Return the command that produces a table or figure, or the reason why there is none."""
     if isinstance(entry, NotCovered):
         return f"not covered: {entry.reason}"
     if isinstance(entry, CommandEntry):

@@ -42,10 +42,10 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
 
 
 def page_grid(table: TrainedTable) -> Grid:
-    """Return the paper's results, and the arguments that train and evaluate each row, with one line per row.
+    """Return the table of the page: one line per row, with the paper's results and the row's arguments.
 
-    If there is one data set, each metric has a column. If there are several, each data set has a column, and its cells
-    contain all metrics.
+    With one data set, each metric has a column. With several, each data set has a column, and a cell contains all
+    metrics. The arguments are those of `untrimmed train` and `evaluate`.
     """
     commands: dict[str, list[RowCommands]] = {row.name: [] for row in table.rows}
     for command in commands_of(table):
@@ -79,7 +79,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """Return the arguments that train a row: once with DATA, or for each data set if other arguments differ, too."""
+    """Return the arguments of `train` for a row: once with the word DATA, or per data set if they differ otherwise."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)
@@ -91,7 +91,7 @@ def _code(texts: Sequence[str]) -> str:
 
 
 def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings) -> Grid:
-    """Return the rows that ran on simulated features, without their results, which would mean nothing."""
+    """Return the rows that ran on simulated features, without results, because such results mean nothing."""
     label = {column.name: column.label for column in results.columns}
     lines = tuple((row, label[column], "trained and evaluated") for row, column in results.figures)
     title = f"{table.title} ({settings.scale.num_videos} simulated videos, seed {settings.data_seed})"
@@ -101,8 +101,8 @@ def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings
 def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
     """Yield one grid for each data set that was run: the paper's results, ours, and the difference.
 
-    For a simulated data set, the paper's results do not apply, so the grid has our results and the results of baselines
-    without training.
+    On a simulated data set the paper's results do not apply, so the grid compares ours with baselines that need no
+    training.
     """
     for column in results.columns:
         if settings.root is not None and is_simulated(column.data_name, settings.root):
@@ -142,9 +142,9 @@ def _simulated_grid(
 def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
     """Return the paper's results with the commands that reproduce them, and our results for data sets in the root.
 
-    If several videos are right for a query, the paper accepts any of them. Our results are counted in two ways: with
-    only the annotated video as right, and with any right video. The second way needs the data set's dense labels and
-    covers only labelled queries.
+    Several videos can match a query, and the paper accepts any of them. We report two results: one accepts only the
+    annotated video, the other any matching video. The second needs labels of all matching videos (dense labels) and
+    covers only queries that have them.
 
     Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
     """
@@ -215,9 +215,9 @@ def _figure(metric: str, value: float | None, sign: str = "") -> str:
 def efficiency_grid(
     table: EfficiencyTable, costs: MethodCosts, report: Callable[[str], None] = lambda name: None
 ) -> Grid:
-    """Return a table of the costs at the published sizes, with one line per method.
+    """Return a table of costs at the published sizes, with one line per method.
 
-    Costs that depend on the size of the corpus have a line for each method and quantity.
+    Costs that depend on the size of the corpus have one line per method and quantity.
     """
     quantities = list(table.paper)
     if "flops_g" in quantities:
@@ -262,7 +262,7 @@ EFFICIENCY_NOTES = {
 
 
 def settings_grid(table: SettingsTable) -> Grid:
-    """Return the paper's hyper-parameters, and where presets differ, also the values of the presets."""
+    """Return the paper's hyper-parameters, and the values of our presets where they differ."""
     presets = {name: load_preset(table.method, name) for name in table.datasets}
     lines = []
     for key, printed in table.paper.items():

@@ -31,7 +31,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Sizes for training on simulated features. This takes about a second per row and only shows that rows run."""
+    """Sizes for training on simulated features. A row takes about a second, which only tests that it runs."""
 
     num_videos: int = 15
     features: SimulationSettings = SMALL
@@ -68,7 +68,7 @@ OnProgress = Callable[[TableProgress], None]
 
 @dataclass(frozen=True)
 class TableResults:
-    """The results of a table by row and column."""
+    """The results of a table, by row and column."""
 
     columns: tuple[Column, ...]  # columns whose data sets exist
     figures: Mapping[tuple[str, str], Figures]
@@ -117,7 +117,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield the rows to run for each column: rows with a printed result in it, and rows without any printed result."""
+    """Yield (row, column) for each result to compute: where the paper prints one, and for rows without any."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):

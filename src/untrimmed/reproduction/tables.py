@@ -14,8 +14,8 @@ from untrimmed.presets.published import RECALL
 class Column:
     """A data set of a table, the preset that trains on it, and the reported metrics.
 
-    `name` is its name in `published.yaml`, `title` its label if that differs from the benchmark's title. With `events`,
-    moments of all videos are ranked (R@K IoU=m) instead of videos. `split` is the split of the printed results.
+    `name` is the data set's name in `published.yaml`. `title` is its label, by default the benchmark's title. With
+    `events`, the moments of all videos are ranked (R@K IoU=m) instead of the videos. `split` is the evaluated split.
     """
 
     name: str
@@ -62,9 +62,9 @@ def titled(data: str) -> str:
 class TableRow:
     """A trained system: a method with attachments (`gmmformer_v2+ral`), changed settings and printed results.
 
-    `paper` has one number per metric for each column that the paper fills (from `presets/published.yaml`).
-    `evaluated_with` has model settings that change after training (ranking strategies), with dotted keys like
-    `overrides`. `without` is the reason why a row cannot be run; such a row is still listed.
+    `paper` has the printed results by column, one number per metric. `overrides` are settings of the training and
+    `evaluated_with` settings of the evaluation, both with dotted keys. `without` is the reason why a row cannot be run;
+    such a row is still listed.
     """
 
     name: str
@@ -78,8 +78,7 @@ class TableRow:
     def label(self) -> str:
         """The printed name.
 
-        For CLIP4Clip, the label names the variant that runs here, because we do not train the encoder as its authors
-        do.
+        For CLIP4Clip, the label describes our variant, because we do not train the encoder as its authors do.
 
         >>> TableRow("CLIP4Clip", "clip4clip").label, TableRow("JSG", "jsg").label
         ('CLIP4Clip (ours: mean pooling over frozen features)', 'JSG')
@@ -101,9 +100,9 @@ class Entry:
 class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that plots such results.
 
-    If `sweep` is set, the table runs only if it is requested by name. `left_out` lists systems that are not
-    implemented. For a figure, `picture` is the NAME for `untrimmed plot`. Each of its `panels` is drawn from the rows
-    whose names start with the panel's name.
+    A table with `sweep` runs only if it is requested by name. `left_out` lists systems that are not implemented. For a
+    figure, `picture` is its name in `untrimmed plot`, and each of its `panels` shows the rows whose names start with
+    the panel's name.
     """
 
     columns: tuple[Column, ...]
@@ -115,7 +114,7 @@ class TrainedTable(Entry):
 
     @property
     def has_figures(self) -> bool:
-        """Whether the paper prints numbers for this entry, and not only bars or curves."""
+        """Whether the paper prints numbers, not only bars or curves."""
         return any(row.paper for row in self.rows)
 
 
@@ -123,8 +122,8 @@ class TrainedTable(Entry):
 class UntrainedTable(Entry):
     """A table of a model without training, on data sets whose features come from different encoders.
 
-    `model` is the argument of `untrimmed evaluate`, `row` is the model's name in the paper, and `beside` is the row
-    with which it is compared.
+    `model` is the argument of `untrimmed evaluate`, `row` the model's row in the paper, and `beside` the row to compare
+    it with.
     """
 
     model: str
@@ -152,7 +151,7 @@ class EfficiencyTable(Entry):
 class SettingsTable(Entry):
     """A table of hyper-parameters that is compared with the presets.
 
-    A table called `settings` is ours: the paper states its numbers only in the text.
+    A table named `settings` is not in the paper, which states these numbers only in its text.
     """
 
     method: str
@@ -185,9 +184,7 @@ class Paper:
     entries: tuple[Entry, ...]
 
     def entry(self, text: str) -> Entry:
-        """Return the table or figure with this name.
-
-        Spellings such as `table 1`, `T1`, `tab.1` and `fig5` are accepted.
+        """Return the table or figure with this name, in spellings such as `table 1`, `T1`, `tab.1` and `fig5`.
 
         Raises: UnknownNameError if the paper has no such table or figure.
         """

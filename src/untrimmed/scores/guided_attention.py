@@ -1,4 +1,4 @@
-"""Frame pooling guided by the clip that matches a query best (MS-SL, also a branch of JSG)."""
+"""Pool frames by attention whose query is the clip that matches a sentence best (MS-SL, also a branch of JSG)."""
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +29,7 @@ class GuidedAttention(nn.Module):
     ) -> Float[Tensor, "N G D"]:
         """Return one vector per guide for each sequence of frames.
 
-        Both maps are linear. With fewer guides than frames, guides are mapped instead of frames: g . (K f) = (g K) . f.
+        With fewer guides than frames, the linear maps are applied to guides instead of frames: g . (K f) = (g K) . f.
         """
         if guides.shape[1] < frames.shape[1]:
             weights = _attention((guides @ self.key.weight) @ frames.transpose(1, 2), mask)
@@ -45,7 +45,7 @@ class GuidedAttention(nn.Module):
         key_clip: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Pool each query's own video, guided by the query's key clip. Only positive pairs are computed."""
+        """Pool each query's own video, guided by the query's key clip in it."""
         query_mask = None if mask is None else mask[video_index]
         return self(frames[video_index], query_mask, clips[video_index, key_clip][:, None])[:, 0]
 
@@ -56,9 +56,9 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Float[Tensor, "V Q D"]:
-        """Pool every video, guided by each query's key clip in that video.
+        """Pool every video for every query, guided by the query's key clip in that video.
 
-        The vector depends only on the clip, so with more queries than clips every clip is computed once instead.
+        The vector depends only on the clip. If there are more queries than clips, it is computed once per clip.
         """
         if key_clip.shape[0] > clips.shape[1]:
             return _rows(self(frames, mask, clips), key_clip.T)
@@ -72,9 +72,11 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Score:
-        """Return the cosine of each query with each video, pooled with the pair's key clip; `best` is that clip."""
+        """Return the cosine of each query with each video, pooled with the key clip of the pair. `best` is the key
+        clip.
+        """
         if key_clip.shape[0] > clips.shape[1]:
-            # Cosines with the vectors of all clips, then a look-up: this avoids an array [V, Q, D].
+            # Compute cosines with the vectors of all clips, then select: this avoids an array [V, Q, D].
             vectors = F.normalize(self(frames, mask, clips), dim=-1)
             cosines = torch.einsum("qd,vpd->qvp", F.normalize(query, dim=-1), vectors)
             return Score(cosines.gather(2, key_clip[..., None])[..., 0], key_clip)

@@ -14,10 +14,10 @@ from untrimmed.scores.score import Score
 
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
-Branches = dict[str, Tensor]  # vectors `N M D` by branch of a score
-# for each branch, the encoded tensors that have an entry for each row of `Branches`
+Branches = dict[str, Tensor]  # vectors [N, M, D] by branch of a score
+# {branch: names of the encoded tensors with one entry per row of `Branches`}
 TensorNames = Mapping[str, tuple[str, ...]]
-SIMILARITIES_AT_A_TIME = 2**25  # queries times rows per chunk: 128 MB
+SIMILARITIES_AT_A_TIME = 2**25  # queries x rows in a chunk: 128 MB
 TILE_QUERIES = 512  # a tile of TILE_QUERIES x TILE_VIDEOS similarities in bfloat16 fits the processor's cache
 TILE_VIDEOS = 16
 _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
@@ -25,9 +25,9 @@ _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 @contextmanager
 def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
-    """Use bfloat16 products to find best rows inside the context, if `enabled`.
+    """Inside the context, compare rows by bfloat16 products, which is faster, if `enabled`.
 
-    This applies on the CPU and without gradients. All other parts of a score keep their dtype.
+    This only affects the CPU without gradients. All other parts of a score keep their dtype.
     """
     token = _in_bfloat16.set(enabled)
     try:
@@ -46,8 +46,8 @@ def max_sim(
 ) -> Score:
     """Score a video by its best clip (GMMFormer Eq. 4, v2 Eq. 9-10); padding never wins.
 
-    `zero_floor` marks videos that score at least 0: in the released GMMFormer v2 and RAL, the zeroed padding of videos
-    shorter than the maximum length takes part in the maximum. `best` is always the best real clip.
+    `zero_floor` marks videos that score at least 0. In the released GMMFormer v2 and RAL, these are the videos with
+    padding, because its similarity of 0 takes part in the maximum. `best` is always the best real clip.
 
     >>> clips = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     >>> max_sim(torch.tensor([[0.0, 3.0]]), clips)
@@ -67,8 +67,8 @@ def products(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float
 def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
     """Return the cosine of each query with each row; 0 for rows that are 0.
 
-    For few queries the products are divided by the lengths of the rows, which is up to four times as fast as writing
-    normalised rows.
+    For few queries, the products are divided by the rows' lengths, which is up to four times as fast as normalising the
+    rows.
     """
     unit_query = F.normalize(query, dim=-1)
     needs_gradient = torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad)
@@ -78,7 +78,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """Return the sum of the best dot products of a query's vectors in each video, which a vector index can compute.
+    """Return the sum over a query's vectors of their largest dot product in each video, as a vector index computes it.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -92,9 +92,9 @@ def units(
     mask: Bool[Tensor, "V N"] | None = None,
     zero_floor: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "V M D"]:
-    """Return unit rows for dot products without a mask: padding repeats the video's first real row.
+    """Return rows of length 1, so that a maximum of dot products needs no mask: padding repeats the first real row.
 
-    With `zero_floor` (see `max_sim`) one more row comes first, which is 0 in the marked videos.
+    With `zero_floor` (see `max_sim`), a row is added at the beginning. It is 0 in the marked videos.
     """
     if mask is not None:
         first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)][:, None]
@@ -113,7 +113,7 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
 
 
 def zero_floor(num_frames: Int[Tensor, " V"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
-    """Return which videos have padding that counts as a frame with similarity 0: those shorter than `max_frames`."""
+    """Return which videos score at least 0 because their padding counts as a frame: those below `max_frames`."""
     return num_frames < max_frames if padding == "zero" else None
 
 
@@ -124,7 +124,7 @@ def best_rows(
     *,
     similarity: Similarity = "cosine",
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """Return the similarity of each query (or word) with its best row in each video, and that row, never padding."""
+    """Return the similarity of each query (or word) with its best real row in each video, and that row's index."""
     if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
         if similarity == "cosine":
             query = F.normalize(query, dim=-1)
@@ -161,9 +161,9 @@ def _best_rows_in_tiles(
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
     """Compute `best_rows` without a gradient, by products in bfloat16 in tiles that fit the cache.
 
-    Only the differences of rows from the video's mean are multiplied in bfloat16, so rounding errors are relative to
-    them. The mean is multiplied in float32. Padding repeats the first real row. The 16 bits of a product become the
-    upper half of a float32 and the row's index the lower half, so that one maximum returns both.
+    The video's mean row is multiplied in float32, and only the rows' differences from it in bfloat16, which makes
+    rounding errors small. Padding repeats the first real row. The 16 bits of a product become the upper half of a
+    float32 and the row's index the lower half, so that one maximum returns both.
     """
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)
@@ -197,8 +197,8 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """The largest dot product of each query with the rows of each video.
 
-    Only one of the L rows of a video gets a gradient from a query. The backward pass therefore sums only the best rows:
-    L times less work than with all similarities, which are not stored.
+    A query's gradient only reaches the best of a video's L rows. So the backward pass does L times less work than one
+    through all similarities, which are not stored.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The score of each query-video pair, with the clip or frame that gives it, and the weighted sum of several scores."""
+"""The scores of query-video pairs, with the clip or frame that gives each, and the weighted sum of branches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 class Score:
     """The score of each query-video pair; higher is better.
 
-    `best` is the clip or frame that gives it, if it is a maximum.
+    `best` is the index of the clip or frame that gives the score, or None if the score is not a maximum.
     """
 
     value: Float[Tensor, "Q V"]

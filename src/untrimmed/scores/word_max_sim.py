@@ -1,4 +1,4 @@
-"""Score a video by its best frame for each word, weighted by learned word confidences (RAL, section 3.3)."""
+"""Score a video by each word's best frame, weighted by learned confidences of the words (RAL, section 3.3)."""
 
 from typing import Literal
 
@@ -17,9 +17,10 @@ MASKED_LOGIT = -1e10
 class WordMaxSim(nn.Module):
     """Confidence-aware set-to-set alignment (RAL Eq. 11-12).
 
-    `released`: confidences are a softmax over the words, computed from normalised words for cosines and from raw words
-    for dot products. `paper` (Eq. 12): the perceptron's output for raw words, which can be negative and need not sum
-    to 1. `even`: equal weights, independent of learned parameters (Fig. 8c).
+    - `released`: a perceptron's output, normalised by softmax over the words. Its input is normalised words for cosines
+      and raw words for dot products.
+    - `paper` (Eq. 12): the output for raw words without softmax, which can be negative.
+    - `even`: equal weights (Fig. 8c).
     """
 
     def __init__(self, dim: int, confidences: Confidences = "released"):
@@ -66,6 +67,6 @@ class WordMaxSim(nn.Module):
 
 
 def _row_of_top_word(confidence: Float[Tensor, "Q W"], mask: Bool[Tensor, "Q W"]) -> Int[Tensor, " Q"]:
-    """Return the index of each query's most confident word among all real words of the batch."""
+    """Return the position of each query's most confident word in the list of all real words of the batch."""
     row = mask.flatten().cumsum(0).view_as(mask) - 1
     return row.gather(1, confidence.argmax(dim=1, keepdim=True))[:, 0]

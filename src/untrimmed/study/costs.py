@@ -1,4 +1,4 @@
-"""Costs of candidates at the sizes of a study: parameters, time of a training step, and bytes stored for a video."""
+"""Costs of a study's candidates: number of parameters, time of a training step, and bytes stored per video."""
 
 import json
 import statistics
@@ -53,7 +53,7 @@ class Stepper:
 
 @dataclass(frozen=True)
 class CandidateCosts:
-    """`step_s` is the processor time of a training step on the CPU, in seconds."""
+    """Parameters, processor time of a training step on the CPU (seconds), and stored bytes per video."""
 
     parameters: int
     step_s: float
@@ -61,7 +61,7 @@ class CandidateCosts:
 
 
 def read_costs(path: Path) -> dict[str, CandidateCosts]:
-    """Return the costs by candidate that `stored_costs` wrote. They are empty if there is no file."""
+    """Return the costs by candidate from a file that `stored_costs` wrote, or nothing if it does not exist."""
     stored = read_json(path) if path.is_file() else {}
     return {name: build(CandidateCosts, costs, where=str(path)) for name, costs in stored.items()}
 
@@ -81,7 +81,7 @@ def stored_costs(path: Path, trials: Mapping[str, Trial]) -> dict[str, Candidate
 def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
     """Return the costs of each trial.
 
-    Steps of all trials are timed alternately, so that other programs affect all trials equally.
+    The steps of all trials are timed in turn, so that other programs slow all trials equally.
     """
     keep_freed_memory()
     cpu = torch.device("cpu")

@@ -8,10 +8,10 @@ from untrimmed.study.setup import Candidate
 
 @dataclass(frozen=True)
 class CandidateResult:
-    """A combination and its SumR on validation videos.
+    """A candidate that the search tried, and its SumR on validation videos.
 
-    `over` is the combination with one attachment fewer that it was grown from. It was trained with the learning rate of
-    `base`, the method with which the search began. Several searches may reach the same combination.
+    The candidate is `over` with one attachment more. It was trained with the best learning rate of `base`, the method
+    with which the search began. Searches from several methods can give the same candidate.
     """
 
     candidate: Candidate
@@ -22,11 +22,11 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Growth:
-    """The search from one method. `accepted` begins with the method, and each later entry has one attachment more."""
+    """The search from one method. `accepted` has the method, then the best candidate with 1, 2, ... attachments."""
 
     results: tuple[CandidateResult, ...]
     accepted: tuple[Candidate, ...]
-    refused: Mapping[Candidate, str]  # the reason why a combination cannot exist, by combination
+    refused: Mapping[Candidate, str]  # {combination that cannot exist: the reason}
     waiting: tuple[Candidate, ...] = ()  # combinations that are not trained yet and may still win
 
 
@@ -37,13 +37,11 @@ def grow(
     reach: Callable[[Sequence[Candidate]], Sequence[float | None]],
     max_attachments: int | None = None,
 ) -> Growth:
-    """Search greedily: add the attachment that raises SumR most, and repeat this until SumR does not rise.
+    """Add the attachment that raises SumR most, and repeat until none raises it or `max_attachments` are added.
 
-    At most `max_attachments` are added.
-
-    `reach` returns the SumR of candidates, and None for candidates that are not trained yet. `refusal` returns the
-    reason why a candidate cannot exist, or an empty text. An attachment that does not fit a combination does not fit
-    its extensions either, so the attachment is not tried again.
+    `reach` returns the SumR of candidates, or None for a candidate that is not trained yet. `refusal` returns the
+    reason why a candidate cannot exist, or an empty text. An attachment that is refused once is not tried again in this
+    search.
     """
     (base_sum_r,) = reach([base])
     if base_sum_r is None:

@@ -58,7 +58,7 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
 
 
 def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
-    """Return the method's name, with the settings that differ between the rows of this method on the same data set."""
+    """Return the method's name, followed by the settings in which the method's rows differ on this data set."""
     namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
     keys = dict.fromkeys(key for entry in namesakes for key in entry)
     differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]
@@ -81,7 +81,7 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 
 
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
-    """Return the p-values of the difference from the best row, over seeds and over queries. The best row has none."""
+    """Return two p-values of a row's difference from the best row: over seeds, over queries. The best row has none."""
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 
@@ -111,7 +111,7 @@ def joint_latex(rows: Sequence[JointRow]) -> str:
 def joint_entries(rows: Sequence[JointRow]) -> list[dict[str, Any]]:
     """Return the fields of each row in full precision: means, deviations over seeds and p-values.
 
-    A deviation is None for one seed, and the p-values of the best row of a data set are None.
+    Deviations of a single seed, and the p-values of a data set's best row, are None.
     """
     entries = []
     for data, part in _by_data(rows).items():

@@ -1,4 +1,4 @@
-"""The order of methods by SumR, compared with the papers' order and between variants of a simulated world."""
+"""Orders of methods by SumR: ours, the papers', and those on data sets with different simulated features."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ FEWEST = 3  # fewest methods whose orders are compared
 class Agreement:
     """How much two orders of the same methods agree. Each order begins with the best method.
 
-    `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value. In each pair
-    of `differences` the first method is ahead in the first order and behind in the second.
+    `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value.
+    `differences` are the pairs (A, B) with A before B in the first order and B before A in the second.
     """
 
     first: tuple[str, ...]
@@ -37,7 +37,7 @@ class Agreement:
 
     @classmethod
     def of(cls, first: Mapping[str, float], second: Mapping[str, float]) -> Agreement | None:
-        """Compare the orders of the methods that are in both. None if these are fewer than three methods.
+        """Compare two orders on the methods that both contain. Return None for fewer than three such methods.
 
         >>> Agreement.of({"a": 3, "b": 2, "c": 1}, {"a": 3, "b": 1, "c": 2}).differences
         (('b', 'c'),)
@@ -62,7 +62,7 @@ class Agreement:
 
 
 def notes(results: StudyResults) -> Iterator[str]:
-    """Yield the text below the table of a data set: the papers' order, and which methods simulated features favour."""
+    """Yield the text below a data set's table: the papers' order, and a warning about simulated features."""
     yield from papers_order(sum_r_of(results), published_sum_r(results))
     simulation = results.setup.facts.simulation
     if simulation is not None and (sides := built_in_sides(simulation)):
@@ -70,10 +70,7 @@ def notes(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield a line with the settings of each candidate, which were chosen on validation videos.
-
-    Yield nothing if all are equal.
-    """
+    """Yield one line with the settings that the search chose for each candidate, or nothing if all are equal."""
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports

@@ -1,4 +1,4 @@
-"""A study as a page: a table for each data set, a picture of the search, and the combinations that cannot exist."""
+"""Write a study's Markdown page: a table per data set, a picture of the search, and impossible combinations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
 
 def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
-    """Return the page in Markdown; `picture` is the address of the picture of `plots.combinations`."""
+    """Return the page in Markdown. `picture` is the address of the picture of the search."""
     text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
     text += "".join(f"{line}\n" for line in winners(results))
     text += "".join("\n" + "\n".join(section(entry)) for entry in results)
@@ -56,7 +56,7 @@ def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
-    """Return a sentence if a row without training (other than the oracle) has a higher SumR than the best candidate."""
+    """Return a sentence if a baseline without training (except the oracle) beats the best candidate's SumR."""
     rows = {name: of["SumR"] for name, of in results.untrained.items() if name != ORACLE}
     name = max(rows, key=lambda entry: rows[entry], default="")
     if not name or rows[name] <= mean_sum_r(results, best):
@@ -96,7 +96,7 @@ def _rates(plan: StudyPlan) -> str:
 
 
 def table(results: StudyResults) -> Grid:
-    """Return the table: finalists from the best (in bold) to the worst, then the rows that need no training."""
+    """Return the table: finalists from the best (in bold) to the worst, then baselines that need no training."""
     lines = []
     best = next(iter(ordered(results)), None)
     for candidate in ordered(results):
@@ -113,7 +113,7 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return the p-values over seeds and over queries of two candidates' difference; empty for equal candidates."""
+    """Return two p-values for the difference of two candidates: over seeds and over queries. Empty without a rival."""
     if rival is None or rival == candidate:
         return "", ""
     over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])
@@ -154,7 +154,7 @@ def _findings(results: StudyResults) -> Iterator[str]:
 
 
 def _point(results: StudyResults, base: Candidate) -> str:
-    """Return a text with the best rate and settings of a method, and the rates and settings that were not tried yet."""
+    """Return a text: the method's best learning rate and settings, and those that were not tried yet."""
     untried = " or ".join(map(str, results.untried[base]))
     return f"{results.points[base]}" + (f", not tried with {untried}" if untried else "")
 

@@ -35,17 +35,17 @@ from untrimmed.running.run import Run
 from untrimmed.running.untrained import untrained_rows
 from untrimmed.training.trials import Trial
 
-CAPTIONS = 3  # number of captions whose words enter the identity of a data set
-NUMBERS = 8  # number of values of each feature table that enter the identity of a data set
+CAPTIONS = 3  # the digest of a data set reads the words of this many captions
+NUMBERS = 8  # the digest of a data set reads this many values of each feature table
 WARMUP_SHARE = 0.1  # the published 0.01 would be too few steps for large learning rates in a short training
-SIZES = "sizes.json"  # file beside the runs: sizes of models and batches, and the identity of the data
+SIZES = "sizes.json"  # file beside the runs: sizes of models and batches, and the digest of the data
 FACTS = "data.json"  # file beside the runs: what the page prints about the data
-UNTRAINED = "untrained.json"  # file beside the runs: the rows that need no training
+UNTRAINED = "untrained.json"  # file beside the runs: results of baselines that need no training
 COSTS = "costs.json"  # file beside the runs: costs of the finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 RATE = "train.learning_rate"
 _VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may contain
-# name of a setting of losses that start late; its value is scaled with the length of training
+# setting of losses: the epoch in which they start; it is scaled with the number of epochs
 WARMUP_EPOCH = "warmup_epoch"
 
 
@@ -88,9 +88,8 @@ class Candidate:
 class DataFacts:
     """What a study prints about a data set. It is stored beside the runs.
 
-    `videos` and `captions` are the numbers of videos and captions in each split. `benchmark` is the benchmark whose
-    presets all candidates use. `simulation` has the settings of simulated features that differ from the default; None
-    for other features.
+    `videos` and `captions` are the numbers of videos and captions in each split. All candidates use the presets of
+    `benchmark`. `simulation` has the changed settings of simulated features, or None for real features.
     """
 
     videos: Mapping[str, int]
@@ -101,7 +100,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the search for settings: the learning rate, and a value `KEY=VALUE` for each key of the grid."""
+    """One choice that the search tries for a method: a learning rate, and `KEY=VALUE` for each key of the grid."""
 
     rate: float
     settings: tuple[str, ...] = ()
@@ -143,7 +142,7 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 class StudySetup:
     """A data set, and the model and batch sizes of all candidates. Runs are stored in `out`/`data`.
 
-    `presets` are YAML files. Among the files for its method, a candidate uses the file with most of its attachments.
+    `presets` are YAML files. If several are for a candidate's method, the one with most of its attachments is used.
     """
 
     data: str
@@ -173,10 +172,10 @@ class StudySetup:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of test captions and some words and frames, the same on every machine.
+        """A digest that identifies the data: test captions, and some features of words and frames.
 
-        Each table contributes its first numbers, rounded to hundredths of its largest number, because features that are
-        simulated on two machines may differ in their last digits.
+        Features are rounded to hundredths of the largest number of their table, because simulated features may differ
+        between machines in the last digits.
 
         Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
         """
@@ -231,7 +230,7 @@ class StudySetup:
         stored, data = read_sizes(self._noted)
         sizes = self._sizes
         names = [path.name for path in folder.iterdir() if path.is_dir() or path.suffix == ".json"]
-        runs = set(names) - BESIDE_RUNS  # the folders of runs, and the files with their figures
+        runs = set(names) - BESIDE_RUNS  # folders of runs and files with their results
         for name in stored if runs else ():
             if stored[name] != sizes[name]:
                 raise ConfigError(
@@ -244,7 +243,7 @@ class StudySetup:
             )
 
     def require_own(self) -> None:
-        """Check the folder like `require_same`, and write the sizes and the facts about the data beside the runs."""
+        """Check the folder as in `require_same`. Then write the sizes and the facts about the data beside the runs."""
         self.require_same()
         text = json.dumps(self._sizes | {"data": self.identity})
         if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != text:
@@ -257,12 +256,12 @@ class StudySetup:
 
     @property
     def simulated(self) -> bool:
-        """Whether the features are simulated. If so, their hidden meaning gives an upper limit of the results."""
+        """Whether the features are simulated. Then the simulated meaning gives a perfect method's results."""
         return is_simulated(self.data, self.root)
 
     @cached_property
     def _files(self) -> dict[ModelName, Path]:
-        """The files of `presets`, by the name of the model that each is for."""
+        """The files of `presets`, by the model that they are for."""
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:
@@ -279,8 +278,8 @@ class StudySetup:
     def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
         """Return a trial that trains a candidate, with enough epochs for the steps.
 
-        Settings are those of the candidate's preset, except the sizes, the candidate's own settings and the settings of
-        `point`. A loss that starts late in the preset starts after the same share of the trial's epochs.
+        Settings come from the candidate's preset. The study's sizes, the candidate's own settings and those of `point`
+        replace them. A loss that the preset starts late starts after the same share of the trial's epochs.
 
         Raises: ConfigError if both the candidate and the point set a key.
         """
@@ -336,7 +335,7 @@ class StudySetup:
         return self.report_of(trial.method, trial.measured("test", ranks), trial.note)
 
     def report_of(self, title: str, ranks: Sequence[int], stored: Path) -> Report:
-        """Return the results of stored ranks. As ids, captions have their numbers.
+        """Return the results of stored ranks. The caption ids in it are numbers.
 
         Raises: ConfigError if the data set has another number of captions.
         """
@@ -351,7 +350,7 @@ class StudySetup:
         return Report(title, self.facts.videos["test"], {"fused": recall(rank)}, rank, ids)
 
     def untrained(self) -> dict[str, dict[str, float]]:
-        """Return the rows that need no training, stored beside the runs."""
+        """Return the results of the baselines that need no training. They are stored beside the runs."""
         path = self.folder / UNTRAINED
         if not path.is_file():
             rows = untrained_rows(*self.sets, open_world(self.data, self.root) if self.simulated else None)
@@ -361,7 +360,7 @@ class StudySetup:
 
 
 def read_sizes(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the sizes and the identity of the data that `StudySetup.require_own` wrote.
+    """Return the sizes and the digest of the data that `StudySetup.require_own` wrote.
 
     Raises: ConfigError for a damaged file.
     """

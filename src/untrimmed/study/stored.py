@@ -1,4 +1,4 @@
-"""The results of a study from the files beside its runs; neither the data set nor a run is needed."""
+"""Read a study's results from the small files beside its runs, without the data set or the runs."""
 
 import json
 import re
@@ -17,7 +17,7 @@ _NAME = re.compile(r"([^@]+?)(?:@(.+?))?-(\d[\d.]*(?:e-\d+)?)-(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The result file of one run. `ranks` are those of test captions; empty if the run was only part of the search."""
+    """The result file of one run. `ranks` has one rank per test caption; it is empty for runs of the search."""
 
     candidate: Candidate
     point: Point

@@ -29,11 +29,11 @@ SEARCH_SEED = 0
 class StudyPlan:
     """The trainings on each data set.
 
-    For each method, the search trains with each of the rates in `rates` and of the values in `grid` (entries
-    `KEY=VALUE,VALUE,...`) for `search_steps` steps. The rate and values with the best SumR are used for the method and
-    for all candidates that grow from it. The best `grow` methods are extended by `attachments`, up to `max_attachments`
-    each. The best `finalists` of all candidates, and the methods that they grew from, are trained for `steps` steps
-    with `seeds` different seeds. Without attachments, all methods are finalists.
+    1. The search trains each method for `search_steps` steps with every combination of a learning rate of `rates` and
+       values of `grid` (entries `KEY=VALUE,VALUE,...`). The combination with the best SumR is used from then on. 2. The
+       best `grow` methods are extended by `attachments`, at most `max_attachments` each. 3. The best `finalists`
+       candidates and the methods that they extend are trained for `steps` steps with `seeds` seeds. Without
+       attachments, all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -91,18 +91,17 @@ class StudyResults:
         }
 
     def base_of(self, candidate: Candidate) -> Candidate:
-        """Return the method from which the search reached a candidate.
+        """Return the method that a candidate extends, and whose best rate and settings it uses.
 
-        The method's best rate and settings also apply to the candidate. If the search reached the candidate from
-        several methods, this is the method that gave the best SumR. A candidate that the search did not reach is its
-        own base.
+        If the search extended several methods to the same candidate, return the one with the best SumR. If the search
+        did not produce the candidate, return the candidate.
         """
         return next((result.base for result in self.ranking if result.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
-        """Return the candidate to compare a candidate with: the method that it grew from.
+        """Return what to compare a candidate with: the method that it extends.
 
-        For a candidate that did not grow from another, it is the method without attachments, if this has results.
+        If the search did not produce the candidate, return its method without attachments, if that has results.
         """
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))
@@ -131,7 +130,9 @@ class Trainer:
         return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Return which trials have this figure. Unless there are 0 jobs, the other trials are trained first."""
+        """Train the trials that lack this figure, unless `jobs` is 0. Return for each trial whether it has the
+        figure.
+        """
         untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in untrained for trial in trials]
@@ -150,7 +151,7 @@ class Trainer:
 
 def workers(jobs: int) -> ProcessPoolExecutor:
     """Return a pool of processes that share the processor cores. They end with this process, even if it is killed."""
-    spawn = multiprocessing.get_context("spawn")  # after a fork, a process with threads may never continue
+    spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
     threads = max(1, (os.cpu_count() or 1) // jobs)
     return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads, imported()))
 
@@ -225,7 +226,7 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
     searched = [trial_of(setup, plan, method, point) for method in plan.methods for point in plan.points]
     finished = sum(_knows(trial, "val") for trial in searched)
     trainings = f"{len(searched)} training" + "s" * (len(searched) > 1)
-    purpose = " for the rates" if len(plan.rates) > 1 else ""  # with a single rate, rates are not searched
+    purpose = " for the rates" if len(plan.rates) > 1 else ""  # a single rate needs no search
     purpose = " for rates and settings" if plan.grid else purpose
     lines = [f"{setup.data}: {trainings} of {plan.search_steps} steps{purpose}, {finished} finished"]
     for method in plan.methods if plan.attachments else ():
@@ -270,7 +271,7 @@ def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
         trained = {result.candidate for result in results.ranking}
         return tuple(method for method in results.plan.methods if method in trained)
     finalists = [result.candidate for result in results.ranking[: results.plan.finalists]]
-    # the loop also visits bases that it adds, because such a base may have grown from another method
+    # the loop appends to the list that it visits: a base can extend another method
     for finalist in finalists:
         if (base := results.base_of(finalist)) not in finalists:
             finalists.append(base)

@@ -75,7 +75,7 @@ def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> N
 
 
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
-    """Raise an error for features that are empty or do not have the model's sizes, and for a single training video.
+    """Check that features are not empty, that they fit the model's sizes, and that there are several training videos.
 
     A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of other sizes.
     """
@@ -92,7 +92,7 @@ def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
 
 
 def warn_of_idle(sizes: ModelConfig, weights: Mapping[str, float], epochs: int) -> None:
-    """Warn about losses that start after the last epoch and so have no effect."""
+    """Warn about losses that have no effect because they start after the last epoch."""
     for name, loss in sizes.losses.items():
         if loss is not None and weights.get(name) and 0 < epochs <= loss.first_epoch:
             logger.warning(

@@ -1,4 +1,4 @@
-"""Averages of the weights over the updates (torch.optim.swa_utils)."""
+"""Average the weights of a model over its updates, with torch.optim.swa_utils."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ _NAMED = {"ema": get_ema_multi_avg_fn, "swa": get_swa_multi_avg_fn}
 
 
 def choose_average(train: TrainSettings) -> Callable[..., Any] | None:
-    """Return the function of `train.average`, if it is set. Raises: the errors of `choose`."""
+    """Return the averaging function that `train.average` selects, or None. Raises: the errors of `choose`."""
     return None if train.average is None else choose("train.average", train.average, _NAMED)
 
 

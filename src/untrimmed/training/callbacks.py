@@ -1,8 +1,8 @@
-"""Callbacks: what they receive, how they are named, and how several callbacks are called.
+"""Callbacks, which receive the progress of training and may end it.
 
-A callback is a function of the progress, or a class without required arguments. On the command line, it is a name that
-this package knows (`tensorboard`, `wandb`), MODULE:NAME or FILE.py:NAME. A callback with `state_dict` and
-`load_state_dict` gets its state back when an interrupted run continues.
+A callback is a function with one argument (`TrainingProgress`), or a class without required arguments whose objects are
+such functions. On the command line, it is `tensorboard`, `wandb`, MODULE:NAME or FILE.py:NAME. If a callback has
+`state_dict` and `load_state_dict`, its state is saved and restored when an interrupted run continues.
 """
 
 import inspect
@@ -30,8 +30,8 @@ class TrainingProgress:
     """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
 
     `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after the epoch's
-    validation, and "finished" after the run. Then epoch, step and losses are those of the last epoch. `results` are the
-    metrics of the last validation by name, in percent. `model` is the model in training.
+    validation, and "finished" after the run. When the stage is "finished", epoch, step and losses are those of the last
+    epoch. `results` has the metrics of the last validation by name, in percent. `model` is the model in training.
     """
 
     epoch: int
@@ -59,10 +59,10 @@ class TrainingProgress:
 
 @runtime_checkable
 class Callback(Protocol):
-    """Receives the progress of training. Returning "stop" ends training after validating the current epoch.
+    """Receives the progress of training. If it returns "stop", training ends after the current epoch's validation.
 
-    The run is then finished, as after its last epoch. Training into its folder again returns the same run, with or
-    without a callback. To train longer, start a new run in another folder from its model (`run.load_model()`).
+    The run is then finished, and `train` with the same folder returns it unchanged. To train longer, start a new run in
+    another folder from the model of this run (`run.load_model()`).
     """
 
     def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
@@ -76,7 +76,7 @@ Callbacks = Callback | str | Sequence[Callback | str] | None
 
 
 def open_callbacks(callbacks: Callbacks) -> list[Callback]:
-    """Return the callbacks that functions, classes and names stand for.
+    """Return callable objects for callbacks that are given as functions, classes or names.
 
     Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported, a class that needs
         arguments, and a function that cannot be called with the progress.
@@ -105,7 +105,7 @@ def _require_callable(callback: Callback) -> None:
     except TypeError as error:
         message = f"callback cannot be called with one argument, the progress ({error})"
         raise ConfigError(f"{message}; correct its parameters") from None
-    except ValueError:  # some functions written in C have no signature
+    except ValueError:  # functions written in C can lack a signature
         return
 
 
@@ -122,7 +122,7 @@ def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> boo
 
 
 def stateful_callbacks(callbacks: Sequence[Callback]) -> dict[str, Stateful]:
-    """Return the callbacks that have a state, by class name. Several callbacks of the same class are numbered."""
+    """Return the callbacks that have a state, by class name. Callbacks of the same class are numbered."""
     parts: dict[str, Stateful] = {}
     counts: Counter[str] = Counter()
     for callback in callbacks:

@@ -1,4 +1,4 @@
-"""Settings that choose a function or class, for example the optimizer: a name, MODULE:NAME, or the object itself."""
+"""Settings whose value is a function or class, such as the optimizer: a short name, MODULE:NAME, or the object."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from untrimmed.presets.settings import Choice
 
 
 def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """Return the function or class that a setting chooses. `named` has the choices that have a short name.
+    """Return the function or class that a setting selects. `named` maps the short names to their objects.
 
     Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported or lacks the name.
     """
@@ -33,9 +33,9 @@ def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]])
 def call_choice(
     setting: str, chosen: Callable[..., Any], *args: Any, settings: Mapping[str, Any], **values: Any
 ) -> Any:
-    """Call the function or class that a setting chose, with the arguments in the setting's `..._settings`.
+    """Call a function or class that a setting selected. `settings` are arguments that the user set.
 
-    Raises: ConfigError if the function or class does not accept them.
+    Raises: ConfigError if the function or class does not accept the arguments.
     """
     try:
         return chosen(*args, **values, **settings)
@@ -44,11 +44,9 @@ def call_choice(
 
 
 def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function to call: the chosen function, or an object of the chosen class.
+    """Return a function with `settings` as arguments, or an object of the class, created with `settings`.
 
-    `settings` are further arguments of the function or class.
-
-    Raises: ConfigError if the class does not accept them.
+    Raises: ConfigError if the class does not accept the settings.
     """
     if isinstance(chosen, type):
         return call_choice(setting, chosen, settings=settings)
@@ -56,7 +54,7 @@ def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[st
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the given arguments for which a function has parameters.
+    """Return the entries of `values` that the function has parameters for.
 
     >>> accepted(lambda update, total_steps: 0, {"total_steps": 8, "warmup_share": 0.1})
     {'total_steps': 8}

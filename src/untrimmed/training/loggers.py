@@ -28,8 +28,8 @@ def _figures(progress: "TrainingProgress") -> Iterator[tuple[str, float]]:
 class TensorBoard:
     """Writes event files for TensorBoard to `folder`, by default RUN/tensorboard.
 
-    Show them with `tensorboard --logdir`. When an interrupted run continues from its saved state, later events are
-    replaced.
+    Show them with `tensorboard --logdir`. If an interrupted run continues from a saved state, events after that state
+    are replaced.
     """
 
     def __init__(self, folder: Path | str | None = None):
@@ -56,7 +56,7 @@ class TensorBoard:
             self._writer.flush()
         if progress.stage == "finished":
             self._writer.close()
-            self._writer = None  # a later training writes to another folder
+            self._writer = None  # the next training may write to another folder
 
 
 class WandB:

@@ -60,16 +60,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 300.0  # an interruption loses at most this much training time plus one step
-DRAWS = 0  # number of the random stream for losses
-DROPOUT = 1  # number of the random stream for dropout in process 0; process p has the number 1 + p
+DRAWS = 0  # id of the stream of random numbers for losses
+DROPOUT = 1  # id of the stream for dropout in process 0; process p uses 1 + p
 
 
 @dataclass
 class TrainingLoop:
-    """The training of one run.
-
-    If there are several processes, all compute the same results, and process 0 writes files.
-    """
+    """Trains one run. With several processes, all compute the same results and process 0 writes the files."""
 
     config: RunConfig
     folder: Path
@@ -133,13 +130,13 @@ class TrainingLoop:
         return self.state
 
     def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
-        """Return a context in which a lack of memory raises an error that names these settings of `train`."""
+        """Return a context in which an out-of-memory error lists the settings of `train` to reduce."""
         values = " or ".join(f"train.{name} (now {getattr(self.config.train, name)})" for name in settings)
         new_folder = " and choose another --out" if (self.folder / LAST).is_file() else ""
         return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
 
     def _rehearse(self) -> None:
-        """Compute the losses for two items and score a validation batch: this finds mistakes before the first file."""
+        """Find mistakes before any file is written: compute the losses of two items and score a validation batch."""
         selects_by = self.config.train.selects_by
         needs_moments = selects_by in EVENT_METRICS
         if needs_moments and (reason := why_no_events(self.val_set)):
@@ -173,7 +170,7 @@ class TrainingLoop:
             state.seconds += ended - started
             started = ended
             self._report("training")
-            if not is_update:  # save only after updates, because the state contains no gradients
+            if not is_update:  # the state contains no gradients, so it is only saved after an update
                 continue
             if self._stopped:
                 break
@@ -182,7 +179,7 @@ class TrainingLoop:
                 self._save()
 
     def _add_gradient(self, batch: TrainingBatch, rows: np.ndarray, is_update: bool) -> None:
-        """Add the gradient of a batch, divided by the number of batches of its update."""
+        """Add the gradient of a batch. It is divided by the number of batches per update."""
         state = self.state
         train = self.config.train
         place = state.step % train.accumulate
@@ -217,7 +214,7 @@ class TrainingLoop:
         self.state.updates += 1
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
-        """Add the loss terms to the sums of the epoch. Raise a ConfigError if a value is not finite."""
+        """Raise a ConfigError if a loss term is not finite; otherwise add the terms to the epoch's sums."""
         state = self.state
         self._batch_terms = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
         for name, value in self._batch_terms.items():
@@ -226,7 +223,7 @@ class TrainingLoop:
             state.sums[name] = state.sums.get(name, 0.0) + value
 
     def _require_finite_weights(self) -> None:
-        """Raise a ConfigError if the last step gave weights that are not finite, before they are saved."""
+        """Raise a ConfigError if a weight is not finite, so that such weights are not saved."""
         if name := not_finite(self.model.state_dict()):
             self._give_up(f"{name} is not finite", self.state.step)
 
@@ -284,7 +281,7 @@ class TrainingLoop:
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split.
 
-        Metrics of moments are slow, so they are computed only if one of them selects the best epoch.
+        Metrics of moments are slow. They are computed only if one of them selects the best epoch.
         """
         train = self.config.train
         opened = self._opened()
@@ -310,9 +307,9 @@ class TrainingLoop:
         return SavedParts(self.model, self.optimizer, self.average, others)
 
     def _save(self) -> None:
-        """Save the state, after all other files.
+        """Save the state. It must be the last file that is written.
 
-        If the process is killed before the state is saved, a continued run writes the other files again.
+        If the process is killed earlier, the run continues from the older state and writes the other files again.
         """
         if self.fabric.is_global_zero:
             save_state(self.folder / LAST, self.state, self._parts())

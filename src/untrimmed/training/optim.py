@@ -1,4 +1,4 @@
-"""The optimizer: BertAdam, computed exactly as in the released programs, or another one."""
+"""Optimizers: BertAdam, computed exactly as in the released programs, and those of torch.optim."""
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -20,8 +20,8 @@ _OTHERS = ("LBFGS", "SparseAdam")
 class BertAdam(Optimizer):
     """Adam without bias correction, with decoupled weight decay. The gradient of each tensor is clipped separately.
 
-    A group's `stacked_dims` is the number of leading axes of its parameters that stack separate tensors. Every tensor
-    of a stack is clipped separately, like a parameter. Parameters without gradient are not updated, not even by decay.
+    A parameter can be a stack of separate tensors, each of which is clipped alone. `stacked_dims` of a group is the
+    number of leading axes that count the tensors. Parameters without a gradient are not updated and do not decay.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class BertAdam(Optimizer):
 
 
 def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
-    """Return the norm of each tensor of a stack, or of a tensor that is not stacked, in a shape that broadcasts."""
-    # a stack of numbers: without axes, `vector_norm` would return the norm of all numbers together
+    """Return the norm of each tensor in a stack. The first `leading` axes count the tensors; the others have size 1."""
+    # each tensor is one number; for an empty `dim`, `vector_norm` would return the norm of the whole stack
     if leading == gradient.ndim:
         return gradient.abs()
     tensor_axes = tuple(range(leading, gradient.ndim))
@@ -78,7 +78,7 @@ def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
 
 
 def choose_optimizer(train: TrainSettings) -> Callable[..., Optimizer]:
-    """Return the class of `train.optimizer`. Raises: the errors of `choose`."""
+    """Return the optimizer class that `train.optimizer` selects. Raises: the errors of `choose`."""
     named = {"BertAdam": BertAdam, **classes_of(torch.optim, Optimizer, without=_OTHERS)}
     return choose("train.optimizer", train.optimizer, named)
 
@@ -109,9 +109,9 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return groups of parameters for an optimizer. Weight decay applies to all except biases and gains of layer norms.
 
-    Weight decay also applies to the gains of norms with `decay_gain`, because the released rule selects gains by name
-    and does not match these. Patterns in `learning_rates` have wildcards as for file names. A parameter gets the rate
-    of the first pattern that matches its name.
+    Gains of norms with `decay_gain` do decay: the released programs exempt gains by name and miss these. Keys of
+    `learning_rates` are patterns with wildcards such as `clip_*`. A parameter gets the rate of the first pattern that
+    matches its name.
 
     Raises: ConfigError for a pattern that matches no parameter.
     """
@@ -148,9 +148,9 @@ def _require_matches(patterns: list[str], matched: set[int], model: nn.Module) -
 
 
 def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:
-    """Return the factor of the learning rate in update `step`, from 0: it rises linearly to 1, then falls linearly.
+    """Return the factor of the learning rate: it rises linearly to 1 during the warm-up, then falls linearly to 0.
 
-    As released, the factor is computed from the number of finished updates, so the first update has rate 0.
+    As released, `step` is the number of finished updates, so the first update has rate 0.
 
     >>> [warmup_linear(step, total_steps=8, warmup_share=0.25) for step in (0, 1, 2, 5, 8, 9)]
     [0.0, 0.5, 1.0, 0.5, -0.0, 0.0]

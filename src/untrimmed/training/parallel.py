@@ -1,8 +1,8 @@
 """Training in one process or several.
 
-Several processes (torchrun) divide the encoding of each batch among themselves, and gather all encodings with their
-gradients. Losses see the whole batch, so in-batch negatives, hard pools, both directions of InfoNCE and gradients are
-those of a single process. Every process reads every batch, which costs a copy from a memory-mapped file.
+Each process of torchrun encodes a share of the batch and gathers the encodings of all processes, with gradients. Then
+every process computes the losses of the whole batch, so the results equal those of a single process. Every process
+reads the whole batch from memory-mapped files.
 """
 
 import os
@@ -35,8 +35,8 @@ class SharedEncoding(Encoding):
         total = len(rows)
         size = self.fabric.world_size
         share = -(-total // size)
-        # With n processes, each gets every n-th row, so that all get long and short videos. If rows are missing at the
-        # end, the first rows are used again.
+        # With n processes, each gets every n-th row, so that all get long and short videos. If the rows do not divide
+        # evenly, the first rows are used again.
         local_rows = (torch.arange(share) * size + self.fabric.global_rank) % total
         encoded = super().__call__(encoder, rows.select(local_rows))
         gathered = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
@@ -44,13 +44,13 @@ class SharedEncoding(Encoding):
 
     def _gather(self, tensor: Tensor) -> Tensor:
         assert self.fabric is not None
-        sent = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor  # gloo cannot send bools
+        sent = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor  # the backend gloo cannot send bools
         parts: Any = self.fabric.all_gather(sent, sync_grads=tensor.requires_grad)
         return parts.transpose(0, 1).flatten(0, 1).to(tensor.dtype)
 
 
 def launch(device: str | torch.device, precision: Format, compiled: bool) -> tuple["Fabric", Encoding]:
-    """Join the processes of torchrun, or run in one process.
+    """Join the processes of torchrun if there are several, and return how to encode batches.
 
     Raises: ConfigError if Lightning or the device is missing.
     """
@@ -67,7 +67,7 @@ def launch(device: str | torch.device, precision: Format, compiled: bool) -> tup
         fabric.launch()
         return fabric, Encoding(fabric.device, precision, compiled)
     num_local = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes))
-    # A term with weight 0 leaves parameters without gradients, for which DDP must not wait.
+    # DDP must not wait for gradients of parameters that only affect a term with weight 0.
     strategy = DDPStrategy(find_unused_parameters=True)
     fabric = Fabric(accelerator=chosen.type, devices=num_local, num_nodes=num_processes // num_local, strategy=strategy)
     fabric.launch()

@@ -1,6 +1,6 @@
-"""One pass through everything that training calls, on a few items, before the first step.
+"""A trial step before training: compute losses and validate on a few items.
 
-This finds wrong settings, wrong features and mistakes in a method before anything is written.
+It finds wrong settings, wrong features and mistakes in a method before anything is written.
 """
 
 import math
@@ -32,7 +32,7 @@ from untrimmed.running.opened import OpenedModel
 def rehearse_step(
     model: RetrievalModel, batch: TrainingBatch, weights: Mapping[str, float], encode: Encode, *, how_to_check: str
 ) -> None:
-    """Compute the losses of a batch once. `how_to_check` is the advice for values that are not finite.
+    """Compute the losses of a batch once. The error for infinite or NaN values includes the advice `how_to_check`.
 
     Raises: ConfigError for a hook that fails or whose result has the wrong axes, a term without a weight, a value that
         is not finite, or losses that depend on no parameter.
@@ -59,8 +59,7 @@ def rehearse_step(
 def rehearse_validation(opened: OpenedModel, device: torch.device, *, needs_moments: bool = False) -> None:
     """Score the first validation batch once, and compute its timeline.
 
-    With `needs_moments`, a method without a timeline is an error. Otherwise, moments of such a method are not
-    evaluated.
+    A method without a timeline has no moments, so it is an error if `needs_moments` is set.
 
     Raises: the errors of `rehearse_step`.
     """

@@ -1,13 +1,13 @@
-"""The batches of an epoch: which rows they have, and how they are read and prepared.
+"""Choose the rows of each training batch (`train.sampler`), read them, and change the batch (`train.prepare_batch`).
 
 A sampler is called with the training set, and with `batch_size`, `batch_of`, `seed` and `epoch` if it has such
-parameters. It returns the rows of each batch: videos, or captions with `batch_of="captions"`. It must return the same
-rows for the same arguments, because an interrupted epoch continues after its last batch, and the same number of batches
-in each epoch.
+parameters. It returns the rows of each batch: videos, or captions with `batch_of="captions"`. For equal arguments it
+must return equal rows, because an interrupted epoch continues after its last batch. All epochs must have the same
+number of batches.
 
 A function for `train.prepare_batch` is called with each batch and its `BatchContext`, and returns the batch to train
-on. It is called without gradients, after the previous update of the weights. So it may use the model, which is in
-training mode.
+on. It is called without gradients, after the previous update of the weights. It may use the model, which is in training
+mode.
 """
 
 from collections.abc import Callable
@@ -27,18 +27,18 @@ from untrimmed.running.batches import caption_training_batch, epoch_batches, tra
 from untrimmed.training.choices import accepted, choose, ready_to_call
 from untrimmed.training.state import seed_of
 
-PREPARATION = 2**31  # number of the random stream of `prepare_batch`, which is the same in all processes
+PREPARATION = 2**31  # id of the stream of random numbers for `prepare_batch`; all processes use the same
 
 Rows = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """The information that `train.prepare_batch` gets with each batch. Epoch and update are counted from 0.
+    """The second argument of `train.prepare_batch`. Epoch and update are counted from 0.
 
-    `rows` are the rows of the batch: videos, or captions with `batch_of="captions"`. `read` reads a batch of other
-    rows. `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in the
-    trial step before training.
+    `rows` are the rows of the batch: videos, or captions with `batch_of="captions"`. `read(rows)` returns a batch of
+    other rows. `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in
+    the trial step before training.
     """
 
     rows: Rows
@@ -63,13 +63,13 @@ def _num_rows(dataset: RetrievalDataset, batch_of: Literal["videos", "captions"]
 
 
 def choose_sampler(train: TrainSettings) -> Callable[..., Any]:
-    """Return the function of `train.sampler`. Raises: the errors of `choose`."""
+    """Return the sampler that `train.sampler` selects. Raises: the errors of `choose`."""
     chosen = choose("train.sampler", train.sampler, {"shuffle": shuffle})
     return ready_to_call("train.sampler", chosen, train.sampler_settings)
 
 
 def choose_preparation(train: TrainSettings) -> Callable[..., Any] | None:
-    """Return the function of `train.prepare_batch`, if it is set. Raises: the errors of `choose`."""
+    """Return the function that `train.prepare_batch` selects, or None. Raises: the errors of `choose`."""
     if train.prepare_batch is None:
         return None
     chosen = choose("train.prepare_batch", train.prepare_batch, {})
@@ -126,7 +126,7 @@ class BatchSource:
         return batches
 
     def read(self, rows: Rows) -> TrainingBatch:
-        """Return the batch of these rows on the device, without preparation."""
+        """Return the batch of these rows on the device, without calling `train.prepare_batch`."""
         if self._train.batch_of == "captions":
             batch = caption_training_batch(self._dataset, rows)
         else:

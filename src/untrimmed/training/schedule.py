@@ -9,8 +9,8 @@ A schedule is one of two kinds of functions:
   the number of updates if it has a parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`. OneCycleLR
   also gets `max_lr`.
 
-If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), the rates of the schedule are
-multiplied by a factor that rises linearly over the first `warmup_share` of the updates.
+If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), we add one: its rates are
+multiplied by a factor that rises linearly from 0 to 1 over the first `train.warmup_share` of the updates.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from untrimmed.presets.settings import TrainSettings
 from untrimmed.training.choices import accepted, call_choice, choose, classes_of
 from untrimmed.training.optim import warmup_linear
 
-_OF_SCHEDULERS = ("ChainedScheduler", "SequentialLR")  # the arguments of these classes are other schedulers
+_OF_SCHEDULERS = ("ChainedScheduler", "SequentialLR")  # need schedulers as arguments
 
 
 def constant(update: int) -> float:
@@ -33,17 +33,14 @@ def constant(update: int) -> float:
 
 
 def choose_schedule(train: TrainSettings) -> Callable[..., Any]:
-    """Return the function or class of `train.schedule`. Raises: the errors of `choose`."""
+    """Return the function or class that `train.schedule` selects. Raises: the errors of `choose`."""
     schedulers = classes_of(lr_scheduler, lr_scheduler.LRScheduler, without=_OF_SCHEDULERS)
     named: dict[str, Callable[..., Any]] = {"warmup_linear": warmup_linear, "constant": constant, **schedulers}
     return choose("train.schedule", train.schedule, named)
 
 
 class Schedule:
-    """Sets the learning rates before each update.
-
-    `rate` is the rate of the first parameter group in the last update.
-    """
+    """Sets the learning rates before each update. `rate` is the last one of the first parameter group."""
 
     def __init__(self, optimizer: Optimizer, train: TrainSettings, num_updates: int):
         self.optimizer = optimizer
@@ -100,12 +97,12 @@ class Schedule:
                 self.scheduler.step()
 
     def end_epoch(self, selection: float) -> None:
-        """Report the metric that selects epochs (higher is better) to a scheduler that waits for a plateau."""
+        """Pass the epoch's selection metric (higher is better) to the schedule if it is `ReduceLROnPlateau`."""
         if isinstance(self.scheduler, lr_scheduler.ReduceLROnPlateau):
             self.scheduler.step(selection)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the torch scheduler. It is empty for a function that returns a factor."""
+        """Return the state of the torch scheduler, or nothing if the schedule is a function of the update."""
         return {} if self.scheduler is None else self.scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -20,10 +20,10 @@ _VIDEO_METRICS = (*(f"R@{k}" for k in recall.RECALL_AT), "SumR", "mAP", "median_
 
 @dataclass(frozen=True)
 class Validation:
-    """The information that your own metric gets after an epoch.
+    """The argument of your own metric, which is called after each epoch.
 
-    `metrics` has the metrics of the epoch by name. `scores` has the scores of all captions with all videos of the
-    split. `opened` is the model opened on the split, for example for `opened.dataset` or `opened.event_recall()`.
+    `metrics` has the metrics of the epoch by name. `scores` has the scores [Q, V] of all captions and videos of the
+    split. `opened` is the model with the split, for example for `opened.dataset` or `opened.event_recall()`.
     """
 
     metrics: Mapping[str, float]
@@ -32,7 +32,9 @@ class Validation:
 
 
 def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
-    """Return the function of `train.select_by`; None if it is the name of a metric. Raises: the errors of `choose`."""
+    """Return the function that `train.select_by` selects, or None if it names a metric. Raises: the errors of
+    `choose`.
+    """
     if train.select_by in (*_VIDEO_METRICS, *EVENT_METRICS):
         return None
     return choose("train.select_by", train.select_by, dict.fromkeys((*_VIDEO_METRICS, *EVENT_METRICS), float))

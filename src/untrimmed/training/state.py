@@ -1,6 +1,6 @@
-"""The state with which an interrupted run continues exactly: one file, written atomically.
+"""Save and load the state of a run, from which an interrupted run continues with the same results.
 
-Tensors and numbers (as JSON in the header) are in one safetensors file, so that they are always of the same step:
+Tensors and numbers (as JSON in the header) are in one safetensors file, so they always belong to the same step:
 
     model.NAME      weights
     KEY.NAME        the optimizer's tensors for each parameter; BertAdam's are `mean` and `square`
@@ -38,16 +38,16 @@ OTHERS = "others"
 
 @dataclass
 class TrainingState:
-    """The state of a run. `epoch` and `step` (within the epoch) are those that come next, counted from 0.
+    """The state of a run. `epoch` and `step` (in the epoch) are the next ones, counted from 0.
 
     `sums` contains the sums of loss terms over the current epoch. `history` has one entry for each finished epoch,
-    counted from 1, or entry 0 of a run with 0 epochs.
+    numbered from 1. A run with 0 epochs has an entry with number 0.
     """
 
     epoch: int = 0
     step: int = 0
     updates: int = 0
-    failures: int = 0  # number of epochs since the last new best
+    failures: int = 0  # epochs since the last best epoch
     best_epoch: int | None = None
     best_sum_r: float | None = None  # value of the metric in `train.select_by`
     seconds: float = 0.0  # time spent in the current epoch
@@ -77,13 +77,10 @@ class SavedParts:
     others: Mapping[str, Stateful] = field(default_factory=dict)
 
     def other_state(self) -> dict[str, Any]:
-        """Return the state of all parts by name, without the tensors that belong to parameters.
-
-        It is empty for BertAdam if no other part has a state.
-        """
+        """Return the state that is not one tensor per parameter, by part. It is often empty."""
         states = {name: part.state_dict() for name, part in self.others.items()}
         states = {name: state for name, state in states.items() if state}
-        if states or not isinstance(self.optimizer, BertAdam):  # BertAdam's groups do not change, except the rate
+        if states or not isinstance(self.optimizer, BertAdam):  # only the rate of its groups changes
             groups = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
             values = {
                 name: {
@@ -131,7 +128,7 @@ class SavedParts:
                 state[name][key] = tensor
         for name, values in (others or {}).get("values", {}).items():
             state[name] |= values
-        saved = self.optimizer.state_dict()  # in this state, parameters are numbered in the order of the groups
+        saved = self.optimizer.state_dict()  # torch numbers the parameters of this state in the order of the groups
         ordered = [names[parameter] for group in self.optimizer.param_groups for parameter in group["params"]]
         saved["state"] = {place: state[name] for place, name in enumerate(ordered) if state[name]}
         if others is not None:

@@ -46,7 +46,7 @@ from untrimmed.training.parallel import launch
 
 logger = logging.getLogger(__name__)
 
-# for each model in memory: digests of its initial weights, by the folder of the run
+# {model in memory: {folder of the run: digest of the model's initial weights}}
 _INITIAL_DIGESTS: WeakKeyDictionary[RetrievalModel, dict[Path, str]] = WeakKeyDictionary()
 
 
@@ -74,17 +74,23 @@ def train(
     """Train a method, given by name or as a model, and return the finished run.
 
     `data` is the name of a data set at ROOT/DATA, or two data sets in memory: one for training and one for choosing the
-    best epoch. A model is trained in place from its current weights. Afterwards it has the weights of the last epoch;
-    `run.load_model()` returns the best model. Settings are those of the preset, changed by sections or dotted keys:
-    `train("gmmformer_v2", data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. A method
-    without a preset has the defaults of its class. `preset` names another data set's preset or a YAML file. A data set
-    without a preset has TVR's preset with its own widths. If the folder `out` (default: runs/METHOD-DATA) has a run
-    with the same settings and initial weights, this run is continued. Nothing is ever overwritten. `callback` is called
-    after each step and validation and may end the training: a function, "tensorboard", "wandb", MODULE:NAME, or a list
-    of them. `packing` is called with the number of finished videos and of all videos while features are prepared.
-    `precision` is the format of products: float32, bfloat16 (losses, weights and updates stay in float32), or auto,
-    which is decided when the run starts. `compile` applies `torch.compile` to the encoders of training steps (for
-    GPUs).
+    best epoch. A model is trained in place from its current weights and ends with those of the last epoch;
+    `run.load_model()` returns the best model.
+
+    Settings come from the preset. Keyword arguments change whole sections or dotted keys: `train("gmmformer_v2",
+    data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. `preset` is the name of another data
+    set, whose preset is used, or a YAML file. A data set without a preset uses TVR's preset with its own feature
+    widths. A method without any preset uses the defaults of its class.
+
+    If the folder `out` (default: runs/METHOD-DATA) has a run with the same settings and initial weights, that run is
+    continued. Nothing is ever overwritten.
+
+    - `callback` is called after each step and validation, and may end the training: a function, "tensorboard", "wandb",
+      MODULE:NAME, or a list of them.
+    - `packing` is called with the number of finished videos and of all videos while features are prepared.
+    - `precision` is the number format of matrix products: float32, bfloat16 (losses, weights and updates stay in
+      float32), or auto, which is decided when the run starts.
+    - `compile` applies `torch.compile` to the encoders of training steps (for GPUs).
 
     Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
         setting, other settings than in `out` or a loss that is not a number, FeatureError for features that are
@@ -101,7 +107,7 @@ def train(
     preset = None if preset is None else str(preset)
     model_class(name)  # report a wrong method before a missing preset
     chosen = choose_preset(name, data_name, preset, model_settings | seeded | overrides)
-    require_choices(chosen.train)  # checked first, because reading features can take minutes
+    require_choices(chosen.train)  # before features are read, which can take minutes
     settings, sets = _sets(data, root, chosen, video_features, packing)
     sizes = chosen.sizes()
     if initial is None:
@@ -112,7 +118,7 @@ def train(
     require_fit(sets, sizes, chosen)
     warn_of_idle(sizes, chosen.weights, chosen.train.epochs)
     number_format = choose_format(precision, str(choose_device(device))).name
-    if precision == "auto" and is_run(folder):  # the precision of a run was decided when the run started
+    if precision == "auto" and is_run(folder):  # a run keeps the precision with which it started
         number_format = read_config(folder).precision
     config = _with_initial_digest(folder, _run_config(chosen, sizes, settings, number_format, compile), initial)
     fabric, encoding = launch(device, number_format, compile)
@@ -147,7 +153,7 @@ def _sets(
         layout = Layout.at(Path(root), data)
         raise FeatureError(f"{layout.folder}: no such data set; {layout.next_step}{nearest(data, folders)}")
     for split in ("train", "val"):
-        read_split(data, place, split)  # finds errors within a second, before minutes of reading features
+        read_split(data, place, split)  # find errors in annotations before reading features, which can take minutes
     identity = encoder_identity_of(place / data)
     settings = DataSettings(name=data, root=str(place), video_features=video_features, encoder_identity=identity)
     train_set, val_set = (
@@ -157,10 +163,7 @@ def _sets(
 
 
 def _digest_of(sets: Sets) -> str:
-    """Return a digest of captions, words and clips.
-
-    A run on data in memory continues only if the digest is the same.
-    """
+    """Return a digest of captions, words and clips. A run on data in memory continues only if it is unchanged."""
     digest = hashlib.blake2b(digest_size=8)
     for dataset in sets:
         for annotation in dataset.annotations:
@@ -173,9 +176,9 @@ def _digest_of(sets: Sets) -> str:
 def _sized_for(
     dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, fixed: Collection[str]
 ) -> ModelConfig:
-    """Return the model's sizes, changed to the widths of the data set. Sizes in `fixed` are not changed.
+    """Return the model's sizes with the feature widths of the data set. Sizes in `fixed` stay the same.
 
-    For data in memory, the numbers of clips, frames and words are also changed.
+    For data in memory, the numbers of clips, frames and words are adopted, too.
     """
     changes: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:

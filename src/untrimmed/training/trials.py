@@ -1,10 +1,7 @@
-"""One training (a trial) in a folder whose name identifies the settings.
+"""A trial: one training run in a folder whose name identifies its settings.
 
-A finished trial is reused, and its figures are stored.
-
-So an interrupted command continues, several commands use the same trials, and figures of old settings are never used
-for changed settings. The figures are in a small JSON file next to the folder. This file is enough if the run is lost or
-was trained on another machine.
+Commands reuse finished trials, and an interrupted command continues. The results of a trial are in a small JSON file
+beside its folder. If that file exists, the folder is not needed, for example if the run was trained on another machine.
 """
 
 import json
@@ -31,10 +28,10 @@ from untrimmed.training.train import train
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """A method on the data set ROOT/DATA, with overrides of a preset by dotted keys.
+    """The training of a method on the data set ROOT/DATA. `overrides` changes a preset by dotted keys.
 
-    `folder` is the folder of the run. Trials with different settings need different folders. `preset` is as in
-    `choose_preset`. With `data_widths` the model gets the widths of the features.
+    `folder` is the folder of the run. Trials with different settings need different folders. `preset` is the name of a
+    data set or a YAML file. With `data_widths` the model gets the widths of the data set's features.
     """
 
     method: str
@@ -49,7 +46,7 @@ class Trial:
 
     @cached_property
     def settings(self) -> Preset:
-        """All settings, with the widths of the preset, so that no features are read.
+        """All settings. Feature widths are those of the preset, so that no features are read.
 
         Raises: ConfigError, or UnknownNameError, for a method or setting that does not exist.
         """
@@ -81,12 +78,11 @@ class Trial:
         return ""
 
     def require_same(self) -> None:
-        """Check that a run in the folder has the same settings.
+        """Check that a run in the folder has the same settings; they differ, for example, after a preset changed.
 
-        The settings can differ, for example, after a preset was changed.
+        Settings that did not exist when the run was trained are not compared.
 
-        Raises: ConfigError naming the first difference. Settings that did not exist when the run was trained are not
-            compared.
+        Raises: ConfigError naming the first difference.
         """
         if not is_run(self.folder):
             return
@@ -132,7 +128,7 @@ class Trial:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The figures that have been measured, by name. Raises: ConfigError for a damaged file."""
+        """The stored results (figures) by name. Raises: ConfigError for a damaged file."""
         return read_json(self.note) if self.note.is_file() else {}
 
     def measured(self, name: str, measure: Callable[[Run], Any]) -> Any:
