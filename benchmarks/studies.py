@@ -12,7 +12,7 @@ from pathlib import Path
 
 from untrimmed.files import write_whole
 from untrimmed.reproduction.render import markdown
-from untrimmed.study.orders import across_worlds, chosen, notes
+from untrimmed.study.orders import across_worlds, chosen, papers_order, published_sum_r, sum_r_of
 from untrimmed.study.page import table
 from untrimmed.study.stored import has_results, stored_results
 
@@ -23,35 +23,34 @@ BLOCK = re.compile(r"(<!-- studies: ([\w/ ]+) -->\n).*?(<!-- end of studies -->)
 
 
 def generated(page: str, studies: Path = STUDIES) -> str:
-    """Return a page with the text of its blocks from the stored results. Each note is printed once a page."""
-    printed: set[str] = set()
-    return BLOCK.sub(lambda block: f"{block[1]}\n{_text(studies, block[2].split(), printed)}\n{block[3]}", page)
+    """Return a page with the text of its blocks from the stored results."""
+    return BLOCK.sub(lambda block: f"{block[1]}\n{_text(studies, block[2].split())}\n{block[3]}", page)
 
 
-def _text(studies: Path, names: list[str], printed: set[str]) -> str:
+def _text(studies: Path, names: list[str]) -> str:
     stored = [stored_results(studies / name) for name in names if has_results(studies / name)]
     if len(names) > 1:
-        text = "\n".join(across_worlds(stored)) or "Results of fewer than two worlds are stored.\n"
+        text = "\n".join(across_worlds(stored)) or "There are no stored results of a second world to compare with.\n"
         return re.sub("^## ", "### ", text)
     if not stored:
         return "No results are stored.\n"
     (results,) = stored
     videos, captions, plan = results.setup.facts.videos, results.setup.facts.captions, results.plan
     counts = {len(reports) for reports in results.reports.values()}
-    seeds = f"{min(counts)} to {max(counts)} seeds" if len(counts) > 1 else f"{max(counts)} seed{'s' * (counts != {1})}"
+    seeds = f"{min(counts)} to {max(counts)}" if len(counts) > 1 else f"{max(counts)}"
+    kind = "results of one seed" if counts == {1} else f"mean and standard deviation of {seeds} seeds"
     about = (
         f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
-        f"with {captions['test']:,} captions. {plan.steps:,} steps of {results.setup.batch} videos, {seeds}: mean and "
-        f"standard deviation on test videos. All models are {results.setup.dim} wide and read {results.setup.frames} "
-        "frames."
+        f"with {captions['test']:,} captions. All models are {results.setup.dim} wide, read {results.setup.frames} frames "
+        f"per video, and were trained for {plan.steps:,} steps of {results.setup.batch} videos. The table has the "
+        f"{kind} on test videos."
     )
     grid = table(results)
     methods = replace(grid, lines=grid.lines[: len(grid.lines) - len(results.untrained)])
     sums = "; ".join(f"{name} {figures['SumR']:.1f}" for name, figures in reversed(list(results.untrained.items())))
     baselines = f"SumR [without training](data.md#baselines): {sums}.\n"
-    new_notes = [note for note in notes(results) if note not in printed]
-    printed.update(new_notes)
-    return "\n".join([f"{about}\n", markdown(methods), baselines, *chosen(results), *new_notes])
+    orders = papers_order(sum_r_of(results), published_sum_r(results))
+    return "\n".join([f"{about}\n", markdown(methods), baselines, *chosen(results), *orders])
 
 
 def main() -> None:

@@ -44,12 +44,12 @@ def test_the_best_is_compared_with_its_method_the_second_and_on_other_data():
     first = found("tvr", ms_sl=100.0, ms_sl_with_ral=240.0, dl_dkd=236.0)
     second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
     assert list(winners([first, second])) == [
-        "- On tvr `ms_sl+ral` has the highest trained SumR, 240.0 on test videos, 140.0 more than `ms_sl` "
+        "- On tvr, `ms_sl+ral` has the highest SumR of the trained methods on test videos: 240.0, 140.0 more than `ms_sl` "
         "(one seed, so no p over seeds; p over queries 1), 4.0 more than `dl_dkd` (one seed, so no p over seeds; "
         "p over queries 1); "
-        "on charades it takes place 2 of 3.",
-        "- On charades `dl_dkd` has the highest trained SumR, 200.0 on test videos, 20.0 more than "
-        "`ms_sl+ral` (one seed, so no p over seeds; p over queries 1); on tvr it takes place 2 of 3.",
+        "on charades, it is number 2 of 3.",
+        "- On charades, `dl_dkd` has the highest SumR of the trained methods on test videos: 200.0, 20.0 more than "
+        "`ms_sl+ral` (one seed, so no p over seeds; p over queries 1); on tvr, it is number 2 of 3.",
     ]
 
 
@@ -136,4 +136,4 @@ def test_the_best_row_comes_first_and_is_bold():
     assert [row[0] for row in rows] == ["**`ms_sl+ral`**", "`dl_dkd`", "`ms_sl`", "chance"]
     assert rows[0][5:8] == ("**8.5 ± 0.7**", "", "")
     assert float(rows[2][6]) < float(rows[1][6]) < 0.1, "p to the best, over seeds"
-    assert float(rows[0][8]) == float(rows[2][6]), "p to its method"
+    assert float(rows[0][8]) == float(rows[2][6]), "p to the base"

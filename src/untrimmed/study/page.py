@@ -14,33 +14,33 @@ from untrimmed.study.setup import Candidate
 from untrimmed.study.study import StudyPlan, StudyResults
 
 ORACLE = "oracle"  # name of the row with the results of a perfect method
-TESTS = ("p to best, seeds", "queries", "p to its method, seeds", "queries")
+TESTS = ("p to best, seeds", "p to best, queries", "p to base, seeds", "p to base, queries")
 HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
 
 def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
     """Return the page in Markdown. `picture` is the address of the picture of the search."""
-    text = f"# What adds up\n\nMade by:\n\n    {command}\n\n"
+    text = f"# Comparison of methods\n\nMade by:\n\n    {command}\n\n"
     text += "".join(f"{line}\n" for line in winners(results))
     text += "".join("\n" + "\n".join(section(entry)) for entry in results)
     text += "".join(f"\n{line}\n" for line in across_worlds(results))
-    return text + f"\n![What was tried]({picture})\n"
+    return text + f"\n![All combinations that were tried]({picture})\n"
 
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
     """Yield a sentence for each data set: the best candidate, its lead in SumR, and its place on other data sets."""
     ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
     for result, (best, *followers) in ranked:
-        line = f"- On {result.setup.data} `{best}` has the highest trained SumR, {mean_sum_r(result, best):.1f} "
-        line += "on test videos" + "".join(
+        line = f"- On {result.setup.data}, `{best}` has the highest SumR of the trained methods on test videos: "
+        line += f"{mean_sum_r(result, best):.1f}" + "".join(
             f", {_lead(result, best, rival)}"
             for rival in dict.fromkeys([result.compared_with(best), *followers[:1]])
             if rival != best
         )
         for elsewhere, order in ranked:
             if elsewhere is not result:
-                place = f"takes place {order.index(best) + 1} of {len(order)}" if best in order else "has no row"
-                line += f"; on {elsewhere.setup.data} it {place}"
+                place = f"is number {order.index(best) + 1} of {len(order)}" if best in order else "was not trained"
+                line += f"; on {elsewhere.setup.data}, it {place}"
         yield f"{line}.{_short_of_untrained(result, best)}"
 
 
@@ -61,7 +61,7 @@ def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
     name = max(rows, key=lambda entry: rows[entry], default="")
     if not name or rows[name] <= mean_sum_r(results, best):
         return ""
-    return f" Without training `{name}` finds more than all of them: {rows[name]:.1f}."
+    return f" `{name}`, without a trained method, has a higher SumR than all of them: {rows[name]:.1f}."
 
 
 def section(results: StudyResults) -> Iterator[str]:
@@ -73,14 +73,14 @@ def section(results: StudyResults) -> Iterator[str]:
     kind = "simulated features" if setup.facts.simulation is not None else "features as stored"
     yield f"## {setup.data}, {kind}\n"
     yield (
-        f"{videos['train']:,} videos to learn from, {videos['val']:,} to choose by, "
-        f"{videos['test']:,} with {setup.facts.captions['test']:,} captions to be found. "
-        f"All are {setup.dim} wide, see {setup.frames} frames, train on {setup.batch} videos a step. "
-        f"Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
-        f"Rows of the table: {plan.steps:,} steps, {seeds} of {plan.seeds} seeds, mean and standard deviation on test "
-        "videos, best first. *Seeds*: p of Welch's t-test over the seeds' SumR. *Queries*: p of the paired "
-        "randomization test over queries, of the seeds' mean SumR, which does not know how seeds differ. More steps "
-        "may change the order. Steps are in milliseconds of one core, stored videos in float32.\n"
+        f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
+        f"with {setup.facts.captions['test']:,} captions. All models are {setup.dim} wide, read {setup.frames} frames per "
+        f"video and train on {setup.batch} videos per step. Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
+        f"The table has the mean and standard deviation on test videos after {plan.steps:,} steps, over {seeds} of "
+        f"{plan.seeds} seeds, and begins with the best row. The columns with p compare a row with the best row, and with "
+        "its base: the method without attachments. *Seeds* is Welch's t-test over the SumR of the seeds. *Queries* is the "
+        "paired randomization test over queries on the mean SumR of the seeds, which ignores that seeds differ. More "
+        "steps may change the order. A step is in milliseconds of one core; kB a video are in float32.\n"
     )
     yield markdown(table(results))
     yield from notes(results)
@@ -89,7 +89,7 @@ def section(results: StudyResults) -> Iterator[str]:
 
 
 def _rates(plan: StudyPlan) -> str:
-    among = "at a rate of" if len(plan.points) == 1 else "the best for each method of the rates"
+    among = "at a learning rate of" if len(plan.points) == 1 else "and for each method the best learning rate of"
     settings = (entry.partition("=") for entry in plan.grid)
     grid = "".join(f" and of {key} {values.replace(',', ', ')}" for key, _, values in settings)
     return f"{among} {', '.join(f'{rate:g}' for rate in plan.rates)}{grid}"
@@ -141,16 +141,16 @@ def _findings(results: StudyResults) -> Iterator[str]:
         sum_r = {entry.candidate: entry.sum_r for entry in growth.results}
         if len(growth.results) > 1:
             gains = "".join(f", with {entry.name.attachments[-1]} {sum_r[entry]:.1f}" for entry in steps)
-            end = "no further attachment gained" if steps else "no attachment gained"
+            end = "no further attachment raised it" if steps else "no attachment raised it"
             last = [entry for entry in growth.results if entry.over == growth.accepted[-1]]
             reached = ", ".join(f"{entry.candidate.name.attachments[-1]} {entry.sum_r:.1f}" for entry in last)
             end += f" ({reached})" if last else ""
             end = f"more than {len(steps)} were not tried" if len(steps) == results.plan.max_attachments else end
-            end = "what could come next is not all trained yet" if growth.waiting else end
-            yield f"- `{base}` ({_point(results, base)}) reached {sum_r[base]:.1f} on validation videos{gains}; {end}."
+            end = "the next combinations are not all trained yet" if growth.waiting else end
+            yield f"- `{base}` ({_point(results, base)}): SumR on validation videos {sum_r[base]:.1f}{gains}; {end}."
         elif results.plan.attachments:
-            reached = f"reached {sum_r[base]:.1f} on validation videos" if base in sum_r else "is not trained yet"
-            yield f"- `{base}` {reached}, and did not grow."
+            reached = f"SumR on validation videos {sum_r[base]:.1f}" if base in sum_r else "not trained yet"
+            yield f"- `{base}`: {reached}; no attachments were tried."
 
 
 def _point(results: StudyResults, base: Candidate) -> str:
@@ -161,9 +161,9 @@ def _point(results: StudyResults, base: Candidate) -> str:
 
 def _refusals(results: StudyResults) -> Iterator[str]:
     if waiting := [f"`{entry}`" for growth in results.growths for entry in growth.waiting]:
-        yield f"\nNot trained yet, so that the search may still go on elsewhere: {', '.join(waiting)}."
+        yield f"\nNot trained yet, so the results of the search may change: {', '.join(waiting)}."
     reasons = dict.fromkeys(reason for growth in results.growths for reason in growth.refused.values())
     if reasons:
-        yield "\nNot tried, because they do not fit:\n"
+        yield "\nNot tried, because they cannot be combined:\n"
         yield from (f"- {reason}" for reason in reasons)
     yield ""
