@@ -41,8 +41,8 @@ def _text(studies: Path, names: list[str]) -> str:
     kind = "results of one seed" if counts == {1} else f"mean and standard deviation of {seeds} seeds"
     about = (
         f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
-        f"with {captions['test']:,} captions. All models are {results.setup.dim} wide, read {results.setup.frames} frames "
-        f"per video, and were trained for {plan.steps:,} steps of {results.setup.batch} videos. The table has the "
+        f"with {captions['test']:,} captions. All models are {results.setup.dim} wide, read {results.setup.frames} "
+        f"frames per video, and were trained for {plan.steps:,} steps of {results.setup.batch} videos. The table has the "
         f"{kind} on test videos."
     )
     grid = table(results)

@@ -113,7 +113,8 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     uncertain = [pair for pair in pairs if pair not in significant]
     text = f"Kendall's tau of the two orders is {agreement}."
     if significant:
-        text += f" Unlike in the papers, and significantly (p over seeds below {SIGNIFICANT:g}): {_in_words(significant)}."
+        level = f"p over seeds below {SIGNIFICANT:g}"
+        text += f" Unlike in the papers, and significantly ({level}): {_in_words(significant)}."
     if uncertain:
         text += f" Unlike in the papers, but not significantly: {_in_words(uncertain)}."
     yield f"{text}\n"
@@ -132,14 +133,17 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     published = {name: value for entry in worlds for name, value in published_sum_r(entry).items()}
     yield "## Order of the methods in each world\n"
     yield (
-        "SumR on test videos: mean and standard deviation over seeds, and in parentheses the place among the methods of "
-        "that world. The last rows compare the order with that of the first world and with the papers' (Kendall's tau).\n"
+        "SumR on test videos: mean and standard deviation over seeds, and in parentheses the place among the methods "
+        "of that world. The last rows compare the order with that of the first world and with the papers' (Kendall's "
+        "tau).\n"
     )
     yield markdown(worlds_grid({entry.setup.data: sum_r_of(entry) for entry in worlds}, published))
     for entry in worlds:
         settings = {f"{name}={value}" for name, value in (entry.setup.facts.simulation or {}).items()}
         removed = [
-            f"`{change}`; in the standard world, {side}" for change, side in BUILT_IN_SIDES.items() if change in settings
+            f"`{change}`; in the standard world, {side}"
+            for change, side in BUILT_IN_SIDES.items()
+            if change in settings
         ]
         yield f"- {entry.setup.data}: {'; '.join(removed) or 'the standard world'}."
 

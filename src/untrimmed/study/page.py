@@ -74,13 +74,14 @@ def section(results: StudyResults) -> Iterator[str]:
     yield f"## {setup.data}, {kind}\n"
     yield (
         f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
-        f"with {setup.facts.captions['test']:,} captions. All models are {setup.dim} wide, read {setup.frames} frames per "
-        f"video and train on {setup.batch} videos per step. Search: {plan.search_steps:,} steps, one seed, {_rates(plan)}. "
-        f"The table has the mean and standard deviation on test videos after {plan.steps:,} steps, over {seeds} of "
-        f"{plan.seeds} seeds, and begins with the best row. The columns with p compare a row with the best row, and with "
-        "its base: the method without attachments. *Seeds* is Welch's t-test over the SumR of the seeds. *Queries* is the "
-        "paired randomization test over queries on the mean SumR of the seeds, which ignores that seeds differ. More "
-        "steps may change the order. A step is in milliseconds of one core; kB a video are in float32.\n"
+        f"with {setup.facts.captions['test']:,} captions. All models are {setup.dim} wide, read {setup.frames} frames "
+        f"per video and train on {setup.batch} videos per step. Search: {plan.search_steps:,} steps, one seed, "
+        f"{_rates(plan)}. The table has the mean and standard deviation on test videos after {plan.steps:,} steps, "
+        f"over {seeds} of {plan.seeds} seeds, and begins with the best row. The columns with p compare a row with the "
+        "best row, and with its base: the method without attachments. *Seeds* is Welch's t-test over the SumR of the "
+        "seeds. *Queries* is the paired randomization test over queries on the mean SumR of the seeds, which ignores "
+        "that seeds differ. More steps may change the order. A step is in milliseconds of one core; kB a video are in "
+        "float32.\n"
     )
     yield markdown(table(results))
     yield from notes(results)
