@@ -42,8 +42,8 @@ def _text(studies: Path, names: list[str]) -> str:
     about = (
         f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
         f"with {captions['test']:,} captions. All models are {results.setup.dim} wide, read {results.setup.frames} "
-        f"frames per video, and were trained for {plan.steps:,} steps of {results.setup.batch} videos. The table has the "
-        f"{kind} on test videos."
+        f"frames per video, and were trained for {plan.steps:,} steps of {results.setup.batch} videos. The table has "
+        f"the {kind} on test videos."
     )
     grid = table(results)
     methods = replace(grid, lines=grid.lines[: len(grid.lines) - len(results.untrained)])

@@ -45,9 +45,8 @@ def test_the_best_is_compared_with_its_method_the_second_and_on_other_data():
     second = found("charades", ms_sl=100.0, ms_sl_with_ral=180.0, dl_dkd=200.0)
     assert list(winners([first, second])) == [
         "- On tvr, `ms_sl+ral` has the highest SumR of the trained methods on test videos: 240.0, 140.0 more than "
-        "`ms_sl` (one seed, so no p over seeds; p over queries 1), 4.0 more than `dl_dkd` (one seed, so no p over seeds; "
-        "p over queries 1); "
-        "on charades, it is number 2 of 3.",
+        "`ms_sl` (one seed, so no p over seeds; p over queries 1), 4.0 more than `dl_dkd` (one seed, so no p over "
+        "seeds; p over queries 1); on charades, it is number 2 of 3.",
         "- On charades, `dl_dkd` has the highest SumR of the trained methods on test videos: 200.0, 20.0 more than "
         "`ms_sl+ral` (one seed, so no p over seeds; p over queries 1); on tvr, it is number 2 of 3.",
     ]
