@@ -45,11 +45,12 @@ def cut(
             "--output",
             parser=parse_path,
             metavar="FILE|DIR",
-            help="File to write, or folder for several clips. Other suffixes: see above.",
+            help="File to write, or folder for several clips.",
         ),
     ],
     bin: Annotated[
-        str | None, typer.Option("--bin", metavar="NAME", help="The moments of a bin of the page, in place of HITS.")
+        str | None,
+        typer.Option("--bin", metavar="NAME", help="Save the moments of this bin of the page instead of HITS."),
     ] = None,
     library: LibraryOption = None,
     margin: Annotated[float, typer.Option(min=0.0, metavar="S", help="Seconds to add before and after.")] = 0.0,
@@ -69,10 +70,10 @@ def cut(
 
     Cuts are exact and keep the sound. If there is a shot change within half a
     second of an edge of a hit, the edge moves to it. Times of a bin or of
-    FILE@START-END stay. A file appears when it is complete.
-    If the suffix of FILE is .otio, .xml (Premiere), .fcpxml, .edl or .kdenlive,
-    it is a timeline of the hits for an editor; .csv and .json are tables, .srt,
-    .vtt and .ffmetadata subtitles and chapters (docs/service.md, Exports).
+    FILE@START-END stay as they are. A file appears when it is complete.
+    The suffix of FILE can also select a timeline for a video editor (.otio,
+    .xml for Premiere, .fcpxml, .edl, .kdenlive), a table (.csv, .json),
+    subtitles (.srt, .vtt) or chapters (.ffmetadata): docs/service.md, Exports.
     Exit code 3: some hits could not be cut (each is listed with the reason).
     """
     folder = library_folder(library)

@@ -191,7 +191,7 @@ def describe_command(
     texts: Annotated[
         TextPooling | None,
         typer.Option(
-            help="Also print the similarity of captions: the cosines of all pairs, where a caption is the mean or the "
+            help="Also print the similarity of captions: cosines of all pairs. A caption's vector is the mean or the "
             "last of its word features.",
             show_default=False,
         ),

@@ -34,10 +34,12 @@ TargetArgument = Annotated[
         help="Folder of a run or a library, or tf_prvr (no training; needs --data and --root).",
     ),
 ]
-OtherDataOption = Annotated[str | None, data_option("--data", metavar="NAME", help="Data set.  \\[default: the run's]")]
+OtherDataOption = Annotated[
+    str | None, data_option("--data", metavar="NAME", help="Name of the data set.  \\[default: the run's]")
+]
 QueriesOption = Annotated[
     Path | None,
-    data_option("--queries", metavar="FILE", help="Labelled sentences for a library, or captions for --top."),
+    data_option("--queries", metavar="FILE", help="Labelled sentences of a library, or captions for --top."),
 ]
 SkipUnknownOption = Annotated[
     bool, _library_option("--skip-unknown", help="Ignore sentences about videos that are not in the library.")
@@ -51,13 +53,14 @@ TruthsOption = Annotated[
     _run_option(
         "--truths",
         metavar="FILE",
-        help="Also report recall with all right videos of a query.  \\[default: the data set's labels, if any]",
+        help="Labels of all right videos of each query, to report recall with them too.  "
+        "\\[default: the data set's labels, if any]",
     ),
 ]
 _file_option = partial(typer.Option, rich_help_panel="Files about every query of a run")
 PerQueryOption = Annotated[
     Path | None,
-    _file_option("--per-query", metavar="FILE", help="Ranks and scores by branch, and moments: .csv or .jsonl."),
+    _file_option("--per-query", metavar="FILE", help="Rank, scores and best moment of each query: .csv or .jsonl."),
 ]
 TrecOption = Annotated[
     Path | None, _file_option("--trec", metavar="FILE", help="TREC run file with the first 1,000 videos.")
@@ -66,13 +69,14 @@ QrelsOption = Annotated[
     Path | None, _file_option("--qrels", metavar="FILE", help="Right videos in TREC's format, for trec_eval.")
 ]
 ScoresOption = Annotated[
-    Path | None, _file_option("--scores", metavar="FILE", help="Score matrix, fused and by branch: .npz.")
+    Path | None, _file_option("--scores", metavar="FILE", help="Score matrices, fused and of each branch: .npz.")
 ]
 AgainstOption = Annotated[
-    Path | None, _run_option("--against", metavar="RUN2", help="Test the difference from another run.")
+    Path | None,
+    _run_option("--against", metavar="RUN2", help="Test whether the results differ from those of another run."),
 ]
 TopOption = Annotated[
-    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead.")
+    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead of results.")
 ]
 OverridesArgument = Annotated[
     list[str] | None,
@@ -84,7 +88,9 @@ FormatOption = Annotated[
 RunPrecisionOption = Annotated[
     str | None,
     runtime_option(
-        "--precision", metavar="FORMAT", help="auto, float32 or bfloat16.  \\[default: float32; auto for a library]"
+        "--precision",
+        metavar="FORMAT",
+        help="Number format: auto, float32 or bfloat16.  \\[default: float32; auto for a library]",
     ),
 ]
 
@@ -115,14 +121,14 @@ def evaluate(
     overrides: OverridesArgument = None,
     imports: ImportOption = None,
 ) -> None:
-    """Score a model, or a library on your labelled queries.
+    """Measure how well a trained model or a library finds labelled sentences.
 
-    For a run: R@K, SumR (also by moment-to-video ratio), mAP, median and mean
-    rank. If the data have moments: event-level recall (R@K, IoU=m), and the
-    best moment in the right video (R1@IoU=m, mean IoU).
-    For a library: R@K, mean IoU in the true video, and moment recall.
+    For a run: R@K and SumR (also by moment length / video length), mAP, median
+    and mean rank. If the data set has moments, also event-level recall (R@K,
+    IoU=m), and the best moment in the right video (R1@IoU=m, mean IoU).
+    For a library: R@K, mean IoU in the right video, and moment recall.
 
-    For a library, --queries has a sentence, or a video's sentences, per line:
+    For a library, each line of --queries has one sentence, or one video:
     {"video": "a.mp4", "query": "a dog runs", "start_s": 1.5, "end_s": 4}
     {"file": "a.mp4", "queries": [{"query": "a dog", "start": 1.5, "end": 4}]}
     With --top, --queries is ID,ID2 or a file with one id or caption per line.

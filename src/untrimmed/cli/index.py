@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME",
-        help="Search with the model of this run from now on. Without training: frames (the default) or tf_prvr.",
+        metavar="RUN",
+        help="From now on, search with the model of this run. frames (the default) and tf_prvr need no training.",
     ),
 ]
 PartOption = Annotated[
@@ -65,7 +65,7 @@ def index(
         bool | None,
         videos_option(
             "--thumbnails/--no-thumbnails",
-            help="Keep small pictures of new videos, and add missing ones.  "
+            help="Store small pictures of new videos, and add missing ones.  "
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,

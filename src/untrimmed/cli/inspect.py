@@ -31,7 +31,8 @@ _JSON_SETTINGS = ("encoder", "encoder_identity", "products", "model", "sampling"
 def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """List the videos in the library.
 
-    Each line has duration, indexed frames and path; (gone) marks missing files.
+    Each line has the duration, the number of indexed frames and the path.
+    Missing files are marked with (gone).
     """
     records = read_records(library_folder(library))
     if json_output:

@@ -85,7 +85,7 @@ def import_checkpoint(
         typer.Option(
             "--data",
             metavar="NAME",
-            help="The data set it was trained on.  \\[default: as in the file, or the one whose widths fit]",
+            help="Data set of the training.  \\[default: as in the file, or the one whose widths fit]",
             show_default=False,
         ),
     ] = None,

@@ -59,7 +59,7 @@ ImportOption = Annotated[
         "--import",
         metavar="MODULE",
         callback=_import_all,
-        help="Module or FILE.py that adds methods or data layouts.",
+        help="Python module or FILE.py that adds methods or data layouts.",
     ),
 ]
 LibraryOption = Annotated[
@@ -69,12 +69,14 @@ LibraryOption = Annotated[
         parser=_parse_library,
         metavar="DIR",
         envvar="UNTRIMMED_LIBRARY",
-        help="Folder or s3://BUCKET/NAME.  \\[default: your library]",
+        help="The library: a folder or s3://BUCKET/NAME.  \\[default: your library]",
     ),
 ]
 EncoderOption = Annotated[
     str | None,
-    videos_option(metavar="NAME", help="Name (see: untrimmed encoders), hub id or folder.  \\[default: the library's]"),
+    videos_option(
+        metavar="NAME", help="Encoder: a name (see: untrimmed encoders), hub id or folder.  \\[default: the library's]"
+    ),
 ]
 FpsOption = Annotated[
     float | None,
@@ -85,11 +87,13 @@ PicturesFpsOption = Annotated[
     videos_option(
         "--pictures-fps",
         metavar="N",
-        help="Folders of numbered pictures are videos with N pictures per second (TVR: 3).  \\[default: ignored]",
+        help="Read folders of numbered pictures as videos with N pictures per second (TVR: 3).  \\[default: ignore]",
     ),
 ]
 DeviceOption = Annotated[str, runtime_option("--device", metavar="NAME", help="Device: auto, cpu or cuda.")]
-PrecisionOption = Annotated[str, runtime_option("--precision", metavar="FORMAT", help="auto, float32 or bfloat16.")]
+PrecisionOption = Annotated[
+    str, runtime_option("--precision", metavar="FORMAT", help="Number format: auto, float32 or bfloat16.")
+]
 RayOption = Annotated[
     str | None,
     runtime_option("--ray", metavar="ADDRESS", help="Use a Ray cluster: auto, HOST:PORT, or local to start one."),
@@ -121,7 +125,7 @@ AllowHostOption = Annotated[
     service_option("--allow-host", metavar="NAME", help="Also answer requests for this host name, e.g. of a proxy."),
 ]
 CompileOption = Annotated[
-    bool, runtime_option("--compile", help="Use torch.compile; needs a C++ compiler; on GPUs, Triton too.")
+    bool, runtime_option("--compile", help="Use torch.compile. It needs a C++ compiler, and Triton on GPUs.")
 ]
 JsonOption = Annotated[bool, output_option("--json", help="Print JSON (see docs/json.md).")]
 SplitOption = Annotated[str, data_option(metavar="NAME", help="Split: val or test.")]

@@ -31,7 +31,7 @@ _training_option = partial(typer.Option, rich_help_panel="Training")
 MethodsArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="Methods to compare, also variants of one method."
+        metavar="METHOD[+ATTACHMENT...][,KEY=VALUE...]...", help="Methods to compare, with attachments and settings."
     ),
 ]
 DataOption = Annotated[list[str], data_option("--data", metavar="NAME", help="Data set at DIR/NAME (repeatable).")]
@@ -39,17 +39,17 @@ OutOption = Annotated[Path, data_option("--out", metavar="DIR", help="Folder for
 AttachOption = Annotated[
     str,
     _comparison_option(
-        metavar="NAME,...", help="Attachments to try, one at a time.  \\[default: none]", show_default=False
+        metavar="NAME,...", help="Attachments to try, added one at a time.  \\[default: none]", show_default=False
     ),
 ]
-GrowOption = Annotated[int, _comparison_option(metavar="N", help="Number of best methods to try attachments on.")]
+GrowOption = Annotated[int, _comparison_option(metavar="N", help="Try attachments on the N best methods.")]
 MostOption = Annotated[
     int | None,
     _comparison_option(
         metavar="N", min=1, help="Maximum number of attachments per method.  \\[default: any]", show_default=False
     ),
 ]
-FinalistsOption = Annotated[int, _comparison_option(metavar="N", help="Number of best combinations to train.")]
+FinalistsOption = Annotated[int, _comparison_option(metavar="N", help="Train the N best combinations.")]
 RatesOption = Annotated[str, _training_option(metavar="X,...", help="Learning rates to try.")]
 GridOption = Annotated[
     list[str] | None,
