@@ -161,7 +161,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
             notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
     columns = dict.fromkeys(column for row in cells.values() for column in row)
     lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
-    title = f"Costs of {', '.join(tables)}, for the largest corpus of each"
+    title = f"This table joins {', '.join(tables)}, each with its largest corpus"
     return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
 
 
@@ -232,17 +232,18 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
     if settings.root is None:
         results = (
-            "Results are the papers', in percent. Two numbers in a cell are the paper's / ours. "
-            "`untrimmed reproduce PAPER TABLE --root DIR` trains and evaluates all rows of a table and prints our "
-            f"results beside the paper's. For a single row run `{TRAIN.format('TRAIN')}`, "
-            f"then `{EVALUATE} EVALUATE`. TRAIN and EVALUATE are the row's cells *train* and *evaluate*; if a table "
-            "has no column *evaluate*, omit EVALUATE. DATA is the data set's name, which is in parentheses in the head "
-            "of its column. For columns named *events*, omit `--no-moments`.\n\n"
-            "Tables of costs are joined at the end of the page. The [notes](#notes) have details of single tables. "
-            "`untrimmed reproduce PAPER` lists the paper's other tables and figures, with the commands for them."
+            "Results are the papers', in percent. If a cell has two numbers, they are the paper's and ours (paper / "
+            "ours).\n\n"
+            "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. It trains and evaluates all rows "
+            f"and prints our results beside the paper's. To reproduce one row, run `{TRAIN.format('TRAIN')}`, "
+            f"then `{EVALUATE} EVALUATE`. TRAIN and EVALUATE are the texts in the columns *train* and *evaluate*; "
+            "without a column *evaluate*, omit EVALUATE. DATA is the name in parentheses in the head of a column. For "
+            "columns named *events*, omit `--no-moments`.\n\n"
+            "The tables of costs are joined at the end of the page. The [notes](#notes) have details of single tables. "
+            "`untrimmed reproduce PAPER` lists the paper's other tables and figures, with their commands."
         )
         origin = (
-            "Only the tables of costs have our results, because trained tables need the papers' features; "
+            "Only the tables of costs have our results, because the other tables need the papers' features; "
             "[benchmarks.md](benchmarks.md) compares methods on simulated features. Systems that are not "
             "implemented here and figures that only illustrate an idea are left out."
         )
