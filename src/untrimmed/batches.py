@@ -1,9 +1,8 @@
 """Records of tensors: the batches that a model takes, and the encodings that it returns.
 
-The axes are those of `types.py`: Q queries, W words, V videos, L clips, T frames, D width. E and C are the widths of
-word and frame features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every
-tensor field. A method can therefore subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment
-can add a record. Indexing and evaluation need no change for this.
+Axes: Q queries, W words, V videos, L clips, T frames, D width of the model; E and C are the widths of word and frame
+features. Masks are False for padding. All records are frozen. `to`, `select` and `cat` apply to every tensor field, so
+a method can subclass `EncodedQueries` or `EncodedVideos` with more fields, and an attachment can add a record.
 """
 
 import dataclasses
@@ -111,9 +110,9 @@ class VideoBatch(Record):
 class TrainingBatch:
     """Videos with all their queries. `video_index[q]` is the row of the video that query q describes.
 
-    The other fields are the annotations of the batch, for losses, and are None in a batch that has none. `spans_s` has
-    the start and end of each query's main moment in seconds, and `moments` has all moments of each query. A query
-    without a moment, or a video of unknown length, has NaN. Both tensors are None if the whole data set lacks them.
+    The other fields are annotations for losses, or None. `spans_s` has the start and end of each query's main moment in
+    seconds (NaN without a moment), `moments` all moments of each query, and `durations_s` the lengths of videos (NaN if
+    unknown). A tensor is None if the whole data set lacks the information.
     """
 
     queries: QueryBatch
@@ -177,14 +176,13 @@ class EncodedVideos(Encoded):
     """The encodings of videos that attachments and search use, for any method. Fields that a method lacks are None.
 
     The vectors are not normalised. `clips` have no mask. The contents of `frames` outside `frame_mask` are undefined. A
-    method with more encodings has a subclass in its file. Its annotations have no None for fields that the method
-    always sets.
+    method with more encodings has a subclass in its file, in which fields that are always set are not optional.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
     frames: Float[Tensor, "V T D"] | None = None
     frame_mask: Bool[Tensor, "V T"] | None = None
-    # number of frames, set if `frames` contains only some of them; otherwise, the mask determines the number
+    # set if `frames` contains only some frames; otherwise the mask determines the number
     num_frames: Int[Tensor, " V"] | None = None
 
 

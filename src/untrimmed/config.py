@@ -1,7 +1,7 @@
-"""Checks settings and arguments against type annotations: YAML values, dotted keys, arguments of public calls.
+"""Check settings and arguments against type annotations.
 
-Settings are typed dataclasses. `build` creates one from plain values, and `to_plain` converts it back. The same checks
-apply to the arguments of functions with `checked` and of constructors of dataclasses with `Checked`.
+Settings are typed dataclasses. `build` creates one from plain values (for example from YAML), and `to_plain` converts
+it back. `checked` and `Checked` apply the same checks to arguments of functions and of dataclass constructors.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """The errors that this package raises about files, configuration, requests and arguments of public calls.
 
-Every message names the thing, its value, the expected value and the next step. The command line prints the message in
+Every message states the thing, its value, the expected value and the next step. The command line prints the message on
 one line and exits with a non-zero code. Any other exception is a bug and keeps its traceback.
 """
 

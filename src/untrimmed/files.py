@@ -1,4 +1,4 @@
-"""Writes files and folders atomically, so that they never exist half-written, and hashes files."""
+"""Write files and folders atomically, so that they never exist half-written, and hash files."""
 
 import hashlib
 import os
@@ -23,9 +23,8 @@ def whole_file(path: Path, *, replace: bool = True, is_only_writer: bool = False
     """A temporary file next to `path`, which is renamed to `path` if the block ends without an error.
 
     Missing parent folders are created. After an error, the temporary file and the new folders are deleted, and an older
-    `path` is unchanged. If the process is killed or the power fails, `path` is either the old or the new file, and the
-    temporary file may remain under its hidden name. The next call deletes it if `is_only_writer` is set, which promises
-    that no other process writes `path`.
+    `path` is unchanged. If the process is killed or the power fails, `path` is the old or the new file, and the hidden
+    temporary file may remain. If no other process writes `path`, set `is_only_writer`: the next call then deletes it.
 
     Raises: FileExistsError if `replace` is False and `path` exists when the block ends.
     """
@@ -80,7 +79,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name[:50]}.{suffix}")
     try:
         with suppress(FileNotFoundError):
-            path.lstat()  # raises an error for an impossible name before the caller's work instead of after it
+            path.lstat()  # raise an error for an impossible name before the caller's work, not after it
         yield temporary
     except BaseException as error:
         if isinstance(error, OSError) and error.errno is not None and _hides_path(error.filename, temporary):
@@ -92,7 +91,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error does not name the final path, but only the temporary file or folder, or no file (full disk)."""
+    """Whether an error names no file (as for a full disk) or the temporary one, instead of the final path."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

@@ -1,13 +1,12 @@
-"""Imports plug-ins: modules outside the package that register methods, attachments, losses, benchmarks and layouts.
+"""Import plug-ins: modules outside the package that register methods, attachments, losses, benchmarks and layouts.
 
-A plug-in is a module that the program itself imports, that `--import` or `import_module` names, or that an installed
-package names in its entry points (group `untrimmed.plugins`). A saved model lists the plug-ins that it needs, and
-`require` imports them when the model is loaded.
+A plug-in is imported by the program, by `--import` or `import_module`, or because an installed package lists it in its
+entry points (group `untrimmed.plugins`). A saved model lists the plug-ins that it needs, and `require` imports them
+when the model is loaded.
 
-A model may come from a stranger, so a listed file is executed only if it is trusted: this user has imported it before
-by the same name, from the same path and with the same content. The same applies to every file that a listed file
-imports. Installed packages are always trusted. The list of trusted files is in the user's data folder, never next to
-the model.
+A model may come from a stranger, so `require` only executes trusted files: those that this user has imported before, by
+the same name, from the same path and with the same content. This also applies to the files that they import. Installed
+packages are always trusted. The list of trusted files is in the user's data folder, never next to the model.
 """
 
 import importlib
@@ -49,7 +48,7 @@ class PluginModule:
 
 
 _IMPORTED: dict[str, PluginModule] = {}  # modules that `import_module` has imported
-# entry points that were already tried, because loading one entry point may start the loading of all
+# entry points that were already tried; loading one may start the loading of all
 _INSTALLED: set[str] = set()
 
 
@@ -167,7 +166,7 @@ class _RefusedError(ConfigError):
 
 
 class _Guard(MetaPathFinder):
-    """An import finder that finds no modules, but refuses the import of files that are not trusted."""
+    """An import hook that refuses files that are not trusted."""
 
     def __init__(self, folder: Path | str):
         self._folder = folder

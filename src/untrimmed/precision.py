@@ -1,7 +1,7 @@
-"""The number format of a network's products, for searching and training: float32, bfloat16 or auto.
+"""The number format of matrix products in search and training: float32, bfloat16 or auto.
 
-`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32.
-Vectors of both formats differ only by rounding, so they can be compared. Importing this module does not import torch.
+`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32. They
+differ between the formats only by rounding and can be compared. Importing this module does not import torch.
 """
 
 import os
@@ -72,7 +72,7 @@ def has_fast_bfloat16(device: str) -> bool:
 
 
 def has_exact_int8() -> bool:
-    """Whether the processor is known to add products of 8-bit numbers without saturation at 16 bits (x86 with VNNI)."""
+    """Whether the processor adds products of 8-bit numbers exactly, not limited to 16 bits (x86 with VNNI)."""
     return not cpu_words().isdisjoint(_VNNI)
 
 

@@ -18,7 +18,7 @@ from untrimmed import __version__
 from untrimmed.cli.console import USAGE
 from untrimmed.errors import UntrimmedError, missing_package
 
-INTERRUPTED = 130  # exit code of a program that Ctrl-C ended; the next constant is for one that a closed pipe ended
+INTERRUPTED = 130  # exit code after Ctrl-C; the next constant is that after a closed pipe
 PIPE_CLOSED = 141
 
 _OS_ADVICE = {
@@ -27,9 +27,9 @@ _OS_ADVICE = {
     errno.ENOSPC: "free some disk space",
     errno.EROFS: "choose a folder that is not read-only",
 }
-_QUICK = {"ls", "search", "status"}  # commands that only read, so the process needs no cleanup when it ends
+_QUICK = {"ls", "search", "status"}  # commands that only read, so the process can end without cleanup
 EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
-_COMMANDS = {  # name of the command -> panel of `--help` that lists it, and its module in `cli/`
+_COMMANDS = {  # {command: its panel in `--help`, its module in `cli/`}
     "index": (EVERYDAY, "index"),
     "search": (EVERYDAY, "search"),
     "serve": (EVERYDAY, "serve"),

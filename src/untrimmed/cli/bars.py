@@ -1,6 +1,6 @@
 """Progress bars on the error stream.
 
-They are drawn only on a terminal, because without one rich prints an empty line.
+They are only drawn on a terminal; elsewhere rich would print an empty line.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Hits as one self-contained web page: embedded thumbnails, and links that open the video at the moment."""
+"""Write hits as one self-contained web page: embedded thumbnails, and links that open the video at the moment."""
 
 from __future__ import annotations
 
@@ -65,10 +65,8 @@ def _data_url(picture: bytes, form: str) -> str:
 def write_sheet(file: Path, title: str, hits: Sequence[Hit], library: Path) -> None:
     """Write hits of a library to one HTML file.
 
-    If a video has no thumbnail and cannot be read, its hit is listed without a picture.
-
-    Each hit has a link that opens the video file at the moment (`#t=`, W3C media fragments). Links work on any machine
-    that has the videos under the same paths.
+    A hit has no picture if its video has no thumbnail and cannot be read. Links open the video file at the moment
+    (`#t=`, W3C media fragments). They work on any machine that has the videos at the same paths.
     """
     from untrimmed.video.reader import FrameReader
 

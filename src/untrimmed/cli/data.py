@@ -29,7 +29,7 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.presets import has_preset, load_preset
 
 BAR_WIDTH = 30
-_FIRST_METHOD = "gmmformer_v2"  # the method in the training command that is suggested at the end
+_FIRST_METHOD = "gmmformer_v2"  # the method in the suggested training command
 
 data_app = typer.Typer(
     name="data",
@@ -42,7 +42,7 @@ OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to
 
 
 class TextPooling(str, Enum):
-    """How a caption's word features become one vector: their mean, or the last one."""
+    """How word features become one vector for a caption: their mean, or the last one."""
 
     mean = "mean"
     last = "last"

@@ -1,4 +1,4 @@
-"""The hits of the last search in a library, stored in the library so that commands can name a hit by its number."""
+"""Store the hits of the last search in the library, so that commands can name a hit by its number."""
 
 import contextlib
 import hashlib
@@ -32,7 +32,7 @@ def remember(library: Path, hits: Iterable[Hit], sentence: str = "") -> None:
         if os.path.exists(cache_file):
             cache_file.unlink()
         return
-    except OSError:  # the library is read-only, or the disk is full; a full disk still allows deleting older hits
+    except OSError:  # the library is read-only, or the disk is full (then older hits can still be deleted)
         with contextlib.suppress(OSError):
             library_file.unlink()
     try:

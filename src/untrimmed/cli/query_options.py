@@ -1,7 +1,4 @@
-"""Generates the options of a search from the fields of `Query`, `Filters` and `Cutoff`.
-
-It also converts the values of these options to a query.
-"""
+"""Generate the options of a search from the fields of `Query`, `Filters` and `Cutoff`, and read their values."""
 
 import inspect
 import re
@@ -58,7 +55,7 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
 
 
 def _form(spec: Spec) -> str:
-    """Return the metavar of an option: the last word of `Spec.option`, unless this word is a flag."""
+    """Return the placeholder of an option's value: the last word of `Spec.option` if it is no flag."""
     return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
 
 
@@ -151,7 +148,7 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
 
 
 def _with_flag(owner: type, message: str) -> str:
-    """Return a message in which a field's name at the beginning is replaced by the option that sets the field."""
+    """Return a message that begins with an option's flag instead of the name of its field."""
     name, space, rest = message.partition(" ")
     _, spec = specs(owner).get(name, (None, None))
     return message if spec is None or name == "text" else f"{_flags(name, spec)[0]}{space}{rest}"

@@ -154,7 +154,7 @@ def _write(papers: list[Paper], selection: Entry | None, settings: RunSettings, 
     included = [
         entry for entry in entries if entry is selection or not (isinstance(entry, TrainedTable) and entry.sweep)
     ]
-    # open the file first, so that a path that cannot be written fails before hours of training
+    # open the file first, so that an unwritable path fails before hours of training
     with whole_file(out) as path, progress_console.status("starting") as status:
         parts = document(papers, included, settings, command, _ProgressLine(status))
         path.write_text("".join(parts), encoding="utf-8")

@@ -28,7 +28,7 @@ FORMATS = ("table", "json", "csv", "latex")
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """The options that select a model's split of a data set, named like the arguments of `open_model`."""
+    """Options of `evaluate` that open a model with a split, named like the arguments of `open_model`."""
 
     split: str = "test"
     data: str | None = None
@@ -41,10 +41,7 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFiles:
-    """The files with the results of every query that `evaluate` writes, named like its options.
-
-    A file that is not requested is None.
-    """
+    """The files with the results of every query, named like the options of `evaluate`. None: not requested."""
 
     per_query: Path | None = None
     trec: Path | None = None
@@ -85,7 +82,7 @@ class ExportFiles:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether this is a folder with a run or a saved model, or the name of a model without training."""
+    """Whether this is a folder with a run or a saved model, or the name of a model that needs no training."""
     from untrimmed.running.run import is_model, is_run
     from untrimmed.running.training_free import is_training_free
 

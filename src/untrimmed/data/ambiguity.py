@@ -1,4 +1,4 @@
-"""Captions that do not identify their video: another video of the split has an equal or nearly equal caption."""
+"""Count captions that do not identify their video, because another video has an equal or nearly equal caption."""
 
 import math
 from collections import Counter, defaultdict
@@ -10,8 +10,8 @@ from untrimmed.data.annotations import Annotation, plain_text
 MIN_OVERLAP = 0.8
 """Two captions count as nearly equal if the Jaccard index of their sets of words has at least this value.
 
-In the dense labels of Charades-STA, a nearly equal caption is right for the other video as often as an equal caption
-(2.7 % and 2.3 % of the pairs). For captions that share half of their words, the share is 0.8 %.
+According to the dense labels of Charades-STA, the caption of one video is also right for the other in 2.7 % of nearly
+equal pairs, 2.3 % of equal pairs, and 0.8 % of pairs that share half of their words.
 """
 
 WordSet = frozenset[str]
@@ -45,8 +45,8 @@ def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
 def _pairs(sets: list[WordSet]) -> Iterator[tuple[WordSet, WordSet]]:
     """Yield all pairs of different word sets with a Jaccard index of at least `MIN_OVERLAP`.
 
-    Two such sets have at least one of their rarest words in common (prefix filtering), so only sets that share a rare
-    word are compared.
+    Such sets share at least one of their rarest words (prefix filtering), so only sets with a common rare word are
+    compared.
     """
     count = Counter(chain.from_iterable(sets))
     by_rare_word: defaultdict[str, list[WordSet]] = defaultdict(list)

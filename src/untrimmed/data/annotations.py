@@ -27,7 +27,7 @@ class Annotation:
 
     @property
     def main_moment(self) -> Span | None:
-        """The most frequent span. Of several equally frequent spans, the first is returned.
+        """The most frequent span, or the first of several equally frequent ones.
 
         >>> Annotation("v", "v#enc#0", "a dog", ((0.0, 5.0), (5.0, 10.0), (5.0, 10.0))).main_moment
         (5.0, 10.0)
@@ -64,9 +64,8 @@ def plain_text(text: str) -> str:
 def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tuple[Span, ...]:
     """Return the part of a span inside the video as a tuple of one span, or an empty tuple if there is no such part.
 
-    If the start is after the end, start and end are exchanged (a few captions of Charades-STA and ActivityNet Captions
-    need this). If the span ends after the video, its end becomes the end of the video (two thousand captions of
-    Charades-STA need this).
+    If the start is after the end, they are exchanged (a few captions of Charades-STA and ActivityNet Captions). If the
+    span ends after the video, it is cut (two thousand captions of Charades-STA).
 
     >>> usable_moment(9.0, 5.0, 8.0)
     ((5.0, 8.0),)

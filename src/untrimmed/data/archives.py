@@ -1,6 +1,6 @@
 """Where the files of each benchmark are published, according to papers, releases and annotation repositories.
 
-If none of these sources states a fact, the fact is None and is printed as "not known". Nothing here is guessed.
+A fact that none of these sources states is None and is printed as "not known".
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,8 @@ class Archive:
 
     `place` is a GitHub repository with the path in it, or advice on where to find the files.
 
-    `size` is a text such as "2 GB", `sha256` is a checksum, and `commit` is the version of the repository from which we
-    read the files. `command` moves the files to the right folder. In the command, DOWNLOADS stands for the folder of
-    the downloads and ROOT for the folder of data sets.
+    `size` is a text such as "2 GB", `sha256` is a checksum, and `commit` is the version of the repository that we read.
+    `command` moves the files from the folder DOWNLOADS into ROOT, the folder of data sets.
     """
 
     benchmark: str

@@ -1,4 +1,4 @@
-"""The files of the released archives: BigFile frame features, `video2frames.txt` and caption files."""
+"""Read and write files of the released archives: BigFile frame features, `video2frames.txt` and caption files."""
 
 import ast
 from collections.abc import Iterable, Sequence
@@ -52,10 +52,7 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return those of `names` that exist in the folder, and their vectors.
-
-        As in the releases, they are in row order and without repetitions.
-        """
+        """Return the names that the folder has, and their vectors; as released, in row order without repetitions."""
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:

@@ -37,9 +37,9 @@ def check_dataset(
 ) -> list[str]:
     """Return one line per problem (file, id, value found, fix), and an empty list if the data set can be used.
 
-    Every feature is read, unless `values` is false: then widths are checked, but not the values or damage inside files.
-    A video whose frames are all equal is only a warning in the log, because perhaps nothing happens in it. `progress`
-    is called with the number of entries done and the total.
+    Every feature is read. With `values=False` only widths are checked, not values or damage inside files. A video whose
+    frames are all equal only gives a warning in the log, because it may show a still picture. `progress` is called with
+    the number of entries done and the total.
     """
     layout = Layout.at(root, name)
     if not layout.folder.is_dir():
@@ -51,7 +51,7 @@ def check_dataset(
             captions[split] = read_split(name, root, split)
         except UntrimmedError as error:
             problems.append(str(error))
-    # a damaged file that contains all splits causes the same problem in each split
+    # a damaged file with all splits would be reported once per split
     problems = list(dict.fromkeys(problems))
     for split, annotations in captions.items():
         problems += _check_captions(annotations, f"{layout.folder}, split {split}")
@@ -126,7 +126,7 @@ def _check_source(
     empty: list[str] = []
     unusable: list[str] = []
     emptiness = _EmptinessCheck(what, source)
-    _ = source.dim  # opens the files of a BigFile folder, so that their damage is one problem and not one per video
+    _ = source.dim  # open the files of a BigFile folder, so that damage is reported once and not per video
     for name in names:
         advance()
         if name not in source:
@@ -153,7 +153,7 @@ def _check_source(
 
 
 def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int, fix: str) -> str:
-    """Return the problem of missing entries. If all are missing, the problem shows an id of the source."""
+    """Return the message about missing entries. If all are missing, it shows an id that the source has."""
     problem = f"{source.place}: no features of {len(missing):,} of {count:,} {what}s: {_first_names(missing)}"
     if len(missing) < count:
         return f"{problem}; {fix}"
@@ -186,10 +186,7 @@ def _first_names(names: Iterable[str]) -> str:
 
 
 class _EmptinessCheck:
-    """Collects entries without information: all zeros, equal to all other entries, or consisting of equal rows.
-
-    Equal rows only cause a warning.
-    """
+    """Finds entries without information: all zeros, equal to all other entries, or (a warning) with equal rows."""
 
     def __init__(self, what: str, source: VectorSource):
         self._what = what
@@ -204,7 +201,7 @@ class _EmptinessCheck:
     def add(self, name: str, rows: np.ndarray) -> None:
         self._num_entries += 1
         if self._same_row or self._same_table:
-            table = normalise(rows)  # normalised rows are compared, because models read these
+            table = normalise(rows)  # compare normalised rows, which are the input of models
             self._first = table if self._first is None else self._first
             self._same_row = self._same_row and is_close(table, self._first[:1])
             self._same_table = self._same_table and is_close(table, self._first)
@@ -220,7 +217,7 @@ class _EmptinessCheck:
         if self._zeros:
             what = f"the features of {self._what} {_first_names(self._zeros)} are all zeros"
             problems.append(f"{self._place}: {what}; extract them again or remove their captions")
-        if self._constant:  # equal rows are right if nothing changes in the video, so this is only a warning
+        if self._constant:  # only a warning: the video may show a still picture
             unit = "frames" if self._what == "video" else "words"
             what = f"all {unit} of {self._what} {_first_names(self._constant)} have the same features"
             logger.warning("%s: %s; extract them again if the video does change", self._place, what)

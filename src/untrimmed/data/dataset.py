@@ -28,7 +28,7 @@ from untrimmed.data.packed import (
 from untrimmed.data.sources import ArrayVectors, VectorSource
 from untrimmed.errors import FeatureError
 
-_NO_LIMIT = 2**31 - 1  # a number of frames or words that no entry reaches
+_NO_LIMIT = 2**31 - 1  # larger than any number of frames or words
 
 
 class TrainingRows(NamedTuple):
@@ -52,14 +52,12 @@ class CaptionItem(NamedTuple):
 class RetrievalDataset:
     """Videos, captions and features of one split. Each caption is a query, and each distinct video a candidate.
 
-    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading a batch by `data.features.videos` is
-    faster than reading its items.
+    `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading a batch with `data.features.videos`
+    is faster than reading its items. Captions are in file order, videos in order of first appearance.
 
-    Videos are in order of first appearance in the caption file, captions in file order. Moments are in seconds, and
-    empty if the files contain no times. With `several_annotators`, the moments of a caption are several annotators'
-    choices of one span (DiDeMo). `source` describes in words which features of the folder are used; it is empty for
-    features in memory. `dense_labels` is the folder's file that lists all right videos of each caption, if there is
-    such a file.
+    Moments are in seconds, and empty if the files contain no times. With `several_annotators`, the moments of a caption
+    are several annotators' marks of one span (DiDeMo). `source` describes the features in words; it is empty for
+    features in memory. `dense_labels` is the file with all right videos of each caption, if the folder has one.
     """
 
     name: str
@@ -250,10 +248,10 @@ def load_shared_space(
 ) -> RetrievalDataset:
     """Return one split with all frames and words in one vector space, for methods without training.
 
-    Without `video_features`, the CLIP vectors of DL-DKD's teacher are used if the data set has them: frames, and one
-    sentence vector per caption instead of words. Otherwise the frames and words of the data set are used. Frames and
-    words must then be vectors of one image-text encoder, but only their widths can be checked. The other arguments are
-    those of `load_dataset`.
+    By default, the CLIP vectors of DL-DKD's teacher are used if the data set has them: frames, and one sentence vector
+    per caption. Otherwise, or with `video_features`, the frames and words of the data set are used. They must be
+    vectors of one image-text encoder, but only their widths can be checked. The other arguments are those of
+    `load_dataset`.
 
     Raises:
         FeatureError: as in `load_dataset`, and for frames and words of different widths.
@@ -327,8 +325,8 @@ def dataset_of_arrays(
 ) -> RetrievalDataset:
     """Return a split with features in memory: [frames, D] by video id and [words, E] by caption id.
 
-    Features may be arrays, tensors or lists of rows. They are resampled as in `load_dataset`, but there are no features
-    of a teacher. Annotations may be mappings with the fields of `Annotation`.
+    Features may be arrays, tensors or lists of rows, and are resampled as in `load_dataset`. Annotations may be
+    mappings with the fields of `Annotation`. A teacher is not supported.
 
     Raises:
         FeatureError: as in `load_dataset`, and for a moment that ends before it begins or is outside its video.
@@ -348,7 +346,7 @@ def dataset_of_arrays(
 
 
 def _converted(annotation: Annotation, place: str) -> Annotation:
-    """Return a checked annotation with its moments cut at the end of the video."""
+    """Check an annotation, and return it with its moments cut at the end of the video."""
     annotation = converted(annotation, where=place)
     duration_s = annotation.duration_s
     place_of_id = f"{place} ({annotation.caption_id!r})"

@@ -17,10 +17,9 @@ RATIO_EDGES = tuple(i / 10 for i in range(11))
 class Description:
     """Statistics of a split. A mean is None if no value is known.
 
-    Words are separated by white space. `equal_elsewhere` and `nearly_equal_elsewhere` count captions with an equal or
-    nearly equal caption in another video (`data/ambiguity.py`); `nearly_equal_elsewhere` includes the captions with an
-    equal one. `moment_ratios` counts captions by the length of the main moment divided by that of the video, in ten
-    equal bins; the last bin includes ratios above 1.
+    Words are separated by white space. `equal_elsewhere` counts captions with an equal caption in another video,
+    `nearly_equal_elsewhere` those with an equal or nearly equal one (`data/ambiguity.py`). `moment_ratios` is a
+    histogram of main moment length / video length in ten equal bins; the last bin includes ratios above 1.
     """
 
     split: str

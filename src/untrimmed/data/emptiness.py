@@ -15,9 +15,9 @@ MAX_ZERO_SHARE = 0.01
 Published archives contain a few such videos and captions.
 """
 
-_HEAD = 64  # the first numbers of all tables are compared first, so that little of the mapped file is read
+_HEAD = 64  # compare this many numbers of each table first, so that little of the mapped file is read
 _ROUNDING = 1e-5  # rounding tolerance of normalised rows, relative to the largest number
-_TABLES = 64  # number of tables that must be completely equal before a split counts as constant
+_TABLES = 64  # if this many tables are completely equal, the split counts as constant
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]
 def require_content(dataset: RetrievalDataset) -> None:
     """Check that a split has usable features, and log a warning if a few videos or captions are all zeros.
 
-    Only the beginning of each table is read; suspicious tables are read completely.
+    Only the beginning of each table is read. If it is suspicious, the whole table is read.
 
     Raises: FeatureError if all videos or all captions have the same features, or if the share of all-zero videos or
         captions exceeds `MAX_ZERO_SHARE`.
@@ -82,7 +82,7 @@ def _zeros(tables: RaggedRows) -> list[int]:
 
 
 def _is_constant(tables: RaggedRows) -> bool:
-    """Whether there are several tables, and all tables are equal or consist of the same row."""
+    """Whether all of several tables are equal, or all consist of one and the same row."""
     heads = _heads(tables)
     if len(heads) < 2 or not is_close(heads, heads[0]):
         return False

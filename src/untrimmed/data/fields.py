@@ -20,7 +20,7 @@ from untrimmed.files import write_whole
 MAX_CHARACTERS = 64 * 2**20
 """Largest number of characters of a JSON file, or of a line of another file.
 
-The limit is needed because a small compressed file can contain gigabytes.
+Without a limit, a small compressed file could expand to gigabytes.
 """
 
 

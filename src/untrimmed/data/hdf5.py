@@ -55,7 +55,7 @@ class JSGFrames(Hdf5Vectors):
 class FeatureFolderFrames(Hdf5Vectors):
     """The frames in an HDF5 file below `FeatureData/<name>/`.
 
-    Holmes and DreamPRVR average such frames in the precision in which they are stored.
+    Holmes and DreamPRVR average such frames in their stored number format.
     """
 
     def __init__(self, path: Path):

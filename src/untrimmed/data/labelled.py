@@ -1,4 +1,4 @@
-"""Sentences about your own videos, one JSON object per line, for `evaluate`, `features` and the plain layout.
+"""Captions of your own videos, one JSON object per line, for `evaluate`, `features` and the plain layout.
 
     {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9, "split": "train"}
     {"file": "lake.mp4", "queries": [{"query": "a dog jumps in", "start": 3, "end": 9}]}
@@ -94,10 +94,8 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
 def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
     """Return the captions of each split.
 
-    `labels` contains triples: a label, its video's name in the data set, and the video's length in seconds.
-
-    If the labels have no splits, `assign_splits` assigns them. With `plain`, caption ids have the form of the plain
-    layout.
+    `labels` has triples: a label, its video's name in the data set, and the video's length in seconds. Labels without
+    splits are assigned by `assign_splits`. `plain` selects the plain layout's form of caption ids.
     """
     annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
     if plain:
@@ -121,9 +119,10 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
     """Assign videos to splits by hash.
 
-    Val and test get a tenth of the videos each, and at least three if possible; train gets the rest. Unlike
-    `data.plain.hashed_split`, this function leaves no split of a small data set empty. If val had only one video, every
-    model would find it, and the first epoch would be the best. Raises: FeatureError for fewer than three videos.
+    Val and test get a tenth of the videos each, and at least three if possible, so that no split of a small data set is
+    empty: with one video in val, every model would find it, and the first epoch would be the best. Train gets the rest.
+
+    Raises: FeatureError for fewer than three videos.
     """
     ordered = sorted(set(videos), key=stable_hash)
     if len(ordered) < len(SPLITS):

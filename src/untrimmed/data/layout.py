@@ -37,9 +37,7 @@ class Layout:
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark that `benchmark.txt` names.
-
-        Without this file it is the benchmark with the same name as the folder or its files, or None.
+        """The benchmark in `benchmark.txt`, otherwise the one named like the folder or its files, or None.
 
         Raises: FeatureError if the name in the file is unknown.
         """
@@ -55,8 +53,7 @@ class Layout:
     def next_step(self) -> str:
         """Advice for a missing data set: the command that prepares its benchmark, or the file to write.
 
-        The benchmark is the value of `benchmark`. If that is None, it is the benchmark whose name begins the folder's
-        name (a folder `tvr_clip` is TVR).
+        If `benchmark` is None, the benchmark is guessed from the beginning of the folder's name (`tvr_clip` is TVR).
         """
         check = "check its name and --root, or"
         benchmark = self.benchmark or find_benchmark(self.name.partition("_")[0])
@@ -69,10 +66,7 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The name of the data set in the names of its files.
-
-        It is the folder's name, unless all files contain another name because the folder was renamed.
-        """
+        """The data set's name in its file names: the folder's name, or another one if the folder was renamed."""
         texts = self.folder / "TextData"
         ends = [f"{split}.caption.txt" for split in SPLITS]
         names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}
@@ -94,7 +88,7 @@ class Layout:
         return long if long.is_file() and not short.is_file() else short
 
     def dense_labels(self, split: str) -> Path | None:
-        """The published file with all right videos of each test caption: `*denseval*.gt.jsonl`, or the same with `.gz`.
+        """The published file with all right videos of each test caption: `*denseval*.gt.jsonl` or `.gt.jsonl.gz`.
 
         `data/truths.py` reads this file.
         """
@@ -131,7 +125,7 @@ class Layout:
     def frame_sources(self) -> dict[str, Path]:
         """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, plain features.
 
-        If several frame features have the same name, the first of these kinds has precedence.
+        If two kinds have the same name, the kind that comes first in this list is used.
         """
         features = self.folder / "FeatureData"
         by_name = {path.parent.name: path.parent for path in sorted(features.glob("*/shape.txt"))}

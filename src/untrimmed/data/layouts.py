@@ -21,8 +21,8 @@ from untrimmed.plugins import load_installed
 class DataLayout(Protocol):
     """How the files of a data set are arranged in its folder.
 
-    The mappings that `frames` and `words` return contain arrays or the data sets of an open HDF5 file, and may read
-    entries lazily. If any file of the folder changes, features are packed again.
+    `frames` and `words` return mappings of arrays or of HDF5 data sets, which may be read lazily. If any file of the
+    folder changes, features are packed again.
     """
 
     def recognises(self, folder: Path) -> bool:
@@ -100,9 +100,9 @@ class JSGLayout:
 
 
 class FieldLayout(JSGLayout):
-    """The standard layout, in which caption files contain no times.
+    """The standard layout. Its caption files contain no times.
 
-    Times come from JSG's file, where a caption is found by its id, or by its video and text.
+    Times come from JSG's file if it exists; captions are matched by id, or by video and text.
     """
 
     def recognises(self, folder: Path) -> bool:
@@ -147,7 +147,7 @@ def register_layout(name: str) -> Callable[[L], L]:
 
 
 class _CheckedLayout:
-    """A registered layout whose exceptions, and results of a wrong type, are replaced by a FeatureError of one line."""
+    """Wraps a registered layout. Its exceptions and results of a wrong type become one-line FeatureErrors."""
 
     def __init__(self, name: str, layout: DataLayout):
         self._name = name

@@ -38,10 +38,11 @@ logger = logging.getLogger(__name__)
 class PackSettings(metaclass=Checked):
     """How features are resampled.
 
-    `fixed_frames` gives every video exactly `max_frames` rows by repeating frames of short videos (JSG's default).
-    `precision` is the precision of the frames' means and norms: float64 for BigFile folders, float32 for JSG's HDF5
-    files, as released. `teacher` is None or the way to align the frames of DL-DKD's student and teacher: the conference
-    version cuts the teacher's frames, the later version first resamples the student to the length of a shorter teacher.
+    - `fixed_frames` gives every video exactly `max_frames` rows by repeating frames of short videos (JSG's default).
+    - `precision` is the number format in which means and norms are computed: float64 for BigFile folders, float32 for
+      JSG's HDF5 files, as released.
+    - `teacher` is None or how DL-DKD gives student and teacher equally many frames: the conference version cuts the
+      teacher's frames; the later version first resamples the student to the teacher's length if that is shorter.
     """
 
     num_clips: int = 32
@@ -140,7 +141,7 @@ class PackedFeatures:
 
 @dataclass(frozen=True)
 class PackSources:
-    """The sources of raw features, and the ids to read. Which caption describes which video does not matter here."""
+    """The sources of raw features, and the ids of the videos and captions to read."""
 
     frames: VectorSource
     words: VectorSource

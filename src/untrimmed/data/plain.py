@@ -5,8 +5,7 @@
     ROOT/NAME/words/lake#0.npy        (words, width), or all captions in one ROOT/NAME/words.h5
 
 A line may also have `id` (by default `<video>#<n>`, where n counts the captions of the video from 0), `duration_s` and
-`split` (train, val or test). If no line has a split, a hash of the video id assigns videos to the splits at 8 : 1 : 1.
-The result is the same on every machine.
+`split` (train, val or test). If no line has a split, videos are divided 8 : 1 : 1 by a hash of their id.
 """
 
 from collections import Counter

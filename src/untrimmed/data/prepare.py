@@ -20,9 +20,9 @@ from untrimmed.files import whole_file, write_whole
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """One written split: its counts, and whether publications have the same counts for its `part`.
+    """One written split: its counts, and how they compare with the published counts of its `part`.
 
-    `differences` lists published counts that differ from the split's.
+    `differences` lists the published counts that differ.
     """
 
     split: str
@@ -55,10 +55,12 @@ def prepare(
 ) -> Prepared:
     """Write caption files and moments of a benchmark to `out/name` and return the counts.
 
-    All parts are read before anything is written. `parts` replaces the benchmark's parts for some splits, e.g.
-    `{"test": "val_2"}`. A split without an annotation file is reported and not written. `data_set` replaces the
-    folder's name, for features of another network; `benchmark.txt` in the folder contains the benchmark's name.
-    `only_with_features` leaves out videos without frame features in the folder, as the papers do for ActivityNet.
+    All parts are read before anything is written. A split without an annotation file is reported and not written.
+
+    - `parts` replaces the benchmark's parts for some splits, e.g. `{"test": "val_2"}`.
+    - `data_set` is another name for the folder, for example for features of another network. `benchmark.txt` in it then
+      contains the benchmark's name.
+    - `only_with_features` leaves out videos without frame features in the folder, as the papers do for ActivityNet.
 
     Raises: UnknownNameError for an unknown benchmark or part, ConfigError for an invalid name or a folder of another
         benchmark or layout, FeatureError for missing or damaged files.
@@ -69,8 +71,8 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
-    # `untrimmed features` uses paths as ids in the plain layout. The standard layout quotes special characters of ids,
-    # so exported features would not be found.
+    # `untrimmed features` uses paths as ids in the plain layout. The standard layout escapes special characters in ids,
+    # so these features would not be found.
     is_exported = (layout.folder / ORIGIN).is_file()
     if isinstance(layout_of(layout.folder), PlainLayout) and (is_exported or (layout.folder / CAPTION_FILE).is_file()):
         raise ConfigError(
@@ -113,7 +115,7 @@ def prepare(
 
 
 def _has_own_captions(layout: Layout) -> bool:
-    """Whether `untrimmed features` wrote captions into the folder. There may be no other copy of these captions."""
+    """Whether the folder has captions from `untrimmed features`, of which there may be no other copy."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
 

@@ -9,9 +9,9 @@ def segment_bounds(
 ) -> Int[np.ndarray, " B"]:
     """Return the bounds of m segments of n frames: min(round(i / m * n), n - 1) for i = 0..m.
 
-    In i / m * n, division comes first, and ties round to even. The last segment ends before its bound n - 1, so the
-    last frame is used only if this segment would be empty otherwise. The release computes clip bounds in float32 and
-    frame bounds in float64, and the two differ if m is not a power of two.
+    In i / m * n, division comes first, and ties round to even. As released, the last segment ends before frame n - 1,
+    so the last frame is used only if this segment would be empty. The release computes clip bounds in float32 and frame
+    bounds in float64, which differ if m is not a power of two.
 
     >>> segment_bounds(5, 4)
     array([0, 1, 2, 4, 4])
@@ -23,17 +23,17 @@ def segment_bounds(
 def segment_means(
     frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
 ) -> Float[np.ndarray, "L D"]:
-    """Return the mean of each segment. Short videos repeat frames: an empty segment consists of the frame at its bound.
+    """Return the mean of each segment. An empty segment (in short videos) is the frame at its bound.
 
-    Means have the precision of `frames`. The releases convert the frames of BigFile folders to float64 first.
+    Means have the dtype of `frames`. The releases convert the frames of BigFile folders to float64 first.
 
     >>> segment_means(np.array([[1.0], [3.0], [5.0], [9.0], [100.0]]), 2)
     array([[2.],
            [7.]])
     """
     bounds = segment_bounds(len(frames), num_segments, precision)
-    # If two bounds are equal, reduceat takes one row, otherwise it sums the rows between bounds. The slice makes the
-    # last segment end at its bound.
+    # `reduceat` sums the rows between two bounds, or takes one row if they are equal. Without the slice, the last
+    # segment would include the last frame.
     sums = np.add.reduceat(frames[: max(bounds[-1], bounds[-2] + 1)], bounds[:-1], axis=0)
     return (sums / np.maximum(np.diff(bounds), 1)[:, None]).astype(frames.dtype)
 

@@ -22,13 +22,13 @@ MAX_ENTRY_BYTES = 4 * 2**30
 """Largest table of one video or caption in bytes: 100 hours at one frame of 3,072 float32 numbers per second."""
 _ZIP = b"PK"  # the first bytes of an npz file
 _MAX_COMPRESSION = 1100  # largest plausible ratio of compression; deflate reaches 1,032
-_SMALL_ENTRY = 2**20  # an entry may have up to this many bytes in memory, even if the file stores nothing for it
+_SMALL_ENTRY = 2**20  # entries up to this size are read whatever their compression
 
 
 class VectorSource(ABC):
     """Frame vectors by video id, or word vectors by caption id.
 
-    Messages name the source by its `place`. `averages_in` is the precision in which the releases average such frames.
+    `place` is the source's name in messages. `averages_in` is the number format in which the releases average frames.
     """
 
     place: Path
@@ -133,13 +133,13 @@ class TableSource(VectorSource):
 
     @abstractmethod
     def _entry(self, name: str) -> Any:
-        """Return an entry as an HDF5 data set, a path or an array, or return None."""
+        """Return an entry as an HDF5 data set, a path or an array, or None if there is none."""
 
     def __contains__(self, name: str) -> bool:
         return self._entry(name) is not None
 
     def count(self, name: str) -> int:
-        """Return the number of rows of an entry. Only entries in npz files must be read to count them."""
+        """Return the number of rows of an entry. Only an npz file must be read for this."""
         return self._shape(name, self._values(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
@@ -246,7 +246,7 @@ class FolderArrays(ArrayVectors):
 class JoinedFrames(VectorSource):
     """Frames of merged videos.
 
-    They are concatenated from the pieces that the file `table` lists, unless the source has the whole video.
+    They are concatenated from the pieces in the file `table`, unless the source has frames of the merged video.
     """
 
     def __init__(self, source: VectorSource, table: Path):

@@ -12,7 +12,7 @@ from untrimmed.data.layouts import open_words, read_split
 
 Pooling = Literal["mean", "last"]
 
-MAX_CAPTIONS = 20_000  # a larger split is reduced to a random sample of this size, which has 2e8 pairs
+MAX_CAPTIONS = 20_000  # sample size for larger splits: 2e8 pairs
 BLOCK_ROWS = 512
 BINS = 20_000  # bins from -1 to 1, so that the error of the median is at most 0.0001
 
@@ -35,10 +35,8 @@ class TextSimilarity:
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
     """Return the similarity of the sentences of one split, or None for a single caption.
 
-    Word features are used as they were extracted.
-
-    With `last`, the sentence is the last row, as in CLIP. If there are more than 20,000 captions, a fixed sample is
-    used.
+    Word features are used as extracted. A sentence is the `mean` of its words, or the `last` one as in CLIP. Of more
+    than 20,000 captions, a fixed sample is used.
 
     Raises: UnknownNameError for an unknown split, FeatureError for missing or damaged captions or features.
     """

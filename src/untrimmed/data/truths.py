@@ -1,4 +1,4 @@
-"""Dense labels: all videos of a split that a caption fits, not only the video that it was written for.
+"""Dense labels: all videos of a split that match a caption, not only the one that it was written for.
 
 The published format has one line per query, in a file that may be compressed:
 
@@ -24,10 +24,10 @@ from untrimmed.errors import FeatureError
 class Truths:
     """The correct videos of each query of a split, and the number of labels that could not be used.
 
-    `file` is the path of the labels. `video_index` has for each query the rows of its correct videos, the annotated
-    video first, padded with -1. The row of a query without a label consists of -1. `other_queries` counts labels of
-    queries outside the split, `other_texts` counts labels whose caption differs from the split's, and `other_videos`
-    the distinct videos in labels that are not in the split.
+    `file` is the path of the labels. `video_index` [Q, N] has the indices of each query's correct videos, the annotated
+    video first, padded with -1; a query without a label has only -1. Unusable labels: `other_queries` are for queries
+    outside the split, `other_texts` have another caption than the split; `other_videos` counts videos that are not in
+    the split.
     """
 
     file: str

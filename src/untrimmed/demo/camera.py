@@ -1,4 +1,4 @@
-"""Camera moves over a still picture: the content of a 16:9 window that moves from one position to another."""
+"""Camera moves over a still picture: a 16:9 window moves from one position to another."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ HEIGHT = 360
 ASPECT = WIDTH / HEIGHT
 
 Planes = tuple[Image.Image, Image.Image, Image.Image]
-"""Luma and the two colour differences, the input of a video encoder. Resizing them takes half the time of RGB."""
+"""A picture as luma and two colour differences, as video encoders need it. Resizing is twice as fast as of RGB."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Move:
 def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: np.random.Generator) -> Move:
     """Return a zoom in, a zoom out or a pan over a picture of `size` (width, height).
 
-    Every window shows the whole subject: start and end do, and all windows between are means of the two.
+    Every window shows the whole subject, because the windows between start and end are means of the two.
     """
     picture_width, picture_height = size
     largest = min(float(picture_width), picture_height * ASPECT)
@@ -71,7 +71,7 @@ def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: n
 
 
 def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndarray) -> Window:
-    """Return a window that contains `keep` and is inside the picture, at a fraction of its free range in x and y."""
+    """Return a window of this width that contains `keep`. `sides` is its place in the free range of x and y, 0 to 1."""
     corner = []
     for axis, extent in enumerate((width, width / ASPECT)):
         low = 0.0

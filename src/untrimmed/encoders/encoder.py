@@ -62,10 +62,10 @@ class VideoEncoding(ABC):
 
 
 class ClipEncoder(ABC):
-    """An `Encoder` whose vectors belong to clips, such as features of motion, and which has no sentence vectors.
+    """An `Encoder` with one vector per clip of several frames (for example of motion), and no sentence vectors.
 
-    Its frames and words are in different spaces: `TextFeatures.sentence` is empty, and only a trained model can search
-    such vectors. `fps` is the usual number of vectors per second of video.
+    Its frames and words are in different spaces, so only a trained model can search such vectors, and
+    `TextFeatures.sentence` is empty. `fps` is the usual number of vectors per second of video.
     """
 
     name: str
@@ -105,9 +105,8 @@ class ClipEncoder(ABC):
 class FrameEncoding(VideoEncoding):
     """Encodes each frame as one vector, as soon as the frame is added.
 
-    If all frames of a call equal those of the previous call, such as frames of a slide, they are not encoded again.
-    Single frames are not compared, because the last bits of a frame's vector depend on how many frames are encoded
-    together.
+    If all frames of a call equal those of the previous call (for example of a slide), they are not encoded again.
+    Single frames are not compared, because a frame's vector depends slightly on the number of frames in the call.
     """
 
     def __init__(self, encoder: Encoder):

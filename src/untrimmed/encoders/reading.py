@@ -1,4 +1,4 @@
-"""Determines which words of a sentence an encoder does not know, and how many words it reads."""
+"""Determine which words of a sentence an encoder does not know, and how many it reads."""
 
 import re
 from collections.abc import Iterable
@@ -9,8 +9,8 @@ from untrimmed.types import Reading
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
     """Return the `Reading` of a text. For each token, `pieces` has its start, its end, and whether it is known.
 
-    Words are separated by spaces. A word is known if one of its tokens is known. A word without tokens, or after the
-    last word that is read, counts neither as known nor as unknown.
+    Words are separated by spaces. A word is known if one of its tokens is known. Words without tokens, and words beyond
+    the encoder's limit, count neither as known nor as unknown.
 
     >>> reading_of("a dog 犬", [(0, 1, True), (2, 5, True), (6, 7, False)], is_cut=False)
     Reading(unknown=('犬',), is_understood=True, num_words_read=None)

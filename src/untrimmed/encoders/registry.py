@@ -22,8 +22,8 @@ BUILTIN = "builtin"
 HUB_TIMEOUT_S = 5.0  # the hub counts as unreachable if it has not answered after this time
 
 _SELF_TEST_SIDE = 96
-# The unit vectors of two different inputs must be at least this far apart. Two vectors of the same input differ by 1e-7
-# in float32 and not at all in bfloat16.
+# Smallest distance of the unit vectors of two different inputs. Vectors of equal inputs differ by 1e-7 in float32 and 0
+# in bfloat16.
 _SELF_TEST_DISTANCE = 1e-3
 
 
@@ -31,9 +31,9 @@ _SELF_TEST_DISTANCE = 1e-3
 class EncoderCard:
     """Facts about a named encoder that are known without its weights.
 
-    `hub_id` is None for the encoder whose weights come with installed packages. `width` is the width of a frame vector,
-    `image_px` the side of the input picture, `parameters_m` the millions of parameters (image and text together; four
-    bytes each to download).
+    `hub_id` is None for `builtin`, whose weights come with installed packages. `width` is the width of a frame vector,
+    `image_px` the side of the input picture in pixels, and `parameters_m` the number of parameters in millions (image
+    and text together; a download has four bytes per parameter).
     """
 
     name: str
@@ -69,7 +69,7 @@ _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --lib
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """A loaded encoder, a notice for the user if it replaces the default, and the format of its matrix products."""
+    """A loaded encoder, a notice for the user if it replaces the default one, and its number format."""
 
     encoder: Encoder
     notice: str | None
@@ -89,10 +89,10 @@ def load_encoder(
 
     A name such as `resnet152+i3d=FILE+roberta` selects benchmark features (`untrimmed.encoders.features.kinds`).
 
-    If the files of the default encoder are not cached and the hub does not answer within seconds, or torch or
-    transformers are not installed, `builtin` is used instead, with a notice; `fallback=False` raises an error instead.
-    A named encoder is never replaced. Every `encoder.name` is a valid `name`. With `images=False` only the text part is
-    tested, because a search needs no pictures, and an encoder may load its image part later.
+    If the default encoder is not available (not cached and no answer from the hub, or torch or transformers missing),
+    `builtin` is used instead, with a notice; `fallback=False` raises an error. A named encoder is never replaced. Every
+    `encoder.name` is a valid `name`. With `images=False`, for searches, only the text part is tested, and the image
+    part may be loaded later.
 
     Raises:
         UnknownNameError: The name is unknown.

@@ -1,8 +1,7 @@
 """Convert seconds to frames and SMPTE timecodes.
 
-Moments are in seconds from the first frame of their file. An editor counts the file's frames from the file's start
-timecode, and the frames of a timeline from 0. Only this module converts between them, with fractions and
-OpenTimelineIO.
+Moments are in seconds from the first frame of their file. Editors count the frames of a file from its start timecode,
+and the frames of a timeline from 0. Only this module converts between them, with fractions and OpenTimelineIO.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ class ExportedMoment:
 
 @dataclass(frozen=True)
 class Cut:
-    """A moment in frames of its file, counted from the first frame, and in frames of the timeline. Ends are exclusive.
+    """A moment in frames of its file, counted from 0, and in frames of the timeline. Ends are exclusive.
 
     `rate` is the frame rate of the file, or of the timeline if the file's rate varies or is not in `RATES`.
     `start_frame` is the file's start timecode in frames at this rate.
@@ -166,10 +165,7 @@ def frame_of_timecode(text: str, rate: Fraction) -> int:
 
 
 def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]:
-    """The moments in frames, one after another on a timeline. Each moment has at least one frame.
-
-    All timings must be known.
-    """
+    """The moments in frames, one after another on a timeline, each at least one frame long. Timings must be known."""
     result = []
     record_in = 0
     for moment in moments:

@@ -1,7 +1,7 @@
 """Timelines as FCPXML, for Final Cut Pro and Resolve.
 
-OpenTimelineIO's adapter counts 29.97 frames per second as 29, so this module writes the file itself, in version 1.10 of
-Apple's document type. All times are fractions of a second.
+This module writes the file (version 1.10 of Apple's document type) without OpenTimelineIO, whose adapter counts 29.97
+frames per second as 29. All times are fractions of a second.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The formats of exports, and a function that writes every format."""
+"""The formats of exports, and the function that writes them."""
 
 import contextlib
 import io
@@ -19,10 +19,7 @@ from untrimmed.video.timing import Timing
 
 @dataclass(frozen=True)
 class Format:
-    """A format.
-
-    Exactly one of its writers is set: for timelines, for tables, or for files with the moments of one video.
-    """
+    """A format. One of its writers is set: for timelines, for tables, or for files with the moments of one video."""
 
     suffix: str
     kind: str  # media type of the files

@@ -24,15 +24,15 @@ def _escaped(text: str) -> str:
 def file_name(path: str) -> str:
     """The name of a video's file without folder, suffix and characters that file systems refuse.
 
-    It has at most 60 characters and 200 bytes, because file names may have 255 bytes and callers append span, number
-    and suffix.
+    It has at most 60 characters and 200 bytes: callers append span, number and suffix, and file names have at most 255
+    bytes.
     """
     stem = "".join(letter if letter.isalnum() or letter in " ._-" else "_" for letter in Path(path).stem)
     return stem[:60].encode()[:200].decode(errors="ignore").strip(" .") or "video"
 
 
 def with_folder(path: str, folder: str) -> str:
-    """The name of a file after that of its folder, which distinguishes files of equal names; the path without a folder.
+    """The name FOLDER_FILE, to distinguish files of equal names, or the path itself if `folder` is empty.
 
     >>> file_name(with_folder("/holiday/a.mp4", "holiday")), file_name(with_folder("/holiday/a.mp4", ""))
     ('holiday_a', 'a')

@@ -80,7 +80,7 @@ _FRAME_FIELDS = (
 def _as_text(cell: str) -> str:
     """A cell that spreadsheets show and do not evaluate: an apostrophe precedes everything that looks like a formula.
 
-    In some countries, spreadsheets also split cells at semicolons and line breaks, so each of these parts is checked.
+    Some spreadsheets also split cells at semicolons and line breaks, so each of these parts is checked.
 
     >>> _as_text("=1+1"), _as_text(" ＝1+1"), _as_text("a;=1+1"), _as_text("a = b")
     ("'=1+1", "' ＝1+1", "a;'=1+1", 'a = b')

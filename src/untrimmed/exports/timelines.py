@@ -27,7 +27,7 @@ class _Count:
     """How a format counts the frames of a file."""
 
     rate: Callable[[Cut], Fraction]
-    has_timecode: bool  # whether the format counts from the start timecode; otherwise, it counts from 0
+    has_timecode: bool  # whether frames are counted from the start timecode instead of 0
     clock: Callable[[Fraction], float] = float  # the frame rate with which OpenTimelineIO computes
 
 
@@ -51,8 +51,8 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
         result.metadata["fcp_xml"]["media"] = {"video": {"format": {"samplecharacteristics": size}}}
     with_sound = [cut for cut in cuts if _has_sound(cut)]
     for number, (clip, cut) in enumerate(zip(result.find_clips(), [*cuts, *with_sound], strict=True), start=1):
-        # Each clip needs an id: otherwise, the adapter writes a clip that equals an earlier clip as a reference to that
-        # clip, at the earlier clip's place.
+        # Each clip needs an id. Otherwise, the adapter writes a repeated clip as a reference to the earlier clip, with
+        # its place.
         kind = {"mediatype": "video" if number <= len(cuts) else "audio", "trackindex": "1"}
         clip.metadata["fcp_xml"] = {"@id": f"clipitem-{number}", "sourcetrack": kind}
         reel = {"name": reel_name(cut.moment.video)}
@@ -84,7 +84,7 @@ def _with_links(xml: str) -> str:
 
 
 def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """An edit list (CMX 3600). All of it has one frame rate, which the header names.
+    """An edit list (CMX 3600). Its header names one frame rate for everything.
 
     Raises:
         ConfigError: A file has another rate than the timeline.
@@ -198,6 +198,6 @@ def _write(timeline: otio.schema.Timeline, adapter: str, **options: Any) -> str:
         raise ConfigError(
             f"this format needs the {adapter} adapter of OpenTimelineIO; run pip install 'untrimmed[video]'"
         )
-    if adapter == "kdenlive":  # this adapter prints a note, which would disturb a server that answers on stdout
+    if adapter == "kdenlive":  # this adapter prints to stdout, which a server may use for answers
         otio.adapters.from_name(adapter).module().print = lambda *_: None
     return str(otio.adapters.write_to_string(timeline, adapter, **options))

@@ -147,9 +147,7 @@ class Attachment(nn.Module):
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights. Called once after all constructors. By default nothing is drawn without
-        `draws_maps`.
-        """
+        """Draw initial weights, once after all constructors. By default only if `draws_maps` is set."""
         if self.draws_maps:
             initialise(self, model.config.init_std)
 

@@ -270,9 +270,7 @@ class Proto(RetrievalModel):
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
     def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the attention guidance loss (Eq. 7) over each query and both joined videos; 0 in a batch of one
-        video.
-        """
+        """Return the attention guidance loss of queries and joined videos (Eq. 7); 0 in a batch of one video."""
         c = self.config
         batch = step.batch
         num_videos = len(step.batch.videos)

@@ -68,9 +68,7 @@ def _centres(level: Segments) -> Float64[np.ndarray, " N"]:
 def _overlaps(
     finer: Segments, coarser: Segments
 ) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"], Float64[np.ndarray, " P"]]:
-    """Return the index pairs of overlapping segments in temporal order, and each pair's IoU times cosine (at least
-    0).
-    """
+    """Return index pairs of overlapping segments in temporal order, and each pair's IoU times cosine (at least 0)."""
     edges = joint_edges([finer.edges, coarser.edges])
     rows = owners(finer.edges, edges)
     columns = owners(coarser.edges, edges)

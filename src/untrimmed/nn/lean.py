@@ -34,9 +34,7 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """Apply ReLU in place. bfloat16 is compared as int16, in which negative numbers are at most -128 (-127 to -1:
-    NaN).
-    """
+    """Apply ReLU in place. bfloat16 is compared as int16, where negative numbers are at most -128 (above: NaN)."""
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 

@@ -5,11 +5,11 @@ files:
 
 1. `<method>/<dataset>.yaml`: the method alone.
 2. `attachments/<name>/<dataset>.yaml`: what an attachment adds to any method.
-3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it carries the attachment.
-4. `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
+3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it has the attachment. 4.
+   `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
 
-A method or attachment from outside this package needs no file: the defaults of its `Config` and its `training_defaults`
-are its preset. `choose_preset` also accepts any YAML file with the same sections.
+A method or attachment from outside this package needs no file: its preset consists of the defaults of its `Config` and
+its `training_defaults`. `choose_preset` also accepts any YAML file with the same sections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 OWN_DATA_PRESET = "tvr"  # preset for a data set without a preset; the widths come from the data set's features
-# TVR's widths. They are used until the features are read, if the preset sets no widths.
+# TVR's widths, used until the features are read if the preset sets no widths.
 WIDTHS = {"query_dim": 768, "video_dim": 3072}
 
 
@@ -71,7 +71,7 @@ class Preset:
         return configure(self.name, self.settings, where=f"{self.method}/{self.dataset}")
 
     def weights_in(self, sizes: "ModelConfig") -> dict[str, float]:
-        """Return the weights of the loss terms that a model with these settings has, without terms that are off."""
+        """Return the weights of the loss terms, without terms that these settings turn off."""
         return {name: weight for name, weight in self.weights.items() if name not in sizes.absent_terms}
 
 
@@ -80,8 +80,8 @@ def choose_preset(
 ) -> Preset:
     """Return the settings of a method on a data set.
 
-    `preset` is the name of another data set's preset, or a YAML file. The file may be for the same method with fewer
-    attachments. The default is the preset of the data set, or `OWN_DATA_PRESET` if the data set has none.
+    `preset` is another data set, whose preset is used, or a YAML file for this method with the same or fewer
+    attachments. The default is the preset of `data`, or `OWN_DATA_PRESET` if it has none.
 
     Raises: the errors of `load_preset`, and ConfigError for a file that is for another method.
     """
@@ -116,7 +116,7 @@ def is_file(preset: str | None) -> bool:
 
 
 def stated_widths(method: str | ModelName, data: str, preset: str | None) -> frozenset[str]:
-    """Return the names of the feature widths that `choose_preset` sets. Other widths come from the data set."""
+    """Return the names of the feature widths that the preset sets. Other widths come from the data set."""
     if is_file(preset):
         return frozenset(WIDTHS.keys() & read_yaml(Path(preset or "")).get("model", {}).keys())
     return frozenset(WIDTHS if preset is not None or has_preset(method, data) else ())

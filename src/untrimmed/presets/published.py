@@ -70,7 +70,7 @@ def reported(address: Sequence[str]) -> dict[str, float]:
     if metrics is EVENTS:
         fits = len(values) == len(EVENTS)
     else:
-        # four recalls and their printed SumR, which differs from the sum by up to 1.8; some rows end with a size in MB
+        # four recalls, their printed SumR (which differs from the sum by up to 1.8), and in some rows a size in MB
         fits = len(values) >= len(RECALL) and abs(sum(values[:4]) - values[4]) < 2
     if not fits:
         figures = ", ".join(map(str, values))

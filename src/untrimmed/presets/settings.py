@@ -140,8 +140,8 @@ class FeatureSettings(metaclass=Checked):
     """How features are prepared for a method, beyond the sizes in its configuration.
 
     - `fixed_frames`: give every video exactly `max_frames` rows (JSG).
-    - `teacher`: add DL-DKD's CLIP vectors to training batches. The value names the rule that makes the numbers of
-      frames of teacher and student equal.
+    - `teacher`: add CLIP vectors of DL-DKD's teacher to training batches. The value is the rule that makes teacher and
+      student have equally many frames.
     - `sort_by`: sort the videos of a training batch by descending number of frames or of captions (DL-DKD).
     - `dtype`: number format of packed features. float16 takes half the space, with errors of at most 5e-4.
     """

@@ -1,4 +1,4 @@
-"""Finds moments as documents, for all retrievers."""
+"""Find moments as documents, for all retrievers."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ def find_documents(
 ) -> list[MomentDocument]:
     """Return the moments that match a sentence best, best first: one per video, or any with `group_by="moment"`.
 
-    Raises:
-        UntrimmedError: The library refuses the query, or no service answers at the address.
+    Raises: UntrimmedError if the library refuses the query or no service answers at the address.
     """
     query = Query(text, filters=filters, group_by=group_by)
     moments = 1 if group_by == "video" else min(limit, _MAX_MOMENTS)

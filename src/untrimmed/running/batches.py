@@ -1,4 +1,4 @@
-"""Batches of a data set as tensors, in an order that depends on the seed and the epoch."""
+"""Batches of a data set as tensors."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,9 +39,8 @@ def training_batch(
 def caption_training_batch(dataset: RetrievalDataset, captions: Int[np.ndarray, " Q"]) -> TrainingBatch:
     """Return a batch of captions with their videos.
 
-    The batch repeats a video for each of its captions, so that the other captions of this video count as negatives.
-
-    Captions are sorted by the number of frames of their video, longest first, as in the release of JSG's event variant.
+    Each caption has its own copy of its video, so that other captions of the video are negatives. As in JSG's released
+    event variant, captions are sorted by the number of frames of their video, longest first.
     """
     lengths = dataset.features.frames.lengths[dataset.video_index[captions]]
     captions = captions[np.argsort(-lengths, kind="stable")]
@@ -148,9 +147,8 @@ def prefetched(read: Callable[[Int[np.ndarray, " _"]], T], rows: Iterable[Int[np
 def query_batches(dataset: RetrievalDataset, size: int, order: QueryOrder = "length") -> list[Int[np.ndarray, " _"]]:
     """Return the rows of the captions of each batch.
 
-    By default, captions are sorted by length over the whole split to reduce padding.
-
-    In the released order, batches follow the file, and the captions of a batch are sorted by length, longest first.
+    With `order="length"`, captions are sorted by length over the whole split to reduce padding. With "released",
+    batches are in file order, and the captions of a batch are sorted by length, longest first.
     """
     lengths = dataset.features.words_packed.lengths
     if order == "length":

@@ -82,7 +82,7 @@ def _compile(encoder: Callable[..., Any], device: torch.device) -> Callable[...,
 
     def run(rows: Any) -> Any:
         try:
-            # the warning is about a cache that the compiler ignores; it contains only constants
+            # the compiler warns that it ignores a cache, which only contains constants
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Dynamo detected a call to a `functools.lru_cache`")
                 return compiled(rows)

@@ -1,4 +1,4 @@
-"""What a training ran on: versions, commit, device and threads, one record for each start or continuation."""
+"""Record the environment of a training run (versions, commit, device, threads) at each start or continuation."""
 
 import importlib.metadata
 import json
@@ -68,7 +68,7 @@ def _git(*arguments: str) -> str | None:
     command = ["git", "-C", str(_PACKAGE), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True, env=environment)
-    # there is no git or no checkout, or the checkout belongs to another user
+    # no git, no checkout, or a checkout of another user
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

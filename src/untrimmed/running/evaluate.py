@@ -1,4 +1,4 @@
-"""Evaluate a model on a split: the model of a run, an imported one, one in memory, or one without training."""
+"""Evaluate any model on a split of a data set."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,12 +37,14 @@ def evaluate(
 ) -> Report:
     """Return the results on a split of a run's best model, of a saved model or of a model in memory.
 
-    "tf_prvr" needs no training, but frames and sentences must be in one space (`load_shared_space`). The split is
-    `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`). `device` and `precision`
-    apply to models that are loaded here. The report includes the metrics of moments if the data set has moments;
-    otherwise the report's note explains why not. `moments=False` skips these metrics, which saves most of the time.
-    `truths` and `keep_scores` are described in `OpenedModel.report`, `changed` in `load`. The title includes the
-    changed settings.
+    `model` can also be "tf_prvr", which needs no training, but frames and sentences in one space (`load_shared_space`).
+
+    - The split is `dataset`, or is loaded by `split`, `data`, `root` and `video_features` (see `open_model`).
+    - `device` and `precision` apply to models that are loaded here.
+    - `moments=False` skips the metrics of moments, which take most of the time. If the data set has no moments, the
+      report's note says so.
+    - `truths`: a file of dense labels (all right videos of each query). `keep_scores` adds the score matrices.
+    - `changed`: settings of the model to replace, by dotted keys. The title includes them.
 
     Raises: ConfigError if no data set is given, or two; otherwise the errors of `open_model`.
     """

@@ -100,7 +100,7 @@ class LoadedModel:
 
     @checked(dataset=DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
-        """Return the model together with a split; raises FeatureError if the split's features do not fit the model."""
+        """Return the model with a split. Raises: FeatureError if the split's features do not fit the model."""
         require_fit(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 

@@ -31,7 +31,7 @@ from untrimmed.running.results import (
 from untrimmed.scores.max_sim import best_rows_in_bfloat16
 
 SIMILARITIES_AT_A_TIME = 2**24  # upper limit for the size of arrays [queries, videos, clips or frames] while scoring
-QUERIES_AT_A_TIME = 1024  # rankings of moments are merged for this many queries at once
+QUERIES_AT_A_TIME = 1024  # merge rankings of moments for this many queries at once
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class SplitScores:
 class OpenedModel:
     """A model and a split of a data set. `train` contains the batch sizes for videos and queries.
 
-    Videos are encoded in file order, because a window of GMMFormer depends on the longest video of the batch. `order`
-    is the order of the captions (see `query_batches`); a query's vector does not depend on its batch.
+    Videos are encoded in file order, because one of GMMFormer's windows depends on the longest video of the batch.
+    `order` is the order in which captions are encoded (see `query_batches`); it does not change their vectors.
     """
 
     model: RetrievalModel
@@ -100,10 +100,9 @@ class OpenedModel:
         )
 
     def watched(self) -> dict[str, float]:
-        """Return means over the split of the numbers that the model records after each epoch, by name.
+        """Return the means over the split of the numbers in `watched_queries` and `watched_videos`, by name.
 
-        `NAME_p90` is the 90th percentile over queries. A search compares a query's number with it to detect unusual
-        queries.
+        `NAME_p90` is the 90th percentile over queries, by which a search detects unusual queries.
         """
         first = np.arange(1)
         with evaluating(self.model):
@@ -139,10 +138,9 @@ class OpenedModel:
         )
 
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
-        """Return the best window of each query in each of the query's `videos`, in seconds; NaN without a duration.
+        """Return the best window of each query in each of its `videos`, in seconds; NaN without a duration.
 
-        In the ranking of `locate`, this window is the first of its video. `locate` computes similarities in other
-        batches, so windows with almost equal similarity may have another order there.
+        It is the window of this video that `locate` ranks first, except for rounding errors in different batches.
 
         Raises: NoTimelineError for a method without frames and clips.
         """

@@ -1,4 +1,4 @@
-"""Import authors' checkpoints as our models, with the settings in the file and the preset of their data set."""
+"""Import authors' checkpoints as our models."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ from untrimmed.running.training_free import require_learner
 
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 FROM_TENSORS = "tensors"
-"""The `key` of a setting that follows from the shapes of tensors."""
-# size of the model -> how much the size is changed, to find out which axes of tensors depend on it. max_frames changes
-# by more than num_clips, so that it remains larger.
+"""`SettingDifference.key` of a setting that is not stored but follows from the shapes of tensors."""
+# {size of the model: how much to increase it, to find the axes of tensors that depend on it}. max_frames increases by
+# more than num_clips, so that it remains larger.
 _PRIMES = {
     "query_dim": 101,
     "video_dim": 211,
@@ -45,8 +45,8 @@ _ROUNDING = 0.06
 class SettingDifference:
     """A setting whose value in the checkpoint differs from the preset's.
 
-    `key` is the released program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model.
-    It is None for a setting of training, which a model does not have.
+    `key` is the released program's name of the setting, or `FROM_TENSORS`. `used` is the value in the imported model,
+    or None for a setting of training, which a model does not have.
     """
 
     setting: str
@@ -80,9 +80,9 @@ def import_released_file(
 ) -> ImportedModel:
     """Return the model in an authors' checkpoint, and how its settings differ from the preset of its data set.
 
-    Settings come from the preset, then from the checkpoint's `config`, then from the shapes of its tensors, then from
-    `overrides` (dotted keys as in training). Without `data`, the data set is the `collection` in the checkpoint, or
-    otherwise that of the only preset with the widths of the checkpoint's tensors.
+    Settings come from four sources, of which later ones replace earlier ones: the preset, the checkpoint's `config`,
+    the shapes of its tensors, and `overrides` (by dotted keys). The default of `data` is the checkpoint's `collection`,
+    otherwise the data set of the only preset with the widths of the checkpoint's tensors.
 
     Raises: CheckpointError for a damaged or incompatible file, ConfigError if `data` is missing and several presets
         fit, or if the method needs no training, UnknownNameError for an unknown method or data set.
@@ -191,11 +191,10 @@ def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Return the sizes that the shapes of the checkpoint's tensors imply, by dotted key.
 
-    To find out which sizes the axes of tensors depend on, a model without memory is created, in which each size is
-    increased by a multiple of its own prime number. An axis depends on the size whose prime divides the axis's
-    increase. If tensors imply different values of a size, the smallest value is returned, because a table of positions
-    may have more rows than there are frames. A checkpoint with other contradictions is refused later, because it does
-    not fit a model of these sizes.
+    To find out which axes depend on a size, we build a model on the device "meta" in which each size is increased by a
+    multiple of its own prime number. An axis depends on the size whose prime divides the axis's increase. If tensors
+    imply different values of a size, the smallest is returned, because a table of positions can have more rows than
+    there are frames. Other contradictions cause an error later, because the tensors do not fit the model.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)
@@ -223,10 +222,7 @@ def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int
 
 
 def _validation(numbers: tuple[float, ...]) -> dict[str, float]:
-    """Return the first stored results by metric.
-
-    They should be recalls and their sum; otherwise the result is empty.
-    """
+    """Return the first stored numbers by metric, or nothing if they are not recalls and their sum."""
     recalls = numbers[: len(METRICS)]
     if len(recalls) < len(METRICS) or not abs(sum(recalls[:-1]) - recalls[-1]) <= _ROUNDING * len(METRICS):
         return {}

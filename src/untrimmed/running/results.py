@@ -1,4 +1,4 @@
-"""Recall of moments and the report of a split, from the scores and moments of any model."""
+"""Build the report of a split from the scores and moments of any model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,9 +38,9 @@ def why_no_seconds(dataset: RetrievalDataset) -> str:
 class SplitMoments:
     """The predicted moments of all captions of a split: the best of the whole corpus, and the best in the right video.
 
-    `located` are the best moments of the corpus, `span_s` the best span in the right video, in seconds. If several
+    `located` are the best moments of the corpus, `span_s` is the best span in the right video in seconds. If several
     annotators marked one moment (DiDeMo), a prediction must match at least `annotators` of their spans: two as
-    released, one in the paper. If a caption has several moments (QVHighlights), the prediction must match one.
+    released, one in the paper. If a caption has several moments (QVHighlights), a prediction must match one of them.
     """
 
     located: RankedMoments
@@ -84,9 +84,9 @@ def spans_of(dataset: RetrievalDataset) -> list[Spans]:
 
 
 def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
-    """Return the dense labels in a file.
+    """Return the dense labels (all right videos of each query) in a file, by default in the data set's folder.
 
-    By default, return those in the file of the data set's folder, or None if there is no such file.
+    None if the folder has no such file.
     """
     path = truths or dataset.dense_labels
     return None if path is None else read_truths(path, dataset.annotations)

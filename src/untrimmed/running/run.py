@@ -1,4 +1,4 @@
-"""A run's folder: its settings, results and best model, and the state from which training can continue.
+"""A run: a folder with the settings, results and best model of a training, and the state to continue it.
 
 Files in the folder:
 
@@ -33,7 +33,7 @@ METRICS = "metrics.jsonl"
 LAST = "last.safetensors"
 FORMAT = 1
 """The format of a run's files. Increase this number when runs of the previous format can no longer be read."""
-# settings in which runs of one model with different seeds may differ
+# settings that may differ between the seeds of one model
 _OF_SEEDS = ("train.seed", "data.root", "initial_weights")
 
 
@@ -154,7 +154,7 @@ def require_same(folder: Path, config: RunConfig) -> None:
     advice = "use the same settings to continue that run"
     if not _has_saved(folder):
         advice = "delete it if no training is running: nothing is saved in it"
-    # compare keys of `new` first, so that a different method is reported before the settings that depend on the method
+    # compare keys of `new` first, so that a different method is reported before its settings
     for key in new | stored:
         if new.get(key) != stored.get(key):
             raise ConfigError(
@@ -164,14 +164,12 @@ def require_same(folder: Path, config: RunConfig) -> None:
 
 
 def settings_without_seed(config: RunConfig) -> dict[str, Any]:
-    """Return the settings by dotted keys, without those in which the seeds of one model may differ."""
+    """Return the settings by dotted keys, without those that may differ between the seeds of one model."""
     return {key: value for key, value in flat(to_plain(config)).items() if key not in _OF_SEEDS}
 
 
 def seed_groups(configs: Mapping[str, RunConfig]) -> list[list[str]]:
-    """Return the names of runs in groups.
-
-    The runs of a group differ only in their seed. Groups are in the order of their first runs.
+    """Return the names of runs in groups that differ only in the seed, in the order of their first runs.
 
     Raises: ConfigError for two runs with the same settings and the same seed.
     """
@@ -202,10 +200,9 @@ def require_best_model(folder: Path) -> None:
 
 
 def require_beginning(folder: Path) -> None:
-    """Raise a CheckpointError if a folder without a saved state has results of more than one epoch.
+    """Raise a CheckpointError if the folder has results of several epochs but no state to continue from.
 
-    Training from the start would replace the best model in the folder by the model of the first epoch. After only one
-    epoch, nothing is lost.
+    Training would start again and replace the best model by that of the first epoch.
     """
     epochs = len(open_run(folder).history) if is_run(folder) else 0
     if epochs > 1:
@@ -216,7 +213,7 @@ def require_beginning(folder: Path) -> None:
 
 
 def forget_beginning(folder: Path) -> None:
-    """Remove the settings of a run that has saved no results, so that a run with other settings can use the folder."""
+    """Remove the settings of a run that has no results yet, so that a run with other settings can use the folder."""
     if _has_saved(folder):
         return
     (folder / CONFIG).unlink(missing_ok=True)

@@ -37,9 +37,8 @@ def load_split(
 def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: RetrievalDataset, place: str) -> None:
     """Raise an error if the features of a split do not fit a model.
 
-    It is a FeatureError for features of other widths, and a ConfigError for arrays that were resampled to other sizes.
-
-    `place` names the model in messages.
+    `place` names the model in messages. Raises: FeatureError for features of other widths, ConfigError for arrays that
+    were resampled to other sizes.
     """
     source = f"{dataset.name}, split {dataset.split}"
     for what, key, width in (("frame", "video_dim", dataset.video_dim), ("word", "query_dim", dataset.query_dim)):

@@ -77,7 +77,7 @@ def read_names(queries: Path) -> list[str]:
 
     Raises: ConfigError if there are no ids or texts, FeatureError for a file that is not text.
     """
-    # `os.path.isfile` is used because `Path.is_file` raises an error for a list that is too long for a file name
+    # `Path.is_file` would raise an error for a list that is too long for a file name
     lines = [line for _, line in open_lines(queries)] if os.path.isfile(queries) else str(queries).split(",")
     names = [line.strip() for line in lines if line.strip()]
     if not names:

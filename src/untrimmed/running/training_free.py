@@ -21,7 +21,7 @@ from untrimmed.moments.tf_prvr import TFPRVRSettings, VideoMoments, moment_score
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.running.results import SplitMoments, labels_of, split_report, why_no_events
 
-# moments of this many videos are ranked together, and then merged with the best moments so far
+# rank moments of this many videos together, then merge them with the best so far
 _VIDEOS_AT_A_TIME = 50
 
 
@@ -62,13 +62,10 @@ def evaluate_training_free(
     keep_scores: bool = False,
     changed: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return the results of TF-PRVR on a split, with the same metrics as for a trained model.
+    """Return the results of TF-PRVR on a split, with the metrics and arguments of `evaluate`.
 
-    The arguments are those of `evaluate`.
-
-    In a data set in memory, frames and words must be vectors of one space. A sentence vector is given as a single word.
-    Moments are the spans of `VideoMoments.candidates`, ranked by their video's score, then by how clearly they rise
-    above the rest.
+    In a data set in memory, frames and words must be vectors of one space; a sentence vector is given as a single word.
+    Moments are ranked by their video's score, then by how clearly they rise above the rest.
 
     Raises: ConfigError for a missing data set or a wrong setting, FeatureError for vectors of zeros, and the errors of
         `load_shared_space`.
@@ -139,15 +136,13 @@ def _located(
     durations_s: Float[np.ndarray, " V"],
     video_index: Int[np.ndarray, " Q"],
 ) -> tuple[RankedMoments, Float[np.ndarray, "Q 2"]]:
-    """Return the moments of the whole corpus and of the right video that fit each caption best.
+    """Return each caption's best moments in the whole corpus, and its clearest span in the right video in seconds.
 
     The moments of the corpus are ranked by their video's score, then by clearness: how far they rise above the rest.
     The clearest moment of a video has the video's score.
-
-    In the right video (`video_index`), the clearest span in seconds is returned.
     """
     limits = LocateSettings()
-    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # the sum over the frames of each video
+    totals = [np.diff(video.edges) @ video.vectors for video in videos]  # the sum of each video's frame vectors
     mean = np.sum(totals, axis=0) / sum(video.edges[-1] for video in videos)
     usual = moment_scores(queries, mean[None])[:, 0]
     best = RankedMoments.empty(len(queries))

@@ -1,10 +1,9 @@
-"""Baselines of a data set that need no method, to compare with every trained method.
+"""Baselines to compare with every trained method. Results are those of `retrieval_metrics`, in percent.
 
-`chance` is the expectation of a random order. `zero_shot` compares the stored words and frames, which shows whether
-they share a space. `Ridge` is one linear map from the mean word to the mean frame, and shows how much these averages
-reveal. `oracle` reads the hidden vectors from which features were simulated (`World.intent`, `World.events`). Frames do
-not show everything, so this is the upper limit for any method. All results are metrics of `retrieval_metrics`, in
-percent.
+- `chance`: the expected result of a random order.
+- `zero_shot`: the cosine of the mean word and the mean frame, which shows whether they share a space.
+- `Ridge`: a linear map from the mean word to the mean frame.
+- `oracle`: the hidden vectors from which features were simulated, an upper limit for any method.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from untrimmed.data.simulation.world import World
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
-"""Candidate penalties on the map, relative to `trace / width` of the centred words' scatter matrix."""
+"""Candidates for the penalty on the map's weights, as multiples of the mean variance of the word vectors."""
 
 
 def untrained_rows_of(
@@ -68,7 +67,7 @@ def chance(num_videos: int) -> dict[str, float]:
 def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
     """Rank videos by the cosine of the mean word and mean frame.
 
-    The last coordinates of the wider vector are cut off.
+    If their widths differ, the wider vector is cut.
     """
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
@@ -79,7 +78,7 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
 class Ridge:
     """A linear map from mean words to mean frames.
 
-    The average mean word and the average mean frame of the training split are subtracted first.
+    The means over the training split are subtracted first.
     """
 
     weights: Float[np.ndarray, "E D"]
@@ -121,10 +120,10 @@ class Ridge:
 
 
 def oracle(world: World, dataset: RetrievalDataset) -> dict[str, float]:
-    """Score each caption's hidden meaning against the run of consecutive events in each video that fits it best.
+    """Score each caption's hidden meaning against the best run of consecutive events in each video.
 
     An event is the hidden meaning of a frame, before noise and scene are added. If only single frames of a moment show
-    the caption (`runs=scattered`), the best events need not be consecutive.
+    the caption (`runs=scattered`), the events need not be consecutive.
     """
     score = best_frames_score if world.settings.runs == "scattered" else best_run_score
     queries = np.stack([world.intent(text) for text in dataset.texts])
@@ -165,7 +164,7 @@ def best_frames_score(queries: Float[np.ndarray, "Q D"], frames: Float[np.ndarra
     best = np.full(len(queries), -1.0)
     for rank, rows in enumerate(order):
         sums = sums + frames[rows]
-        if rank & (rank + 1) == 0:  # if the number of frames is 1, 2, 4, ...
+        if rank & (rank + 1) == 0:  # 1, 2, 4, ... frames
             norm = np.maximum(np.linalg.norm(sums, axis=1), 1e-6)
             best = np.maximum(best, (sums * queries).sum(axis=1) / norm)
     return best

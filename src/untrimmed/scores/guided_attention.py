@@ -72,9 +72,7 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Score:
-        """Return the cosine of each query with each video, pooled with the key clip of the pair. `best` is the key
-        clip.
-        """
+        """Return the cosine of each query with each video, pooled with the pair's key clip (`best`)."""
         if key_clip.shape[0] > clips.shape[1]:
             # Compute cosines with the vectors of all clips, then select: this avoids an array [V, Q, D].
             vectors = F.normalize(self(frames, mask, clips), dim=-1)

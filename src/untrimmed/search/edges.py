@@ -1,4 +1,4 @@
-"""Moves the edges of moments to the exact shot changes, which the sampled frames of a library only show roughly."""
+"""Move the edges of moments to exact shot changes. The sampled frames of a library only show them roughly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from untrimmed.video.shot_changes import exact_edge_s
 
 _LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short limits, because a user is waiting
 _MAX_EDGES = 100_000  # largest number of edges in the cache
-_END_S = 0.05  # an edge this close to the end of a video counts as the end
+_END_S = 0.05  # edges this close to the end count as the end
 
 
 class ExactEdges:

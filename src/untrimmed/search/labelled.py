@@ -1,4 +1,4 @@
-"""Score a library on labelled sentences: does a search find the right video, and the right moment in it?"""
+"""Evaluate searches of a library on labelled sentences: do they find the right video, and the right moment in it?"""
 
 import os
 from collections import Counter
@@ -15,7 +15,7 @@ from untrimmed.search.library import Library
 from untrimmed.search.store.records import Records
 from untrimmed.types import Moment
 
-_DEPTH = 100  # a video with a lower place in the ranking counts as not found
+_DEPTH = 100  # videos that are ranked lower count as not found
 _BATCH_SIZE = 256  # sentences to search at a time
 _NUM_NAMED = 10  # largest number of videos that a message lists
 _IOUS = (0.3, 0.5, 0.7)
@@ -53,7 +53,7 @@ class LibraryQuality:
     figures: dict[str, float]
     outcomes: tuple[QueryOutcome, ...]
     num_videos: int
-    # queries whose video is not in the library, or whose video's name matches several
+    # queries whose video is not in the library or has an ambiguous name
     skipped: tuple[LabelledQuery, ...] = ()
 
 
@@ -86,12 +86,11 @@ def evaluate_library(
     `R@K` ranks all videos. `mean IoU` and `R1@IoU` score the best moment in the true video (grounding). `event R@K,IoU`
     counts sentences whose true video is among the first K and whose best moment in it has at least that IoU.
 
-    With `skip_unknown`, queries are skipped and listed if their video is not in the library or its name matches
-    several.
+    With `skip_unknown`, queries are skipped and listed if their video is not in the library or has an ambiguous name.
 
     Raises:
-        UnknownNameError: There are such queries; with `skip_unknown`, only if no other queries remain. The message
-            names their videos.
+        UnknownNameError: There are such queries (with `skip_unknown`: only such queries). The message names their
+            videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
 class RepairReport:
     """The damaged files that were removed, and the damaged videos that were removed and must be indexed again.
 
-    `commits` are the files of the last commits, if these files were damaged. They were renamed, and the library is at
-    the commit before them.
+    `commits` are the files of damaged last commits. They were renamed, and the library is at the commit before them.
     """
 
     files: tuple[Path, ...]
@@ -101,7 +100,7 @@ class Library:
         self.precision: Precision = read_precision(precision)
         self.engine = Engine(self.folder)
         self._encoder: Encoder | None = None
-        # held while the encoder is loaded and used, because not all encoders are thread-safe
+        # guards the encoder, because not all encoders are thread-safe
         self._encoder_lock = threading.RLock()
         self._cluster = None if ray is None else _connect(ray)
         if self._cluster is not None:
@@ -247,7 +246,7 @@ class Library:
         cache_library(self.folder)
 
     def check_model(self, model: str | os.PathLike[str]) -> None:
-        """Raise the error that `use(model)` would raise, as far as it is known before the first video is indexed.
+        """Raise the errors of `use(model)` that can be detected before the first video is indexed.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.

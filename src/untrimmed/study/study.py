@@ -130,9 +130,7 @@ class Trainer:
         return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Train the trials that lack this figure, unless `jobs` is 0. Return for each trial whether it has the
-        figure.
-        """
+        """Train trials that lack this figure, unless `jobs` is 0. Return for each trial whether it has the figure."""
         untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in untrained for trial in trials]

@@ -32,9 +32,7 @@ class Validation:
 
 
 def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
-    """Return the function that `train.select_by` selects, or None if it names a metric. Raises: the errors of
-    `choose`.
-    """
+    """Return the function that `train.select_by` selects, or None for a metric's name. Raises: as `choose`."""
     if train.select_by in (*_VIDEO_METRICS, *EVENT_METRICS):
         return None
     return choose("train.select_by", train.select_by, dict.fromkeys((*_VIDEO_METRICS, *EVENT_METRICS), float))

@@ -1,4 +1,4 @@
-"""Writes a span of a video to a new file. Re-encoding makes the cuts exact. This runs in the decoding child process."""
+"""Write a span of a video to a new file. Re-encoding makes the cuts exact. This runs in the decoding child process."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates div
 # In order of preference. Builds of FFmpeg differ in the encoders that they have; all players support these formats.
 VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
-MAX_INTERLEAVE_S = 10.0  # how long after a picture a file may store the sound of the same time; later sound is dropped
+MAX_INTERLEAVE_S = 10.0  # how much later than its picture a file may store sound; later sound is dropped
 
 
 class SeekError(Exception):
@@ -38,7 +38,7 @@ class SeekError(Exception):
 
 @dataclass(frozen=True)
 class ShownFrame:
-    """A decoded frame, and the middle of the time for which the new file shows it, in seconds of the source video."""
+    """A decoded frame, and the middle of the time for which the new file shows it (seconds in the source video)."""
 
     time_s: float
     frame: VideoFrame
@@ -46,7 +46,7 @@ class ShownFrame:
 
 @dataclass(frozen=True)
 class Cut:
-    """A written file. Its picture and sound end at the time `end_s` of the source video."""
+    """A written file. Its picture and sound end at `end_s` seconds of the source video."""
 
     end_s: float
     first: ShownFrame
@@ -60,10 +60,7 @@ class Cut:
 
 
 class CutWriter:
-    """Writes the new file.
-
-    It gets frames and sound with their times in the source video, and writes what is in the span.
-    """
+    """Writes the new file: of the given frames and sound, the part that is in the span."""
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: str, format_name: str) -> None:
         self.video = video
@@ -207,7 +204,7 @@ def write_cut(
     try:
         sound = video.container.streams.best("audio")
         if sound is not None and sound.codec_context is None:
-            sound = None  # there is no decoder for the sound, so the new file has no sound
+            sound = None  # no decoder for the sound, so the new file is silent
         if sound is not None:
             writer.add_sound_track(sound)
         current: VideoFrame | None = None
@@ -247,9 +244,9 @@ def _seek(video: OpenVideo, origin: int | None, time_s: float) -> None:
 
 
 def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float], *, is_first: bool) -> None:
-    """Raise a SeekError if a frame shows that the decoder lacks earlier packets.
+    """Raise a SeekError if a frame may be wrong because the decoder lacks earlier packets.
 
-    Streams with intra refresh have no key frames after the first, but containers list recovery points as key frames.
+    In streams with intra refresh, containers list recovery points as key frames, although the picture is incomplete.
     """
     start_s, end_s = span_s
     is_late = is_first and (shown_s > start_s + EPSILON_S or not frame.key_frame)

@@ -1,7 +1,7 @@
-"""Opens an untrusted media file and decodes frames. This runs only in the decoding child process.
+"""Open an untrusted media file and decode frames. This runs only in the decoding child process.
 
-FFmpeg gets an open regular file and cannot open others: `fd` is the only allowed protocol. Playlists, reference movies
-and subtitle links inside the file therefore have no effect, and demuxers that open other files are not allowed.
+FFmpeg gets an open regular file and cannot open others, because `fd` is the only allowed protocol. So playlists,
+reference movies and subtitle links inside the file have no effect. Demuxers that open other files are not allowed.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 # Largest plausible aspect ratio of a pixel. Larger ratios come from damaged headers and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
-# largest number of entries of the container's index that are read to measure the frame rate
+# entries of the container's index to read at most to measure the frame rate
 MAX_MEASURED_ENTRIES = 10_000
-# largest number of packets that are read to measure the frame rate, if the container has no index of all frames
+# packets to read at most to measure the frame rate, if the container has no index of all frames
 MAX_MEASURED_PACKETS = 300
 TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
 
@@ -276,7 +276,7 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:
-    """Raise a size or memory problem if FFmpeg's messages contain one, because FFmpeg reports it as damage."""
+    """Raise a size or memory problem if FFmpeg's messages mention one. FFmpeg itself reports it as damage."""
     # FFmpeg reports the same failure if the size of the picture is unknown or impossible.
     is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
     if "Cannot allocate memory" in log or is_buffer_too_large:
@@ -323,7 +323,7 @@ def square_size(width: int, height: int, aspect: Fraction) -> tuple[int, int]:
 def scaled_size(width: int, height: int, short_side: int) -> tuple[int, int]:
     """The size of frames that are sent to the parent. The shorter side is reduced to `short_side` unless it is smaller.
 
-    A picture with an aspect ratio above four is reduced by its longer side, so that a strip cannot fill the memory.
+    If the aspect ratio is above four, the longer side is reduced instead, so that a strip cannot fill the memory.
     """
     scale = min(1.0, short_side / min(width, height), MAX_SIDES_RATIO * short_side / max(width, height))
     return max(1, round(width * scale)), max(1, round(height * scale))
@@ -345,9 +345,7 @@ def read_packets(video: OpenVideo, streams: list[Any], warnings: list[str]) -> I
 
 
 def decode_packet(stream: Any, packet: Any | None) -> list[Any] | None:
-    """The frames that a packet completes, or None if it is damaged.
-
-    Without a packet, the frames that the decoder still holds.
+    """The frames that a packet completes, or None if it is damaged. Without a packet: the decoder's remaining frames.
 
     Raises:
         MediaProblemError: Out of memory.

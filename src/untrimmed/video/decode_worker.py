@@ -1,8 +1,8 @@
 """The decoding child: `python -m untrimmed.video.decode_worker LIMITS`, started by `process`.
 
 It reads one JSON request per line from stdin, processes the file in the request within limits of memory and processor
-time, and answers on stdout (see `messages`). If a file crashes this process, the parent is not affected. When the
-parent exits, stdin ends or an answer cannot be written, and this process exits, too.
+time, and answers on stdout (see `messages`). If a file crashes this process, the parent is not affected. If the parent
+exits, this process exits, too, because stdin ends or an answer cannot be written.
 """
 
 import contextlib
@@ -154,8 +154,8 @@ class Worker:
     def _read_pictures(self, request: dict[str, Any], pictures: Pictures) -> None:
         """Sample a folder of pictures. A damaged picture is replaced by the one before it.
 
-        A folder with too long a duration is refused and not shortened, because the rate of the pictures is later
-        computed from the duration.
+        A folder that is too long is refused instead of shortened, because the pictures' rate is later computed from the
+        duration.
         """
         grid = SampleGrid(request["fps"])
         scaler = VideoReformatter()
@@ -259,12 +259,12 @@ class Worker:
         self._send({"kind": "end"})
 
     def _send_picture_at(self, request: dict[str, Any]) -> None:
-        """Send the picture that a folder shows at a time. The duration `pictures_s` determines the frame rate."""
+        """Send the picture that a folder shows at a time. The frame rate follows from the duration `pictures_s`."""
         whole = self._pictures({**request, "pictures_fps": 1.0})
         pictures = replace(whole, fps=whole.duration_s / request["pictures_s"])
         name = pictures.names[pictures.index_at(request["time_s"])]
         with self._open_picture(pictures, name) as video:
-            # Check the folder last: if a picture was replaced before it was opened, the folder has changed.
+            # Check the folder last, to detect a picture that was replaced before it was opened.
             check_folder(pictures.folder, request["identity"])
             self._send_frame(self._first_frame(video), video, request["time_s"], request["short_side"])
 
@@ -322,8 +322,8 @@ class Worker:
             self._send({"kind": "end", "end_s": cut.end_s})
 
         with self._open(request) as video:
-            # Decode the first frame before a seek: some decoders need its packet, for example for the version of x264
-            # in it.
+            # Decode the first frame before a seek, because some decoders need its packet (which has the version of
+            # x264).
             first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
             origin = first.pts if first is not None else None
             if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
@@ -336,7 +336,7 @@ class Worker:
             send(write_cut(video, origin, *args, is_sought=False), video)
 
     def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
-        """Whether the frames of a cut equal those at the same times if the video is decoded from its start."""
+        """Whether a cut has the same frames as the video has when it is decoded from its start."""
         pictures = {sample.time_s: self._small(sample.frame, video, request) for sample in cut.samples}
         times_s = sorted(pictures)
         with self._open(request) as searched:
@@ -476,7 +476,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":  # other kernels do not enforce this limit
         set_soft_limit(resource.RLIMIT_AS, limits["memory_bytes"])
-    # FFmpeg must write to stderr directly. If its messages went to a Python callback, FFmpeg's threads would deadlock.
+    # FFmpeg must write to stderr directly, because its threads would deadlock in a Python callback.
     av.logging.restore_default_callback()
     av.logging.set_libav_level(av.logging.ERROR)
     try:

@@ -19,9 +19,8 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
     The text is ASCII: file names that are not valid UTF-8 are sent as escaped surrogates.
 
-    The function uses system calls, because Python's buffered writer can lose bytes: if a process is stopped and
-    continued (by Ctrl-Z and `fg`, or a debugger) while it waits for a full pipe, the system writes only a part of the
-    bytes.
+    The function uses system calls, because Python's buffered writer can lose bytes: if the process is stopped and
+    continued (Ctrl-Z and `fg`, or a debugger) while the pipe is full, the system only writes a part of them.
     """
     text = json.dumps(message).encode("ascii")
     parts = pixels or []

@@ -46,8 +46,7 @@ class Pictures:
 def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
     """The numbered pictures of a folder; None if it has fewer than two, or also pictures with other names.
 
-    The names of all pictures must be equal except for the numbers, which must be different. Other files, folders, links
-    and hidden files are ignored.
+    The names must be equal except for their numbers. Other files, folders, links and hidden files are ignored.
 
     Raises: OSError if the folder cannot be read.
     """

@@ -1,4 +1,4 @@
-"""The parent's side of the decoding child: starts it, sends requests, waits within limits, and stops it."""
+"""The parent's side of the decoding child: start it, send requests, wait within limits, and stop it."""
 
 import fcntl
 import json
@@ -29,11 +29,12 @@ _STOP_CHECK_S = 0.1  # time between checks of `stop`
 class Limits:
     """Resource limits for decoding one file.
 
-    `memory_bytes` limits the address space of the child process (Linux only). The limit of processor time is `cpu_s`
-    plus `cpu_s_per_video_s` for every second of video decoded so far. `stall_s` is the longest wait for any message.
-    `total_s` is the longest wait for all answers to one request, including the caller's work between them. `max_pixels`
-    limits the size of a picture (the default allows 8K). Video after `max_duration_s` is left out with a warning; a
-    longer folder of pictures is refused.
+    - `memory_bytes`: the child's address space (Linux only).
+    - `cpu_s`, `cpu_s_per_video_s`: processor time, a constant plus an amount per second of video decoded so far.
+    - `stall_s`: longest wait for any message. `total_s`: longest wait for all answers to one request, including the
+      caller's work between them.
+    - `max_pixels`: pixels of a picture (the default allows 8K).
+    - `max_duration_s`: later video is left out with a warning; a longer folder of pictures is refused.
     """
 
     memory_bytes: int = 3 << 30
@@ -58,7 +59,7 @@ class DecodeProcess:
         self.limits = limits
         self._stop = stop
         self._deadline = math.inf
-        # The log is a file and not a pipe, because a file never fills up and both processes can read it.
+        # The log is a file, because a pipe can fill up, and both processes can read a file.
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         fcntl.fcntl(self._log, fcntl.F_SETFL, os.O_APPEND)  # the child truncates it for every request
         package_root = str(Path(__file__).resolve().parents[2])
@@ -70,7 +71,7 @@ class DecodeProcess:
             stderr=self._log,
             # Each OpenBLAS thread (one per core) reserves 41 MB of the limited address space.
             env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-            cwd="/",  # `python -m` imports from the current folder first, so this must not be a folder of videos
+            cwd="/",  # `python -m` imports from the current folder first, which could contain untrusted files
             bufsize=0,
         )
         self._finalizer = weakref.finalize(self, _end, self._process, self._log)
@@ -101,8 +102,8 @@ class DecodeProcess:
         `on_progress` is called with the time in the video, in seconds, that the decoder has reached.
 
         Raises:
-            VideoError: The child reported a problem, died, or sent nothing in time. Only in the first case can the
-                child be used again.
+            VideoError: The child reported a problem, died, or sent nothing in time. After a reported problem, the child
+            can be used again.
         """
         while True:
             text_size, num_pixel_bytes = HEADER.unpack(self._read(HEADER.size, path))

@@ -1,4 +1,4 @@
-"""Reads frames from local video files, sampled by presentation time and decoded in a child process with limits.
+"""Read frames of local video files, sampled by presentation time and decoded in a child process with limits.
 
     with VideoReader(sampling=Sampling(fps=2.0)) as reader:
         for path in paths:
@@ -6,9 +6,9 @@
             for batch in stream:
                 ...                             # batch.times_s, batch.frames
 
-Times are seconds from the first frame of the video, computed from presentation timestamps. So they are right for
-variable frame rates, B-frames, edit lists and streams that do not start at 0. Pixels are upright and square, whatever
-the file stores.
+Times are seconds from the first frame of the video, computed from presentation timestamps. They are also right for
+variable frame rates, B-frames, edit lists and streams that do not start at 0. Frames are turned upright and have square
+pixels.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SUFFIXES = """
     .mxf .nut .ogg .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m
 """
 VIDEO_SUFFIXES = frozenset(_SUFFIXES.split())
-# How a new clip is compared with its video: length of the pictures' shorter side, and mean colours (0 to 255) of parts.
+# To compare a new clip with its video: shorter side of the pictures, and mean colours (0 to 255) of their parts.
 _CHECK_SIDE = 64
 _MAX_DIFFERENCE = 32.0
 CUT_FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}
@@ -83,8 +83,8 @@ class VideoInfo:
 class Sampling:
     """How many frames of a video are sampled.
 
-    With `keyframes_only`, only key frames are decoded, at most `fps` per second. This is many times faster, but the key
-    frames of a file are often 1 to 10 s apart.
+    With `keyframes_only`, only key frames are decoded, at most `fps` per second. This is many times faster, but key
+    frames are often 1 to 10 s apart.
     """
 
     fps: float = 2.0
@@ -262,7 +262,7 @@ class FrameReader(_Decoder):
         identity: list[int] | None = None,
         pictures_s: float | None = None,
     ) -> UInt8[np.ndarray, "Y X 3"]:
-        """Return the result of the function `frame_at`, with the shorter side reduced to `short_side` pixels.
+        """Return the frame at a time (see the function `frame_at`), reduced to `short_side` pixels on its shorter side.
 
         With an `identity` (`messages.identity_of`), a file with another identity is refused. `pictures_s` is the
         duration of the video if it is a folder of pictures.
@@ -280,9 +280,7 @@ class FrameReader(_Decoder):
     def frames_between(
         self, path: Path, start_s: float, stop_s: float, *, short_side: int, identity: list[int] | None = None
     ) -> FrameBatch:
-        """All frames on screen between two times, with the time at which each appears.
-
-        The first frame may appear before the first time.
+        """All frames on screen between two times, with the time at which each appears. The first may appear earlier.
 
         Raises:
             VideoError: The file cannot be used, or shows nothing between these times.
@@ -295,7 +293,7 @@ class FrameReader(_Decoder):
         return FrameBatch(np.array(message["times_s"], dtype=np.float64), upright(message, pixels))
 
     def read_image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """Return the result of the function `read_image`.
+        """Return a still picture as RGB (see the function `read_image`).
 
         Raises:
             VideoError: The file has another format or is damaged.
@@ -368,12 +366,14 @@ def cut(
 
     Returns the time in the video, in seconds, at which the new file ends. It is before `end_s` if the video ends there.
 
-    The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name only when
-    it is complete. `progress` is called about once per second with the time in the video that has been reached. If the
-    container has no index, decoding starts at the beginning of the video, so the reported time is below `start_s` at
-    first. The reported time also falls if frames after a seek turn out to be wrong, because decoding then starts again
-    at the beginning. With an `identity` (`messages.identity_of`), a file with another identity is refused. Setting
-    `stop` from another thread cancels the call.
+    The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name when it is
+    complete.
+
+    `progress` is called about once per second with the time in the video that has been reached. This time begins below
+    `start_s` if the container has no index and decoding starts at the beginning of the video. It falls if frames after
+    a seek turn out to be wrong, and decoding starts again at the beginning. With an `identity`
+    (`messages.identity_of`), a file with another identity is refused. Setting `stop` from another thread cancels the
+    call.
 
     Raises:
         VideoError: The file cannot be used, the span is after its end, a limit is reached, `stop` is set, or the new

@@ -1,8 +1,8 @@
-"""Samples the frames at given times and decodes as few other frames as possible, in the decoding child process.
+"""Sample the frames at given times and decode as few other frames as possible, in the decoding child process.
 
-The decoder skips frames that are neither sampled nor needed by other frames: it gets their packets with `skip_frame =
-NONREF`. The packets of a group of pictures after its last sampled frame are dropped. Both decisions use the
-presentation times of the following packets, so the sampled frames are the same as if everything were decoded.
+The decoder skips frames that are neither sampled nor needed by other frames (`skip_frame = NONREF`). The packets of a
+group of pictures after its last sampled frame are dropped. Both decisions use the presentation times of the following
+packets, so the sampled frames are the same as if everything were decoded.
 """
 
 import bisect
@@ -17,13 +17,13 @@ from av.video.frame import VideoFrame
 from untrimmed.video.decode import SEEKABLE, OpenVideo, decode_packet, read_packets, stamp
 from untrimmed.video.timeline import EPSILON_S, MAX_FALL_S, MAX_HOLD_S, FramesFrom, SampleGrid, SampleTimes, Timeline
 
-# H.264 and HEVC reorder at most 16 frames. When this many packets after a packet have been read, all frames that are
-# shown before the packet's frame are known.
+# H.264 and HEVC reorder at most 16 frames. So all frames that are shown before a packet's frame are known when this
+# many further packets have been read.
 REORDER = 17
 MAX_HELD_PACKETS = 600
 MAX_HELD_BYTES = 32 << 20
-# A file is regarded as truncated only if more seconds than this are missing, because containers round times, and few
-# declare the duration of the last frame.
+# A file counts as truncated if more seconds than this are missing. Containers round times, and few declare the duration
+# of the last frame.
 MIN_MISSING_S = 3.0
 
 
@@ -200,9 +200,9 @@ class FrameSampler:
         yield from self._decode(None)
 
     def _decode_all(self) -> Iterator[VideoFrame]:
-        """Decode every frame from the start, because the container marks frames as key frames that are not.
+        """Decode every frame from the start, if the container marks frames as key frames that are none.
 
-        Streams with intra refresh have only one key frame. Their other pictures become complete some time after
+        Streams with intra refresh have only one key frame. Their other pictures are complete only some time after
         decoding starts.
         """
         assert self.timeline.origin is not None

@@ -1,4 +1,4 @@
-"""Finds the exact time of a shot change near the edge of a moment, whose frames were sampled half a second apart."""
+"""Find the exact time of a shot change near the edge of a moment. Sampled frames only show it to half a second."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ _MIN_RATIO = 3.0  # least ratio of this difference to the median difference in t
 def shot_change_s(batch: FrameBatch) -> float | None:
     """Return the time of the first frame after the clearest shot change in these frames; None if there is none.
 
-    Two frames are compared by the mean absolute difference of their pixels. At a shot change, this difference is the
-    largest, and several times the median, so that a moving camera does not count as a shot change.
+    Neighbouring frames are compared by the mean absolute difference of their pixels. A shot change has the largest
+    difference, several times the median, so that a moving camera does not count.
     """
     if len(batch.times_s) < 2:
         return None

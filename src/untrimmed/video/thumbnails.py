@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 HEIGHT = 160  # largest height of a picture, in pixels
-MAX_GAP_S = 1.0  # largest time between pictures, unless frames are sampled at larger intervals
+MAX_GAP_S = 1.0  # largest time between pictures, if frames are sampled that often
 _BYTES_PER_S = 6600  # largest size, 23.8 MB per hour; the quality is lower where pictures would need more
 _QUALITIES = (10, 60)
 _METHOD = 2  # effort of WebP, 0 to 6; 4 takes twice as long and saves 5 % of the bytes
@@ -21,8 +21,7 @@ _EPSILON_S = 1e-6
 class Thumbnails:
     """The pictures of one video as WebP, each at most 160 pixels high, and their times in seconds, in order.
 
-    `rows` has, for each time, the index of its picture. Several times have the same picture while the video does not
-    change.
+    `rows` has the index of the picture of each time. While the video does not change, times share a picture.
     """
 
     times_s: Float[np.ndarray, " T"]
@@ -33,7 +32,7 @@ class Thumbnails:
 class ThumbnailMaker:
     """Makes the thumbnails of one video from its sampled frames.
 
-    It keeps the first and the last frame, and as few others as possible so that no two are more than `MAX_GAP_S` apart.
+    It keeps the first and the last frame, and as few others as possible with gaps of at most `MAX_GAP_S`.
     """
 
     def __init__(self) -> None:

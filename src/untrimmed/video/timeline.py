@@ -1,7 +1,4 @@
-"""Converts presentation timestamps to seconds, and generates the times at which a video is sampled.
-
-The module needs no decoder, so its rules can be tested directly.
-"""
+"""Convert presentation timestamps to seconds, and generate the times at which a video is sampled. Needs no decoder."""
 
 import math
 from fractions import Fraction
@@ -12,7 +9,7 @@ MIN_FPS = 0.001
 MAX_FPS = 1000.0
 # Tolerance for times. Timestamps are rounded to the container's time base, which is never less than a microsecond.
 EPSILON_S = 1e-6
-# A picture that is shown longer, or a larger step backwards, indicates a broken clock.
+# If a picture is shown longer, or time steps back further, the clock is broken.
 MAX_HOLD_S = 3600.0
 MAX_FALL_S = 1.0
 
@@ -83,7 +80,7 @@ class Timeline:
 
 
 class SampleGrid:
-    """The times k / fps for k = 0, 1, ..., each returned once in increasing order."""
+    """Sampling times k / fps for k = 0, 1, ..., each returned once in increasing order."""
 
     def __init__(self, fps: float) -> None:
         self.fps = fps
@@ -97,13 +94,13 @@ class SampleGrid:
         return times
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether a frame on screen from `start_s` to `end_s` may be sampled, with a margin of twice `EPSILON_S`."""
+        """Whether one of the times is in the span, with a margin of twice `EPSILON_S`."""
         first = math.ceil((start_s - 2 * EPSILON_S) * self.fps)
         return first / self.fps <= end_s + 2 * EPSILON_S
 
 
 class SampleTimes:
-    """Like `SampleGrid`, with a few given times in increasing order."""
+    """Given sampling times in increasing order, with the methods of `SampleGrid`."""
 
     def __init__(self, *times_s: float) -> None:
         self.times_s = times_s
@@ -121,7 +118,7 @@ class SampleTimes:
 
 
 class FramesFrom:
-    """Like `SampleGrid`, with the start of each frame that is on screen at `start_s` or later."""
+    """Samples each frame that is on screen at `start_s` or later, at its start. Has the methods of `SampleGrid`."""
 
     def __init__(self, start_s: float) -> None:
         self.start_s = start_s

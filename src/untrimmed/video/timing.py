@@ -10,12 +10,12 @@ from fractions import Fraction
 
 NTSC = Fraction(1000, 1001)
 _COMMON_RATES = [Fraction(rate) * speed for rate in (15, 24, 25, 30, 48, 50, 60, 120) for speed in (1, NTSC)]
-# rates are equal if their relative difference is below this; 30 and 29.97 differ by three times as much
+# rates count as equal below this relative difference; 30 and 29.97 differ by three times as much
 _SAME_RATE = Fraction(3, 10_000)
 _MOST_FRAMES_PER_STAMP = 2
 _MAX_JITTER = Fraction(1, 20)  # largest jitter of timestamps, as a share of a frame
 _MAX_ROUNDING = Fraction(1, 5)  # largest rounding of timestamps, as a share of a frame
-_MAX_IRREGULAR = Fraction(1, 100)  # a rate is variable if a larger share of the steps between frames is irregular
+_MAX_IRREGULAR = Fraction(1, 100)  # the rate is variable if more of the steps between frames are irregular
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[
         stamps: Presentation or decoding times in units of `time_base`, in any order.
         declared: Rates that the container declares, at least one. The first is the mean rate.
 
-    A rate fits if almost all steps between timestamps are whole numbers of frames. So missing frames do not count as a
-    variation. A rate above twice the mean is the rate of the clock, not of the frames.
+    A rate fits if almost all steps between timestamps are whole numbers of frames, so missing frames do not make a rate
+    variable. A rate above twice the mean is that of the clock, not of the frames.
     """
     rates = [_rounded(rate) for rate in declared if rate <= _MOST_FRAMES_PER_STAMP * declared[0]]
     steps = Counter(after - before for before, after in itertools.pairwise(sorted(set(stamps))))
@@ -50,7 +50,7 @@ def measure_rate(stamps: Iterable[int], time_base: Fraction, declared: Sequence[
 
 
 def _deviation(num_frames: Fraction) -> Fraction:
-    """Return the distance of a number of frames from the nearest whole number, which is at least one."""
+    """Return the distance of a number of frames from the nearest whole number of at least one."""
     return abs(num_frames - max(1, round(num_frames)))
 
 

@@ -24,8 +24,8 @@ class PublishedSize:
 class Benchmark:
     """A benchmark as its authors publish it.
 
-    `files` maps each part that the authors distribute to the original file and the normalised copy. `parts` maps train,
-    val and test to the parts that PRVR papers use. Most papers test on the part that also selects the best epoch.
+    `files` maps each part that the authors distribute to its original file and its copy in our format. `parts` maps
+    train, val and test to the parts that PRVR papers use. Most papers use the same part for val and test.
     """
 
     name: str
@@ -35,15 +35,15 @@ class Benchmark:
     files: Mapping[str, tuple[str, ...]]
     parts: Mapping[str, str]
     sizes: Mapping[str, Sequence[PublishedSize]]
-    video_features: str | None = None  # name of the folder of frame features in the released archive's `FeatureData`
-    # whether the moments of a caption are several annotators' choices of one span, instead of all relevant spans
+    video_features: str | None = None  # folder of frame features in the released archive's `FeatureData`
+    # whether the moments of a caption are several annotators' marks of one span
     several_annotators: bool = False
     merge: Callable[[list[Annotation]], list[Annotation]] | None = None
     pieces: Callable[[list[str]], dict[str, list[str]]] | None = None  # merged video -> its pieces in temporal order
     notes: tuple[str, ...] = field(default=())
 
     def find(self, part: str, folder: Path) -> Path | None:
-        """Return the file of a part in the folder: the original, otherwise the normalised copy, otherwise None."""
+        """Return the file of a part in the folder: the original, otherwise the copy in our format, otherwise None."""
         return next((folder / name for name in self.files[part] if (folder / name).is_file()), None)
 
     def read_part(self, part: str, folder: Path) -> list[Annotation]:

@@ -3,8 +3,8 @@
 `MSRVTT_data.json`: `{"videos": [{"video_id", "start time", "end time", ...}], "sentences": [{"video_id", "caption",
 ...}]}`, twenty sentences per video. 1k-A trains on the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with
 all their sentences. Validation and test use `MSRVTT_JSFUSION_test.csv` (columns `video_id` and `sentence`): 1,000 more
-videos with one sentence each. `start time` and `end time` give the video's position in a longer source video, so their
-difference is the video's duration. Captions have no moments.
+videos with one sentence each. A video's duration is `end time` - `start time`, its position in a longer source video.
+Captions have no moments.
 """
 
 from collections import defaultdict
@@ -21,9 +21,8 @@ DATA = "MSRVTT_data.json"
 def read(path: Path) -> list[Annotation]:
     """Return the captions of the videos in a list of one split, in the order of the list.
 
-    Captions come from the test list itself, or for training from `MSRVTT_data.json` in the same folder. The test list
-    works without this JSON file, but then durations are unknown. A FeatureError for invalid content names the file and
-    the entry.
+    The test list contains its captions. Those of the training list come from `MSRVTT_data.json` in the same folder,
+    which also has the durations. A FeatureError for invalid content names the file and the entry.
     """
     is_test = path.stem.endswith("_test")
     data = path.with_name(DATA)

@@ -1,7 +1,6 @@
-"""The hidden meanings of words and sentences in the simulated world: one vector per word, close to its synonyms.
+"""Hidden meanings of words and sentences in the simulated world: one vector per word, close to its synonyms.
 
-Meanings are not features. `untrimmed.data.simulation.world` derives text and video features from them, each with a
-different network.
+`untrimmed.data.simulation.world` computes text and video features from them with two different networks.
 """
 
 import hashlib
@@ -24,19 +23,13 @@ FUNCTION_WORDS = frozenset((
 MEANING_DIM = 48
 CLUSTERS = 60
 CENTRE_WEIGHT = 0.6
-"""Weight of the common centre in the meanings of synonyms.
-
-The cosine of two synonyms is about the square of this weight.
-"""
+"""Weight of the vector that synonyms share. The cosine of two synonyms is about its square."""
 RARE_SHARE = 0.05
 """A word is rare if less than this share of the captions contains the word."""
 MIXING = 1.5
-"""Frequency of the waves that mix meanings.
-
-If two sentences differ in one of six words, their mixed meanings have cosine 0.7.
-"""
+"""Frequency of the waves that mix meanings: sentences that differ in one of six words have cosine 0.7."""
 ASPECTS = 6
-"""Number of parts of a mixed meaning that frames show separately; a typical caption has as many content words."""
+"""Number of parts of a mixed meaning that frames show separately, like the content words of a caption."""
 
 
 class Content(NamedTuple):
@@ -50,7 +43,7 @@ class Content(NamedTuple):
 
 
 class RandomWaves:
-    """A fixed random map of cosines: close inputs have close outputs, but a sum is not mapped to the sum of outputs.
+    """A fixed random nonlinear map (cosines of projections) that maps similar inputs to similar outputs.
 
     For inputs x and y the outputs' inner product is about exp(-(frequency |x - y|)² / 2) (random Fourier features,
     Rahimi and Recht 2007).
@@ -68,9 +61,8 @@ class RandomWaves:
 class Lexicon:
     """The meanings of words and sentences, generated from a seed.
 
-    The sentences of a corpus determine how rare words are.
-
-    A sentence's meaning is the sum of its words, or with `mixed` a nonlinear map of that sum.
+    A sentence's meaning is the sum of its words' meanings, weighted by how rare they are in the corpus. With `mixed`, a
+    nonlinear map is applied to the sum.
     """
 
     def __init__(self, seed: int, texts: Sequence[str] = (), *, mixed: bool = False):

@@ -50,12 +50,9 @@ def simulate(
 ) -> Simulated:
     """Write a data set with simulated features to `out/name`, or to `out/data_set` if given.
 
-    An error leaves no files behind.
-
     With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise `name` can
     be any name, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher`
-    adds DL-DKD's files. The settings are stored in `simulation.json`. If the folder's name is not the benchmark's, the
-    benchmark's name is stored too.
+    adds DL-DKD's files. The settings are stored in `simulation.json`. After an error, no files remain.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
         settings, FeatureError for missing or damaged annotations.
@@ -105,7 +102,7 @@ def _pool(name: str, annotations_dir: Path) -> list[Annotation]:
     parts = [part for part in benchmark.files if benchmark.find(part, annotations_dir) is not None]
     pool: list[Annotation] = []
     earlier_videos: set[str] = set()
-    for part in parts or list(benchmark.files)[:1]:  # if no file exists, reading the first part raises the error
+    for part in parts or list(benchmark.files)[:1]:  # without any file, read the first part, which raises the error
         annotations = benchmark.read_part(part, annotations_dir)
         pool += [annotation for annotation in annotations if annotation.video not in earlier_videos]
         earlier_videos.update(videos_of(annotations))

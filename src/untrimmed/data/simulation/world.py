@@ -1,19 +1,18 @@
 """Simulated text and video features, computed by two different networks from one hidden meaning.
 
-Hidden vectors: each word has a meaning close to those of its synonyms. A sentence's intent is the mean of its words, in
-which rare words have more weight (`untrimmed.data.simulation.lexicon`). During the span of a caption some of its words
-are visible, most strongly around one point in time. In half of the time without captions, distractions happen: events
-of other captions, half of which share a rare word with the video.
+- Hidden vectors: each word has a meaning close to those of its synonyms. A sentence's meaning (intent) is a mean of its
+  words, in which rare words have more weight (`untrimmed.data.simulation.lexicon`). During a caption's span, its event
+  is visible: some of its words, most strongly around one point in time. In half of the time without captions, events of
+  other captions are visible (distractions); half of these captions share a rare word with the video.
+- Text features: a word's meaning plus some of the sentence's intent and noise is mapped by a fixed random network. Then
+  a direction that all words share is added (as in RoBERTa).
+- Frame features: event, scene, shot and noise are mapped by another such network with a final ReLU (as in ResNet and
+  I3D). Text and video coordinates do not correspond.
 
-Text features: the meaning of a token's word, plus some of the sentence's intent and noise, is mapped by a fixed random
-network. Then a direction that all words share is added (as in RoBERTa). Frame features: event, scene and shot, with
-noise, are mapped by another such network with a final ReLU (as in ResNet and I3D). No text coordinate corresponds to a
-video coordinate. Features depend on the seed, the video's id and captions, and the corpus.
-`untrimmed.running.untrained` computes the best possible result from the hidden vectors (`World.events`,
-`World.intent`).
-
-Some properties of this world favour some methods (`BUILT_IN_SIDES`). Each of three settings removes one of them:
-`words=mixed`, `runs=scattered` and `teacher_map=nonlinear`.
+Features depend on the seed, the video's id and captions, and the corpus. `untrimmed.running.untrained` computes the
+best possible result from the hidden vectors (`World.events`, `World.intent`). Some properties of this world favour some
+methods (`BUILT_IN_SIDES`). Each of three settings removes one of them: `words=mixed`, `runs=scattered` and
+`teacher_map=nonlinear`.
 """
 
 import math
@@ -34,41 +33,33 @@ STEEPNESS = 3.0
 THRESHOLDS = 0.3
 """Standard deviation of the hidden units' thresholds, for rows of length 1.
 
-The units are steep, so that a linear map fitted to means fits single frames badly (docs/data.md). With a larger spread,
-the common part of all rows would be larger than their differences.
+The units are so steep that a linear map that was fitted to mean vectors fits single frames badly (docs/data.md). If the
+thresholds varied more, the features of all rows would be too similar.
 """
 SURROUNDINGS_DIM = 48
 NUM_SCENES = 60
 SHOT_S = 12.0
 """Mean length of a shot."""
 MEMORY_S = 6.7
-"""Mean time until the visibility of a word is drawn again.
-
-Over 1.5 s, the visibility is kept with a probability of 0.8.
-"""
+"""Mean time until it is drawn again whether a word is visible. After 1.5 s it is unchanged with probability 0.8."""
 STRETCH_S = 9.0
-"""Median length of a distraction, which is an event in time without captions."""
+"""Median length of a distraction: an event of another caption, in time without captions."""
 DISTRACTOR = 0.7
 """Strength of a distraction relative to an annotated event."""
 RELATED_SHARE = 0.5
 """Share of distractions that contain a rare word of the video's captions."""
 SCATTERED_SHARE = 0.5
-"""Share of a moment's frames that show its caption if runs are scattered.
-
-The events in these frames are stronger by the inverse of this share.
-"""
+"""Share of a moment's frames that show its caption with `runs=scattered`. These frames show it more strongly."""
 CONTEXT_WEIGHT = 0.5
+"""Weight of the sentence's intent in a token, relative to its word's meaning."""
 NOISE_WEIGHT = 0.3
-"""Weights of the sentence's intent and of noise in a token, relative to its word's meaning."""
+"""Weight of noise in a token, relative to its word's meaning."""
 MIXED_CONTEXT_WEIGHT = 1.0
-"""Weight of the intent in a token if words are mixed.
-
-With 0.5, MS-SL hardly learned: SumR was 45 on validation videos, and 92 with 1.0.
-"""
+"""Weight of the intent in a token with `words=mixed`. With 0.5, MS-SL's SumR was 45 instead of 92."""
 COMMON = 0.3
-"""Root mean square of the direction that all words share.
+"""Root mean square of the vector that is added to all words.
 
-Together with the network's bias, this direction is half as large as the rest of a word's features.
+With the network's bias, it is half as large as the rest of a word's features.
 """
 
 FAINT = 0.1
@@ -161,8 +152,8 @@ class RandomNetwork:
 class World:
     """Features of sentences and videos from one seed. `corpus` contains the captions of all videos.
 
-    Frames show every moment of a caption. With `main_moments` they show only its main moment, which is right if the
-    moments are several annotators' choices of one span.
+    Frames show every moment of a caption. With `main_moments` they show only its main moment, which is right if several
+    annotators marked one span.
     """
 
     def __init__(
@@ -241,7 +232,7 @@ class World:
         return unit(self._taught(noisy[None])).astype(np.float32)
 
     def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
-        """Map hidden vectors, which are meanings with or without scene and shot, to the teacher's vectors."""
+        """Map hidden vectors (meanings, with or without scene and shot) to the teacher's vectors."""
         width = hidden.shape[1]
         if self.settings.teacher_map == "linear":
             return hidden @ self._teacher[:width]

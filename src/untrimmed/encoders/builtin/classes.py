@@ -1,7 +1,7 @@
 """The thousand ImageNet classes as unit vectors in the space of the sentences. They connect pictures with words.
 
-Embedding some seven thousand texts takes half a minute or more, so the table of vectors is stored beside this file. It
-is computed from the pinned packages by `python -m untrimmed.encoders.builtin.classes`, and a test recomputes some rows.
+Encoding the names takes half a minute or more, so the vectors are stored beside this file. `python -m
+untrimmed.encoders.builtin.classes` computes them from the pinned packages, and a test recomputes some rows.
 """
 
 import json

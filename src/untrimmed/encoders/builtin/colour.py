@@ -1,4 +1,4 @@
-"""Colours of frames and colour names in sentences, which object classes do not cover.
+"""Colours of frames and colour names in sentences, because object classes contain no colours.
 
 Web colours (CSS) define the eleven basic colour terms (Berlin & Kay 1969). A pixel has the name of the nearest web
 colour in CIELAB, where lightness counts less than hue. A twelfth component marks pictures without colour.
@@ -39,15 +39,15 @@ _OTHER_NAMES = {
     "violet": "purple",
 }
 _NAMES = tuple(_PROTOTYPES)
-# 'a black and white dog' names two colours; 'in black and white' and 'a black and white film' name none
+# 'a black and white dog' has two colours; 'in black and white' and 'a black and white film' have none
 _COLOURLESS = re.compile(
     r"\bin black and white\b"
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"
 )
 _LIGHTNESS_WEIGHT = 0.6
 _SMALL_SHARE = 0.01  # smaller shares of a frame are hardly noticed
-# A frame's mean of max(R, G, B) - min(R, G, B) shows whether it has colour: film grain stays below the first limit,
-# coloured frames are above the second.
+# Limits for the frame's mean of max(R, G, B) - min(R, G, B): below the first it has no colour (film grain), above the
+# second it has.
 _GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0
 _LEVELS = 32
 DIM = len(_NAMES) + 1
@@ -72,20 +72,17 @@ class ColourNames:
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The nearest colour name of every cell of an RGB cube that is divided into a coarse grid.
-
-        The table is computed when a frame first needs it, because sentences do not.
-        """
+        """The nearest colour name of every cell of a coarse RGB grid. Computed with the first frame."""
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))
         levels = (np.arange(_LEVELS) + 0.5) * 256 / _LEVELS
         cube = _lab(np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3))
-        # for squared distances |a - b|^2, |a|^2 is left out: it does not change which prototype is nearest
+        # leave |a|^2 out of |a - b|^2: it is equal for all prototypes b
         return names[np.argmin((places**2).sum(axis=1) - 2 * cube @ places.T, axis=1)]
 
     def describe(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 12"]:
-        """Return how much more of each colour a frame contains than an even mix of colours, on a logarithmic scale.
+        """Return the share of each colour in a frame, relative to equal shares, on a logarithmic scale.
 
         The last component is 1/2 for a picture without colour and -1/2 for a coloured one.
         """

@@ -86,8 +86,7 @@ class BuiltinEncoder:
         self.recipe = r = recipe or Recipe()
         self.identity = r.identity
         self.short_side = r.short_side
-        # the weights are located now and read later, so that a missing network is reported before the first video is
-        # decoded
+        # the weights are only located here, so that a missing network is reported before the first video is decoded
         self._image_weights = weights.IMAGE_WEIGHTS[r.network].find()
         self._text = MiniLM()
         classes = load_class_vectors()

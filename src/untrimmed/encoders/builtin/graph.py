@@ -1,7 +1,7 @@
-"""ONNX graphs as plain Python values, and sessions that run stored graphs with weights from other files.
+"""Build ONNX graphs without weights, and run them with weights from other files.
 
-Graphs are stored beside this file, without weights. So only `GraphBuilder.build` needs the package `onnx`. This package
-takes 30 MB, and a search should not import it. Tests build the graphs again and compare them with the stored ones.
+Graphs are stored beside this file, so that a search need not import the package `onnx` (30 MB of memory), which only
+`GraphBuilder.build` needs. Tests build the graphs again and compare them with the stored ones.
 """
 
 from __future__ import annotations

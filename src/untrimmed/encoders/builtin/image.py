@@ -42,7 +42,7 @@ _WEIGHT_LIMIT = 127
 _DEVIATIONS = 4.0
 _OPSET = 17
 FEATURE_DIM = 1280
-# how many times deeper a network is than the smallest network; its widths follow from the weights
+# depth of each network, relative to the smallest; widths follow from the weights
 _DEPTHS = {"lite2": 1.2}
 
 
@@ -86,8 +86,7 @@ class _Value:
 class _ImageGraphBuilder(GraphBuilder):
     """Builds the graph layer by layer.
 
-    A layer's inputs are converted from stored integers to real numbers, and its outputs back. ONNX Runtime fuses these
-    steps.
+    Each layer converts its inputs from integers to real numbers and its outputs back. ONNX Runtime fuses these steps.
     """
 
     def __init__(self, released: Mapping[str, np.ndarray]):
@@ -103,8 +102,7 @@ class _ImageGraphBuilder(GraphBuilder):
         weight = self._read(f"{conv}.weight") * factor[:, None, None, None]
         bias = beta - self._read(f"{norm}.running_mean") * factor
         scales = np.abs(weight).max(axis=(1, 2, 3)) / _WEIGHT_LIMIT
-        # the scale must not be too small for the bias, which is stored in 32 bits (a channel may have a bias but no
-        # weights)
+        # the bias is stored in 32 bits with this scale, which must not be too small (a channel may have only a bias)
         scales = np.maximum(scales, np.maximum(np.abs(bias), 1e-6) / value.scale / 2**24)
         stored = np.rint(weight / scales[:, None, None, None]).astype(np.int8)
         bias_scales = (scales * value.scale).astype(np.float32)
@@ -136,7 +134,7 @@ class _ImageGraphBuilder(GraphBuilder):
         return self._released[name].astype(np.float64)
 
     def _parameters(self, value: _Value) -> list[str]:
-        # every node needs its own parameters, because ONNX Runtime does not fuse nodes that share them
+        # ONNX Runtime does not fuse nodes that share parameters
         prefix = f"{value.name}.{len(self.weights)}"
         scale = self.weight(f"{prefix}.scale", np.array(value.scale, np.float32))
         return [scale, self.weight(f"{prefix}.zero", np.array(value.zero, np.uint8))]
@@ -203,7 +201,7 @@ class ImageNetwork:
         # The decoder runs at the same time, so leave one core to it. Idle threads must not keep a core busy.
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if not has_exact_int8():  # with VNNI, results are exact without this option, and it would double the time
+        if not has_exact_int8():  # not needed with VNNI, where it would double the time
             options.add_session_config_entry("session.x64quantprecision", "1")
         self._session = load_session(graph_file(network), quantise(network, released).weights, options)
         self._classify = released["_fc.weight"].T

@@ -1,4 +1,4 @@
-"""Reads arrays from released weight files with NumPy alone, without executing pickled code."""
+"""Read arrays from released weight files with NumPy alone, without executing pickled code."""
 
 import collections
 import io
@@ -41,7 +41,7 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The values of a protobuf message by field number: integers, or the position of the content for other fields."""
+    """The fields of a protobuf message by number: integers, or the position of the content for other types."""
 
     numbers: dict[int, list[int]]
     spans: dict[int, list[range]]
@@ -94,7 +94,7 @@ class _Tensor:
 
 
 class _StateUnpickler(pickle.Unpickler):
-    """Unpickles containers and the positions of tensors, and refuses any other class."""
+    """Unpickles containers and references to tensors, and refuses any other class."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class or function of the three kinds that weight files use; raises an error for any other."""

@@ -1,10 +1,9 @@
 """all-MiniLM-L6-v2 (a BERT of 6 layers, Devlin et al. 2019, arXiv 1810.04805; distilled by Wang et al. 2020).
 
-`transformers` needs torch, and importing torch takes longer than the rest of a search from the command line. So the
-layers are an ONNX graph that this package builds (`text_graph`). The weights come from a package that stores them as
-8-bit integers, with a scale for each row of the embeddings and for each output of a layer. They are used as float32, so
-that vectors are equal on all processors. The graph in that package gives the same hidden states, but takes longer to
-load.
+The layers run as an ONNX graph (`text_graph`), because importing torch for `transformers` takes longer than the rest of
+a search from the command line. The weights come from a package that stores them as 8-bit integers with scales. They are
+converted to float32, so that vectors are equal on all processors. That package's own graph gives the same hidden
+states, but takes longer to load.
 """
 
 import unicodedata
@@ -32,7 +31,7 @@ NUM_LAYERS = 6
 GRAPH = Path(__file__).with_name("minilm.onnx")
 _MAX_TOKENS = 256  # the model was trained on at most this many tokens; longer texts are truncated
 _BATCH = 64
-# the matrices of a layer, in the order of their numbers in the package, which does not contain their names
+# the matrices of a layer in the order of the package, which numbers them
 _MATRICES = (
     *(f"attention.self.{part}" for part in ("query", "key", "value")),
     "attention.output.dense",
@@ -100,14 +99,13 @@ class MiniLM:
         weights = read_onnx(TEXT_WEIGHTS.locate())
         self._tokens = weights[f"{_TOKENS}_q"]
         self._token_scales = weights[f"{_TOKENS}_scale"]
-        # a text is a single segment, so the embedding of the segment is a constant and is added to those of the
-        # positions
+        # a text is a single segment, so the constant segment embedding is added to the position embeddings
         segment = weights["inner.embeddings.token_type_embeddings.weight"][0]
         self._positions = _floats(weights, "inner.embeddings.position_embeddings.weight") + segment
         options = onnxruntime.SessionOptions()
         # idle threads must not keep a core busy
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        # do not let ONNX Runtime rearrange the weights, because that takes longer than encoding ten sentences
+        # rearranging the weights would take longer than encoding ten sentences
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._layers = load_session(GRAPH, layer_weights(weights), options)
@@ -142,9 +140,8 @@ class MiniLM:
 def _read(text: str, encoding: Encoding) -> Reading:
     """Return which words of a text the model knows. The model was trained on English.
 
-    Its vocabulary contains single letters of many scripts. A Greek or Russian word is therefore split into letters and
-    does not become `[UNK]`, but it has no meaning for the model. A word in Latin letters can be split into pieces and
-    still have a meaning (`ww2`, `4x4`).
+    A Greek or Russian word that is split into single letters counts as unknown, although the vocabulary contains the
+    letters. A word in Latin letters counts as known even if it is split (`ww2`, `4x4`).
     """
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):

@@ -13,7 +13,7 @@ import platformdirs
 from untrimmed.errors import EncoderError
 from untrimmed.files import file_sha256, write_whole
 
-_LARGE = 1 << 20  # size in bytes; whether a file was checked is recorded only for larger files
+_LARGE = 1 << 20  # bytes; only checks of larger files are recorded
 INSTALL = "pip install 'untrimmed[offline]'"
 
 

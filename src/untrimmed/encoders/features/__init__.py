@@ -1,1 +1,1 @@
-"""Encoders made of the networks of published benchmarks (ResNet-152, I3D, SlowFast, CLIP, RoBERTa); see `kinds`."""
+"""Encoders made of the networks behind published benchmark features (ResNet-152, I3D, SlowFast, CLIP, RoBERTa)."""

@@ -2,9 +2,9 @@
 
 Frames are grouped into clips, a clip becomes one vector, and RoBERTa or CLIP encodes the words.
 
-A vector is the concatenation of the vectors of all networks, each scaled to unit length (as in the released features of
-TVR). The concatenation is scaled to unit length again, which changes no results of the models. Frames and sentences are
-in different spaces, so only a model that was trained on such features can search them.
+The vectors of all networks are scaled to unit length and concatenated (as in the released features of TVR). The result
+is scaled to unit length again, which does not change the results of models. Frames and sentences are in different
+spaces, so only a model that was trained on such features can search them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _VECTORS_AT_ONCE = 8
 class FeatureEncoder(ClipEncoder):
     """An encoder made of the benchmarks' networks. The networks for frames are loaded when the first frame is encoded.
 
-    `name` contains absolute paths, so that it loads the same encoder from any working folder. `identity` depends on the
-    weights of all networks and their order.
+    `name` contains absolute paths, so that it is valid in any working folder. `identity` depends on the weights of all
+    networks and their order.
     """
 
     short_side = SHORT_SIDE
@@ -131,10 +131,7 @@ class FeatureEncoder(ClipEncoder):
 
 
 class FeatureEncoding(VideoEncoding):
-    """Encodes a video.
-
-    It waits until all frames of several vectors are decoded, then encodes these vectors together.
-    """
+    """Encodes a video. Vectors are computed in batches, as soon as all their frames are decoded."""
 
     def __init__(self, networks: Sequence[ClipNetwork], windows: Windows):
         self._networks = networks
@@ -162,7 +159,7 @@ class FeatureEncoding(VideoEncoding):
         return self._encode(self._complete(before=None))
 
     def _complete(self, *, before: int | None) -> list[int]:
-        """Return the numbers below `before` of the vectors for which all networks have frames, in increasing order."""
+        """Return the indices (below `before`) of the vectors for which all networks have frames, in order."""
         numbers = set.intersection(*map(set, self._frames))
         return sorted(number for number in numbers if before is None or number < before)
 

@@ -1,4 +1,4 @@
-"""The kinds of benchmark features, and the names of encoders that are made of them. Imports no torch.
+"""Names of encoders that are made of benchmark networks, such as:
 
     resnet152+i3d=/weights/i3d.pt+roberta          TVR: two networks for pictures and one for words
     slowfast=sf.pyth#sha256=6b1a...+clip=clip-b16   the file must have this SHA-256

@@ -108,7 +108,7 @@ class TwoPaths(nn.Module):
         self.multipathway_fusion = fusion
 
     def forward(self, slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor]:
-        """The inputs of the next stage for the slow and the fast path."""
+        """The outputs of the slow and the fast path."""
         slow = self.multipathway_blocks[_SLOW](slow)
         fast = self.multipathway_blocks[_FAST](fast)
         return (slow if self.multipathway_fusion is None else self.multipathway_fusion(slow, fast)), fast

@@ -1,4 +1,4 @@
-"""Reads the weights of a network from a file, a folder or the hub, without running code, and checks their SHA-256."""
+"""Read a network's weights from a file, a folder or the hub, without running code, and check their SHA-256."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class WeightFiles:
-    """The weights of a network: a name that finds them again, their files, and the SHA-256 of the files."""
+    """The weights of a network: the name to load them by, their files, and the SHA-256 of the files."""
 
     name: str
     files: tuple[Path, ...]
@@ -38,7 +38,7 @@ class WeightFiles:
 
     @property
     def digest(self) -> str:
-        """The digest that an ordinary encoder with the same weights has in its identity (`weights_digest`)."""
+        """The digest of the weights, as in the identity of a hub encoder (`weights_digest`)."""
         return self.sha256[:DIGEST_LENGTH]
 
 
@@ -78,7 +78,7 @@ def read_state(weights: WeightFiles) -> State:
     for path in weights.files:
         try:
             state |= _tensors(_load(path))
-        # do not show the text of this error, because it advises to load the file anyway
+        # hide this error's text, which suggests loading the file anyway
         except pickle.UnpicklingError as error:
             problem = "contains more than tensors, numbers and text, which could run code, or is damaged"
             raise EncoderError(f"{path}: {problem}; {_ADVICE}") from error

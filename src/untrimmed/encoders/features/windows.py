@@ -1,9 +1,8 @@
-"""Assigns the frames of a video to vectors.
+"""Assign the frames of a video to vectors.
 
-All rates are fractions, so that rounding never assigns a frame to the wrong vector.
-
-Vector k covers the time from k / fps until (k + 1) / fps. Networks read frames at different rates, so a video is
-decoded at the lowest rate that contains the frames of all of them.
+Vector k covers the time from k / fps until (k + 1) / fps. Networks need frames at different rates, so a video is
+decoded at the lowest common multiple of the rates. Rates are fractions, so that rounding never assigns a frame to the
+wrong vector.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def common_rate(rates: Sequence[Fraction]) -> Fraction:
 
 @dataclass(frozen=True)
 class Windows:
-    """Numbers the decoded frames (`rate` per second), and assigns them to vectors (`fps` per second)."""
+    """Assigns decoded frames (`rate` per second) to vectors (`fps` per second)."""
 
     rate: Fraction
     fps: Fraction

@@ -1,8 +1,8 @@
-"""Dual encoders of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and their like) as encoders of frames and text.
+"""Image-text models of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and others) as encoders.
 
 Any `AutoModel` with image and text features of the same width works. Two things differ between model families: how
-frames become input (`preprocessing.py`), and whether the text projection maps single tokens into the shared space.
-Loading a model determines both by tests, not by the name of the family.
+frames become input (`preprocessing.py`), and whether the text projection also maps single tokens into the shared space.
+Both are determined by tests when a model is loaded, not by its name.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PROBE_TEXT = "a dog runs along the beach"
 class TransformersEncoder:
     """An encoder made of a `transformers` model, its tokenizer and its image processor.
 
-    `name` is the hub id or the absolute path of the folder, so it loads the encoder again. `identity` is the family and
-    a digest of the weight files, so a model has the same identity wherever its files are. Precision is not part of it:
-    vectors in bfloat16 and in float32 differ only by rounding (cosine > 0.99) and can share an index.
+    `name` is the hub id or the absolute path of the folder, by which the encoder can be loaded again. `identity` is the
+    model family and a digest of the weight files. It does not include the precision, because vectors in bfloat16 and in
+    float32 differ only by rounding (cosine > 0.99) and can share an index.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TransformersEncoder:
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
         self.number_format = number_format
         self._device, self._dtype = device, getattr(torch, number_format.name)
-        # `_probe` compares numbers and therefore needs float32, so the model is converted after it
+        # `_probe` compares numbers in float32, so the model is converted afterwards
         self._model.to(device=device, dtype=self._dtype)
 
     @classmethod
@@ -83,8 +83,8 @@ class TransformersEncoder:
     ) -> TransformersEncoder:
         """Load the encoder in a local folder or of a hub id. Files that are not in the hub's cache are downloaded.
 
-        `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name` replaces the recorded name, for a
-        folder that is only a copy. `digest` is the digest of the weights (`weights_digest`), if the caller has computed
+        `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name` is the name to record instead of
+        `source`, if the folder is a copy. `digest` is the digest of the weights (`weights_digest`) if the caller knows
         it. Code in a repository is never run.
 
         Raises:
@@ -184,8 +184,8 @@ class TransformersEncoder:
     def _probe(self) -> tuple[int, int, nn.Module | None]:
         """Return the widths of frame and word vectors, and the module that maps tokens into the shared space, if any.
 
-        To find this module, a projection is applied to every hidden state of a text. If one of the results is the
-        model's sentence vector, the model projects single tokens, and this result belongs to the token that it pools.
+        A candidate module is applied to every token of a text. If one result equals the sentence vector, the model
+        computes sentences by projecting a single token, so the module fits.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:

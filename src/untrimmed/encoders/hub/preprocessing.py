@@ -1,11 +1,9 @@
-"""Prepares many frames for a model at once. A `transformers` image processor does the same frame by frame.
+"""Prepare many frames for a model at once, as a `transformers` image processor does frame by frame.
 
-The processor's settings are read once (resize, centre crop, scale, mean and deviation). Resizing runs on the bytes with
-torch's antialiased kernels. They are Pillow's filters with weights of another precision: in a reduced landscape frame,
-1 value in 100 differs by 1 grey level of 255, rarely by 2. In portrait frames of noise, 1 value in 4 differs by 1,
-because Pillow may resize vertically first, while torch always resizes vertically last. A probe image detects processors
-that do more than these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); such processors are
-called directly.
+The processor's settings (resize, centre crop, scale, mean and deviation) are read once. Torch resizes with Pillow's
+filters, but rounds differently: when a landscape frame is reduced, 1 value in 100 differs by 1 grey level of 255,
+rarely by 2; in portrait frames of noise, 1 value in 4 differs by 1. A probe image detects processors that do more than
+these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); these processors are called directly.
 """
 
 import inspect
@@ -22,7 +20,7 @@ from torch.nn import functional
 
 # Pillow's filter numbers and torch's names for the same filters
 _MODES = {2: "bilinear", 3: "bicubic"}
-# largest accepted difference on the probe image in grey levels: rounding causes up to 2, a wrong step tens
+# largest difference on the probe image, in grey levels; rounding causes 2, a wrong step tens
 _PROBE_LEVELS = 2.5
 
 
@@ -80,9 +78,9 @@ class ProcessorPipeline:
 def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: int) -> tuple[Any, int]:
     """Return a pipeline for a processor, and the shorter side, in pixels, that frames need.
 
-    `image_inputs` is the model's `get_image_features`; its parameter names decide which of the processor's outputs are
-    kept. `side` is the model's image size, which is used if the processor has no size. The vectorised pipeline is used
-    only if it agrees with the processor on a probe image.
+    `image_inputs` is the model's `get_image_features`; outputs of the processor that it has no parameter for are
+    dropped. `side` is the model's image size, used if the processor has no size. The fast pipeline is returned only if
+    it agrees with the processor on a probe image.
     """
     reference = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
     short_side = _short_side(processor, side)
@@ -93,7 +91,7 @@ def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: i
 
 
 def _read_settings(processor: Any) -> FramePipeline | None:
-    """The vectorised pipeline for a processor's settings; None if the pipeline cannot reproduce the settings."""
+    """The fast pipeline for a processor's settings, or None if it does not support them."""
     resize: tuple[int, int] | int | None = None
     mode = _MODES.get(getattr(processor, "resample", -1), "")
     if getattr(processor, "do_resize", False):

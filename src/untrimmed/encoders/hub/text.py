@@ -78,10 +78,9 @@ class TextRecipe:
 def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
     """Return the recipe for the text part of a dual encoder, which depends on the model family.
 
-    SigLIP and SigLIP 2 were trained on texts that are padded to a fixed length, without an attention mask. SigLIP 2 was
-    also trained on lower-case texts, but its Gemma tokenizer does not convert texts to lower case, so the recipe does.
-    SigLIP's own tokenizer converts them. The type of a SigLIP 2 model with a fixed resolution is also `siglip`, so both
-    families get the same recipe.
+    SigLIP and SigLIP 2 were trained on lower-case texts that are padded to a fixed length, without an attention mask.
+    Both get the same recipe, because SigLIP 2 models of fixed resolution also have the type `siglip`. It converts texts
+    to lower case, because SigLIP 2's tokenizer (Gemma) does not.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")
@@ -119,7 +118,7 @@ class WordEncoder:
         self._tokenizer = tokenizer
         self._device = device
         self._recipe = TextRecipe(
-            lower_case=False,  # lower case, if the model needs it, is part of the tokenizer
+            lower_case=False,  # the tokenizer converts to lower case if the model needs it
             padding=True,
             max_length=_text_limit(model.config, tokenizer),
             inputs=frozenset(inspect.signature(model.forward).parameters),

@@ -1,9 +1,8 @@
 """Locates an encoder's files, checks that they are safe to read, and computes a digest of the weights.
 
-A source is a local folder or the id of a repository on the Hugging Face hub. The hub's cache is checked first, without
-the network. If the hub does not answer within seconds, locating the files fails. The HTTP client's own timeout is not
-enough, because it does not apply to a name server that never replies. Weights are read only from safetensors files,
-because a pickle can run code.
+A source is a local folder or the id of a repository on the Hugging Face hub. The hub's local cache is checked first. If
+the hub does not answer within seconds, an error is raised; the HTTP client's timeout does not suffice, because it does
+not limit name lookups. Weights are read only from safetensors files, because a pickle can run code.
 """
 
 import contextlib
@@ -205,7 +204,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     try:
         with _quiet_hub():
             folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
-    # these errors have no common base class; a later attempt continues with the files that are already in the cache
+    # these errors have no common base class; a later attempt keeps the files that are already in the cache
     except Exception as error:
         raise EncoderError(f"{hub_id}: the download failed ({one_line(error)}); run again to continue") from error
     return folder

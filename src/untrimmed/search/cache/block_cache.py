@@ -1,9 +1,10 @@
 """Disk cache of a library's blocks. Other processes memory-map it instead of building the blocks from the table.
 
-Each block is a file of arrays. Any file may be missing or damaged, because it can be built again from the table. A
-cached video is valid while its record has the same content stamp. The quantized codes of a block are in a separate
-file. Before vectors are quantized, they are projected on axes. All codes use the same axes, which are in one file. The
-name of a file of codes contains the digests of the block and of the axes.
+There are three kinds of files, which can all be built again from the table if they are missing or damaged:
+
+- A block: arrays of several videos. A video in it is valid while its record has the same content stamp.
+- The codes of a block: its vectors, projected on axes and quantized. The file name has digests of block and axes.
+- The axes, which all codes share.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ FOLDER = "cache"
 _BLOCK = ".block"
 _CODES = ".codes"
 _AXES = ".axes"
-_STAMPS = "contents"  # array with the stamp of each video's vectors
+_STAMPS = "contents"  # name of the array with each video's content stamp
 
 
 Arrays = Mapping[str, np.ndarray]
@@ -54,7 +55,7 @@ class BlockCache:
         self._block_format = block_format
 
     def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
-        """Yield blocks that have valid videos, the largest first. A video in several blocks is valid in one of them.
+        """Yield blocks that have valid videos, the largest first. Each video is valid in at most one of them.
 
         Files in `damaged` and other damaged files are skipped.
         """
@@ -85,7 +86,7 @@ class BlockCache:
             current = {self._write_block(block, records) for block in blocks}
             names = {path.stem for path in current}
             codes = {path for path in self.paths(_CODES) if path.name.partition(".")[0] not in names}
-            # While this process holds the lock, only killed processes can have left temporary files.
+            # This process holds the lock, so temporary files are those of killed processes.
             temporary = self.folder.glob(".*.*.*")
             _remove([*(self.paths() - current), *codes, *temporary])
 
@@ -137,7 +138,7 @@ class BlockCache:
         if isinstance(block, MappedArrays) and block.path.is_file():
             return block.path
         ids = block["ids"].tolist()
-        # A mapped block keeps its own stamps: current stamps would make outdated vectors look valid.
+        # Keep the stamps of a mapped block, because current stamps would make outdated vectors look valid.
         if isinstance(block, MappedArrays):
             stamps = block[_STAMPS].tolist()
         else:
@@ -149,7 +150,7 @@ class BlockCache:
         return path
 
     def _stamp(self, record: VideoRecord) -> str:
-        """Return a digest that changes with the video's vectors and with the format of blocks."""
+        """Return the content stamp: a digest that changes with the video's vectors and with the format of blocks."""
         return hashlib.blake2b((content_stamp(record) + self._block_format).encode(), digest_size=8).hexdigest()
 
 

@@ -1,9 +1,9 @@
 """Blocks: arrays of some videos each. They never change, so successive versions of a corpus share them.
 
-An update creates a corpus that contains new blocks and shares the other blocks with the previous corpus. Running
-searches still use the previous corpus. A removed video leaves a hole in its block. When more than a quarter of a block
-is holes, its videos are copied to a new block. Blocks of similar size are joined, so there are few blocks. Each video
-is copied O(log n) times, where n is the size of the largest block. A *row* is the index of a video in its block.
+An update creates a new corpus, which shares unchanged blocks with the previous corpus; running searches still use the
+previous one. A removed video leaves a hole in its block. When more than a quarter of a block is holes, its videos are
+copied to a new block. Blocks of similar size are joined, so there are few blocks, and each video is copied O(log n)
+times for blocks of at most n videos. A *row* is the index of a video in its block.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Selection(Generic[B]):
 
     @classmethod
     def of(cls, groups: Iterable[tuple[B, Rows]]) -> Selection[B]:
-        """Return a selection of rows of several blocks."""
+        """Select rows of several blocks."""
         blocks, rows = zip(*groups, strict=True)
         return cls(blocks, np.repeat(np.arange(len(rows)), [*map(len, rows)]), np.concatenate(rows))
 
@@ -62,7 +62,7 @@ class Selection(Generic[B]):
         return len(self.row_index)
 
     def __iter__(self) -> Iterator[tuple[B, Rows]]:
-        """Yield, for each run of `runs`, the block and its rows."""
+        """Yield the block and the rows of each run of consecutive videos of one block."""
         for block, start, stop in self.runs():
             yield self.blocks[block], self.row_index[start:stop]
 

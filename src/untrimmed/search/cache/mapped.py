@@ -28,7 +28,7 @@ _DIGEST = 32  # number of characters of the header's checksum
 _LENGTH = 12  # number of characters of the header's length
 _PREFIX = _DIGEST + _LENGTH
 
-Columns = Int[np.ndarray, " K"]  # for each row, an index along the second axis
+Columns = Int[np.ndarray, " K"]  # an index along the second axis for each row
 
 
 class DamagedError(UntrimmedError):
@@ -40,7 +40,7 @@ class DamagedError(UntrimmedError):
         self._problem = problem
 
     def __reduce__(self) -> tuple[type[DamagedError], tuple[Path, str]]:
-        """Support pickling: shards in other processes raise this error."""
+        """Make the error picklable, because shards in other processes raise it."""
         return type(self), (self.path, self._problem)
 
 
@@ -90,14 +90,14 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 class MappedArrays(Mapping[str, np.ndarray]):
     """The arrays of a file that `write_arrays` wrote, by name; each is verified before it is returned.
 
-    `row_range` and `scattered_rows` verify only the pages of their rows. All methods raise DamagedError for a wrong
-    checksum and KeyError for an unknown name. Instances are thread-safe, and stay valid if the file is removed.
+    `row_range` and `scattered_rows` only verify the pages that contain the rows. All methods raise DamagedError for a
+    wrong checksum and KeyError for an unknown name. Instances are thread-safe, and stay valid if the file is removed.
     """
 
     def __init__(self, path: Path):
         """Raises: DamagedError if the file is missing, or its header or its length is wrong."""
         self.path = path
-        try:  # compiled loops need writable arrays, so map copy-on-write
+        try:  # copy-on-write, because compiled loops need writable arrays
             with path.open("rb") as opened:
                 self._map = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)
         except (OSError, ValueError) as error:
@@ -139,7 +139,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
         return array[start:stop] if array.ndim else array
 
     def prefetch(self, name: str, rows: Int[np.ndarray, " K"]) -> None:
-        """Ask the system to read a few rows in parallel, because `scattered_rows` reads one row after another."""
+        """Ask the system to read a few rows in parallel. A later call of `scattered_rows` is then faster."""
         array = self._arrays[name]
         has_madvise = hasattr(self._map, "madvise")  # `madvise` does not exist on Windows
         if not has_madvise or not array.nbytes or 4 * len(rows) > len(array):
@@ -170,7 +170,7 @@ class MappedArrays(Mapping[str, np.ndarray]):
         """Return the pages that contain rows `start` to `stop`."""
         array = self._arrays[name]
         width = array.nbytes // max(1, len(array)) if array.ndim else array.nbytes
-        # if the array is read completely, its padding is verified, too
+        # reading a whole array also verifies its padding
         is_whole = array.ndim == 0 or (start, stop) == (0, len(array))
         last = len(self._bytes[name]) if is_whole else stop * width
         return range(start * width // PAGE, -(-last // PAGE))

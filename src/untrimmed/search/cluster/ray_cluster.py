@@ -24,7 +24,7 @@ _CONNECT_S = 5.0
 _ANSWER_S = 10.0  # how long a search waits until a shard answers, including restarts
 _LOAD_S = 3600.0  # how long a search waits until a shard has read its videos
 _RETRIES = 3  # retries for a video if its worker dies
-_TASKS_PER_CORE = 2  # enough queued tasks that no worker waits for its next one
+_TASKS_PER_CORE = 2  # queued tasks per core, so that no worker is idle
 
 
 class RayCluster:
@@ -42,7 +42,7 @@ class RayCluster:
             return
         try:
             host, _, port = address.rpartition("://")[2].rpartition(":")
-            if host and port.isdecimal():  # otherwise Ray would end this process after minutes if nothing listens
+            if host and port.isdecimal():  # without a cluster, Ray would end this process after minutes
                 socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, ValueError, RuntimeError) as error:
@@ -137,10 +137,10 @@ class RayShards:
         self._turn = itertools.count()
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several shards, see `untrimmed.search.cluster.sharded.Shards.call`.
+        """Call a method of several shards, with different arguments for each. Return the results that arrive in time.
 
         If an actor dies, the call is repeated with the next replica until the time limit. With `wait_for_load`, all
-        replicas of a shard are called, so that each of them reads its videos, and a dead one is called again.
+        replicas of a shard are called, so that each reads its videos, and dead ones are called again.
         """
         first = next(self._turn)
         deadline = time.monotonic() + (_LOAD_S if wait_for_load else self._answer_s)
@@ -157,7 +157,7 @@ class RayShards:
                     raise _cause(error) from error
                 except self._ray.exceptions.RayActorError:
                     if wait_for_load and number in answers:
-                        continue  # another replica has answered; this one reads its videos at its next call
+                        continue  # another replica has answered; this one loads at its next call
                     if wait_for_load or replicas == 1 or (turn - first) % replicas:
                         time.sleep(0.05)  # give the actor time to restart
                     turn = turn if wait_for_load else turn + 1

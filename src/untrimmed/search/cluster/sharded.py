@@ -1,10 +1,8 @@
 """Search a library in several shards. A shard is a process that holds a share of the videos.
 
-Results are the same as in one process.
-
-`ShardedEngine` takes the place of `Engine`: its corpus sends each query to all shards and combines their results. A
-shard reads its videos from the cached blocks or from the table, at the version of the search, so a restarted process
-loses nothing. A `Shards` object, such as `RayShards`, sends the calls to the shards.
+`ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results, which are the
+same as in one process. A shard reads its videos from the cached blocks or from the table, at the version of the search,
+so it can be restarted at any time. A `Shards` object, such as `RayShards`, sends the calls to the shards.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from untrimmed.search.store.records import Records, library_folder
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.types import Moment, TextFeatures
 
-_VERSIONS = 2  # versions that a shard holds in memory: running searches still use the previous version
+_VERSIONS = 2  # versions in memory: running searches may use the previous one
 
 
 def shard_of(video_id: str, shards: int) -> int:
@@ -40,15 +38,15 @@ def shard_of(video_id: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a library, with the model that searches it. All shards answer a query with the same version."""
+    """One version of a library, and the model that searches it. All shards answer a query for the same version."""
 
     number: int  # version number of the table
-    commit: tuple[Any, ...]  # identifies the commit: a number can repeat after a library is deleted and indexed again
+    commit: tuple[Any, ...]  # the commit's identity: numbers repeat if a library is deleted and indexed again
     encoder: str
     model: ModelReference
 
 
-Call = Callable[[PreparedQuery], Any]  # a `methodcaller`, because it can be sent to other processes
+Call = Callable[[PreparedQuery], Any]  # a `methodcaller`, which can be sent to other processes
 Summaries = Mapping[int, Any]  # results of `Shard.load`, by number of the shard
 
 
@@ -60,7 +58,7 @@ class _LoadedShard:
     fitted: tuple[frozenset[int], Corpus] | None = None
 
     def as_shard(self, others: Summaries) -> Corpus:
-        """Return the corpus with the same scores as in one corpus of all videos, see `LocalCorpus.as_shard`."""
+        """Return this shard's corpus with the scores that one corpus of all shards' videos would give."""
         if self.fitted is None or self.fitted[0] != others.keys():
             self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]
@@ -102,7 +100,7 @@ class Shard:
                 self._loaded = {}
 
     def _load(self, version: Version) -> _LoadedShard:
-        # checked without the lock, because another thread may hold the lock to load another version
+        # without the lock, which another thread may hold while it loads another version
         if (loaded := self._loaded.get(version)) is not None:
             return loaded
         with self._lock:
@@ -172,7 +170,7 @@ class ShardedCorpus(Corpus):
         return self.num_videos
 
     def prepare(self, query: TextFeatures) -> ShardedQuery:
-        """See `Corpus`; each shard prepares the query itself."""
+        """Return a query for all shards. Each shard encodes it for its own corpus."""
         return ShardedQuery(self, query)
 
 
@@ -183,20 +181,20 @@ class ShardedQuery(PreparedQuery):
         self._corpus = corpus
         self._query = query
         self._ranked: list[str] = []
-        # moments, by the arguments of `moments`, then by the id of the video
+        # {arguments of `moments`: {video id: moments}}
         self._moments: dict[tuple[Any, ...], dict[str, list[Moment]]] = {}
         self._missing: set[int] = set()
         self._alive: set[int] = set()  # shards that answered their last call
 
     @property
     def missing(self) -> str:
-        """See `PreparedQuery`."""
+        """A warning if a shard did not answer; empty otherwise."""
         if not self._missing:
             return ""
         return f"partial: {len(self._missing)} of {self._corpus.shards.number} shards of the library did not answer"
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """See `PreparedQuery`; ranks the videos of all shards. Raises: UntrimmedError if no shard answers."""
+        """Rank the videos of all shards. Raises: UntrimmedError if no shard answers."""
         shards = range(self._corpus.shards.number)
         groups = dict.fromkeys(shards) if among is None else self._by_shard(among)
         answers = self._tracked_call({n: [methodcaller("rank", limit=limit, among=ids)] for n, ids in groups.items()})
@@ -206,7 +204,7 @@ class ShardedQuery(PreparedQuery):
         return best
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """See `PreparedQuery`. The result is empty if the shard of the video does not answer.
+        """Return spans of one video, best first; none if the video's shard does not answer.
 
         The first call requests the moments of all ranked videos at once.
         """
@@ -220,12 +218,18 @@ class ShardedQuery(PreparedQuery):
         return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """See `PreparedQuery`. Raises: UntrimmedError if the shard of the video does not answer."""
+        """Return times of one video in seconds, and the relevance there.
+
+        Raises: UntrimmedError if the shard of the video does not answer.
+        """
         answer: tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]] = self._ask_shard("relevance", video_id)
         return answer
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
-        """See `PreparedQuery`. Raises: UntrimmedError if the shard of the video does not answer."""
+        """Return the times at which the shots of a video begin, or None if the model knows no shots.
+
+        Raises: UntrimmedError if the shard of the video does not answer.
+        """
         starts: Float[np.ndarray, " S"] | None = self._ask_shard("shot_starts_s", video_id)
         return starts
 
@@ -237,11 +241,11 @@ class ShardedQuery(PreparedQuery):
         return answers[number][0]
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """See `PreparedQuery`. One shard is asked. The result is also None if this shard does not answer."""
+        """Return the weights of the encoded words from one shard, or None if it has none or does not answer."""
         return self._weights_and_uncertainty[0]
 
     def uncertainty(self) -> Uncertainty | None:
-        """See `PreparedQuery`. One shard is asked. The result is also None if this shard does not answer."""
+        """Return how ambiguous the model finds the sentence; None if one shard does not know or does not answer."""
         return self._weights_and_uncertainty[1]
 
     @cached_property
@@ -258,7 +262,7 @@ class ShardedQuery(PreparedQuery):
         return groups
 
     def _call(self, calls: Mapping[int, Sequence[Call]]) -> dict[int, list[Any]]:
-        """Call methods of the query in shards. Return the results of the shards that answer, by number of the shard."""
+        """Call methods of the query in shards. Return the results of the shards that answer, by shard number."""
         corpus = self._corpus
         arguments: dict[int, tuple[Any, ...]] = {}
         for number, methods in calls.items():

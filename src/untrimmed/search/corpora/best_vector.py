@@ -1,7 +1,7 @@
 """Training-free corpora: a video's score is the score of its best vector, and its moments are the clearest matches.
 
 Spans are ranked by how far their mean relevance is above a baseline (`untrimmed.moments.clearest`). The baseline is
-between the means of the video and of the library, so a sentence that fits a whole video returns the whole video.
+between the means of the video and of the library, so if a whole video matches, the whole video is returned.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ VECTORS = "vectors"
 TIMES = "times_s"
 EDGES = "edges"
 BRANCH = "rows"
-_ENDS = " ends"  # suffix of the name of an array that has the index at which each video's entries end
-_VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for threads, small enough to copy in an update
+_ENDS = " ends"  # suffix of an array's name, see `VectorBlock`
+_VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for several threads, small enough to copy
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class VectorVideo:
 class VectorBlock(Block):
     """Arrays of several videos, concatenated.
 
-    The array `NAME ends` has the index at which each video's entries in NAME end.
+    For each array NAME, the array `NAME ends` has the index at which each video's entries end.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
-        """Create a block from arrays that `of` or the cache has."""
+        """Create a block from arrays made by `of` or read from the cache."""
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
@@ -127,10 +127,10 @@ class VectorBlock(Block):
         return VectorVideo(self.ids[row], float(self.arrays["durations_s"][row]), self.dim, arrays)
 
     def total(self, present: Int[np.ndarray, " K"]) -> tuple[Float64[np.ndarray, " D"], int]:
-        """Return the sum of all frames' vectors of the videos in these rows, and the number of frames."""
+        """Return the sum of the vectors of all frames in these videos, and the number of frames."""
         absent = np.setdiff1d(np.arange(len(self.ids)), present)
         num_frames = int(np.diff(self._bounds[TIMES])[present].sum())
-        if len(absent) < len(present):  # read the smaller number of videos
+        if len(absent) < len(present):  # read the present or the absent videos, whichever are fewer
             return self.arrays["total"] - self._sum(absent), num_frames
         return self._sum(present), num_frames
 
@@ -168,18 +168,18 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         """Return the candidate spans of a video: indices of each span's first frame and of the frame after it."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
-        """See `LocalCorpus`; only one block is in memory at a time."""
+        """Yield blocks of stored videos. Only one block is in memory at a time."""
         videos = map(self.vector_video, added)
         return map(VectorBlock.of, batched_by_size(videos, lambda video: len(video.vectors), _VECTORS_OF_BLOCK))
 
     def cached_block(self, arrays: Mapping[str, np.ndarray]) -> VectorBlock:
-        """See `LocalCorpus`."""
+        """Return a block of arrays that were read from the cache."""
         return VectorBlock(arrays)
 
     def sketch(
         self, block: VectorBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
-        """See `LocalCorpus`."""
+        """Return the vectors of the videos in these rows, and the number of vectors of each video."""
         vectors = np.concatenate([block.video(row).vectors[:, : block.dim] for row in rows.tolist()])
         return {BRANCH: (vectors.astype(np.float32), block.sizes[rows])}
 
@@ -204,11 +204,11 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return _sum_totals([part.block.total(np.flatnonzero(part.present)) for part in self.blocks.parts])
 
     def shard_summary(self) -> Totals:
-        """See `LocalCorpus`. The summary is the sum of the vectors of all frames, and the number of frames."""
+        """Return the sum of the vectors of all frames, and the number of frames, for other shards."""
         return self._total
 
     def as_shard(self: C, other_summaries: Sequence[Totals]) -> C:
-        """See `LocalCorpus`."""
+        """Return the corpus with a baseline that includes the frames of other shards."""
         corpus = copy.copy(self)
         corpus.__dict__.pop("_total", None)
         corpus._other_totals = tuple(other_summaries)
@@ -243,7 +243,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return {BRANCH: self._sentence.astype(np.float32)[None]}
 
     def rough(self, videos: Selection[VectorBlock]) -> Float[np.ndarray, " N"]:
-        """Return scores from float16 products, or exact scores if only few videos of a block are selected."""
+        """Return approximate scores (float16 products), or exact scores for blocks with few selected videos."""
         scores = [np.empty(0)]
         for block, rows in videos:
             if 4 * len(rows) > len(block.ids):
@@ -253,7 +253,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return np.concatenate(scores)
 
     def exact(self, videos: Selection[VectorBlock]) -> Float64[np.ndarray, " N"]:
-        """Return scores that are as precise as products in float32."""
+        """Return scores that are as precise as float32 products."""
         self.num_scored += len(videos)
         positions = [(block, row) for block, rows in videos for row in rows.tolist()]
         scores = np.empty(len(positions))
@@ -286,7 +286,7 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         return video.times_s, self._frame_relevance(video)
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"]:
-        """See `PreparedQuery`. The starts of candidate spans are the starts of shots."""
+        """Return the times at which the candidate spans of a video begin, as its shots."""
         times_s = self.corpus.video(video_id).times_s
         starts = np.unique(self.corpus.spans_of(video_id)[:, 0])
         return np.concatenate([[0.0], (times_s[starts[1:]] + times_s[starts[1:] - 1]) / 2])

@@ -1,7 +1,7 @@
 """Base classes of search models, corpora and prepared queries.
 
-A `SearchModel` encodes videos when they are indexed. Its `Corpus` holds the encoded videos in memory and prepares
-queries. A `PreparedQuery` ranks the videos of one version and finds moments in them.
+A `SearchModel` encodes videos when they are indexed. Its `Corpus` holds the encoded videos of one version of the
+library in memory and prepares queries. A `PreparedQuery` ranks these videos and finds moments in them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Uncertainty(NamedTuple):
-    """The standard deviation that a model predicts for a sentence, and the largest value that is usual."""
+    """The standard deviation that a model predicts for a sentence, and the largest usual value."""
 
     deviation: float
     usual: float  # nine of ten validation captions have at most this deviation
@@ -46,20 +46,18 @@ class PreparedQuery(ABC):
 
     @abstractmethod
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """Return the `limit` best videos, best first, and all further videos with the score of the last.
+        """Return the `limit` best videos, best first, and all further videos that tie with the last.
 
-        The caller breaks ties.
-
-        `among` limits the ranking to these ids; unknown ids are ignored.
+        Ties are in any order. `among` limits the ranking to these ids; unknown ids are ignored.
         """
 
     @abstractmethod
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return at least one span of one video in seconds, best first, each with its most relevant time (peak).
 
-        Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened. Only the
-        best span may be shorter, if the whole video is shorter. Spans do not overlap, but with `nested`, a long span
-        may be followed by a much shorter one around its peak.
+        Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened; only the
+        best span can be shorter, if the video is. Spans do not overlap, except that with `nested` a long span can be
+        followed by a much shorter one around its peak.
         """
 
     @abstractmethod
@@ -105,7 +103,7 @@ class Corpus(ABC):
 
 @runtime_checkable
 class SearchModel(Protocol):
-    """A way to search, trained or training-free. It encodes videos from their stored frames."""
+    """A way to search, trained or training-free: it encodes stored frames and creates a corpus."""
 
     @property
     def identity(self) -> str:
@@ -127,16 +125,16 @@ C = TypeVar("C", bound="LocalCorpus[Any]")
 
 
 class LocalCorpus(Corpus, Generic[B]):
-    """A corpus in this process: videos in blocks of plain arrays, with quantized codes if there are many.
+    """A corpus in this process. Videos are in blocks of plain arrays, with quantized codes if there are many.
 
-    A subclass builds blocks from stored videos, and returns the vectors that are compared with a query's vectors.
+    A subclass builds blocks from stored videos, and returns the vectors to compare with a query's vectors.
     """
 
     # The following sizes count vectors or videos, as `Block.sizes` does.
     min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
-    # searches of fewer vectors or videos use codes only after some earlier searches
+    # searches of fewer vectors or videos only use codes after some earlier searches
     min_size_for_codes_at_once: ClassVar[int]
-    coding_batch_size: ClassVar[int]  # limits the memory for building codes
+    coding_batch_size: ClassVar[int]  # quantize this many at a time, to limit memory
 
     def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
         """Create a corpus without videos. The arguments are those of `Blocks`."""
@@ -163,20 +161,20 @@ class LocalCorpus(Corpus, Generic[B]):
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
         """Return, by branch, the vectors of the videos in these rows, and the number of vectors of each video.
 
-        A video's score is at most the sum, over a query's vectors, of each vector's best product with the video's
-        vectors.
+        An upper bound of a video's score is the sum, over the query's vectors, of the largest product with one of the
+        video's vectors.
         """
 
     def context(self, block: B) -> str:
-        """Return a text that identifies everything that a block's codes depend on besides the block's arrays."""
+        """Return a text that changes with everything, besides the block's arrays, that its codes depend on."""
         return ""
 
     def shard_summary(self) -> Any:
-        """Return what other shards must know of this shard's videos to compute scores; None if nothing."""
+        """Return what other shards need to know about this shard's videos to compute scores, or None."""
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
-        """Return the corpus with the same scores as in one corpus of all shards' videos.
+        """Return the corpus with the scores that one corpus of all shards' videos would give.
 
         `other_summaries` has the `shard_summary` of each other shard.
         """
@@ -198,7 +196,7 @@ class LocalCorpus(Corpus, Generic[B]):
         return self._with_blocks(self.blocks.update(added, removed))
 
     def from_cache(self: C, cached: Iterable[CachedBlock]) -> C:
-        """Return a corpus of cached blocks. Damaged files raise DamagedError, here or in later searches."""
+        """Return a corpus of cached blocks. Raises: DamagedError for a damaged file; later searches raise it, too."""
         parts = []
         files = []
         for arrays, present, codes in cached:
@@ -244,9 +242,9 @@ class LocalCorpus(Corpus, Generic[B]):
 
 
 class LocalQuery(PreparedQuery, Generic[B]):
-    """A query for a `LocalCorpus`. It prunes by approximate scores or upper bounds, and scores candidates exactly."""
+    """A query for a `LocalCorpus`. Approximate scores or upper bounds prune videos; the others get exact scores."""
 
-    rounding: ClassVar[float]  # largest rounding error of upper bounds, and of approximate scores of at most 1
+    rounding: ClassVar[float]  # largest error of upper bounds, and of approximate scores up to 1
 
     def __init__(self, corpus: LocalCorpus[B]):
         self.corpus = corpus
@@ -269,14 +267,11 @@ class LocalQuery(PreparedQuery, Generic[B]):
         """Return exact scores. The score of a video does not depend on the other videos."""
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """See `PreparedQuery.rank`."""
+        """Return the `limit` best videos, best first, and all further videos that tie with the last."""
         return run_ranking(self.ranking_steps(limit=limit, among=among), self.exact)
 
     def ranking_steps(self, *, limit: int, among: Collection[str] | None = None) -> RankingSteps[B, list[RankedVideo]]:
-        """Rank videos.
-
-        The generator yields videos that need exact scores, so that the caller can score several queries together.
-        """
+        """Rank videos in steps. Each step yields videos that need exact scores, so that queries can share the work."""
         videos = self.blocks.select(among)
         self.num_scored = 0
         can_prune = 4 * limit <= len(videos) and self.has_finite_vectors
@@ -295,7 +290,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
-        """The query's vectors, projected on the axes of the codes, each with its branch. Codes must have been built."""
+        """Pairs of branch and query vector, projected on the axes of the codes. The codes must have been built."""
         return [
             (branch, coded.axes.probe(vector))
             for branch, coded in self.codes.items()

@@ -1,4 +1,4 @@
-"""Blocks of encoded videos: stored in half precision, scored in single precision."""
+"""Blocks of encoded videos, which are stored in half precision and scored in single precision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from untrimmed.search.cache.mapped import MappedArrays, scattered_rows
 
 _TENSOR = "videos."  # prefix of the names of tensors
 
-# By name of the tensor, the indices of the units (frames, clips) to read from each video.
+# {name of a tensor: index of the units (frames or clips) to read from each video}
 Units = Mapping[str, Int[np.ndarray, "_ _"]]
 
 
@@ -32,7 +32,7 @@ class EncodedBlock(Block):
     def __init__(
         self, arrays: Mapping[str, np.ndarray], template: EncodedVideos, padded_lengths: Sequence[int] | None = None
     ):
-        """Create a block from arrays that `of` or the cache has. Without `padded_lengths`, nothing is padded."""
+        """Create a block from arrays made by `of` or read from the cache. `padded_lengths` defaults to no padding."""
         super().__init__(arrays)
         self.template = template
         self.durations_s: Float[np.ndarray, " V"] = arrays["durations_s"]
@@ -61,7 +61,7 @@ class EncodedBlock(Block):
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video. Results from a view of the block could depend on its position in memory."""
+        """Return a copy of one video. (Results of a view could depend on its position in memory.)"""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
@@ -99,9 +99,8 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision.
 
-    If a tensor is in `Units`, only these units of it are read. Other tensors are read completely.
-
-    All selections are of the same blocks, and have units for the same tensors. Each block is read only once.
+    Of a tensor in `Units`, only these units are read. All selections must be of the same blocks and have units for the
+    same tensors, so that each block is read only once.
     """
     union = Selection.joined([selection for selection, _ in requests])
     sizes = [len(selection) for selection, _ in requests]
@@ -130,7 +129,7 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 
     Shorter tensors are padded with zeros (masks with False).
     """
-    order = np.argsort(selection.block_index, kind="stable")  # so that each block is read once
+    order = np.argsort(selection.block_index, kind="stable")  # read each block once
     ordered = selection.at(order)
     arrays = []
     for number, start, stop in ordered.runs():
@@ -149,7 +148,7 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
     """Return the rows of all videos by branch, and the number of rows per video.
 
-    Rows at the end that repeat the row before them are left out.
+    Rows at the end that repeat the previous row are left out.
     """
     branches = {}
     for branch, rows in sketch.items():

@@ -1,8 +1,8 @@
 """The engine of a library: it holds the videos in memory, and reads new commits before the next search.
 
-`Engine.answer` passes the current `View` to a search. `View.corpus` returns the corpus for the library's model. Its
-videos are already in memory, or they are read from cached blocks on disk. Only videos that have changed since then are
-read from the table.
+`Engine.answer` calls a search with the current `View`, and `View.corpus` returns the corpus for the library's model.
+Its videos are in memory or are read from cached blocks on disk. Only videos that have changed since are read from the
+table.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class View:
 
     engine: Engine
     folder: Path
-    # see `newest_commit`; a version number can repeat after a library is deleted and indexed again
+    # see `newest_commit`; version numbers repeat if a library is deleted and indexed again
     commit: list[Any] | None
     encoder: str  # identity of the encoder of the stored vectors
     model: ModelReference
@@ -109,7 +109,7 @@ class Engine:
 
     def __init__(self, folder: Path):
         self._folder = folder
-        self._lock = threading.RLock()  # held while the attributes below are used, and while the table is read
+        self._lock = threading.RLock()  # guards the attributes below and reading the table
         self._view: View | None = None
         # corpora in memory, by encoder and model
         self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}
@@ -170,7 +170,7 @@ class Engine:
             if added or removed:
                 corpus = corpus.update(view.index.read(added), removed)
                 self._outdated.add(model)
-            # a long search may still use an older version, which must not replace the current one
+            # do not replace the current version by an older one that a long search still uses
             if view is self._view:
                 self._loaded[key] = corpus, view.records
             return corpus
@@ -202,8 +202,7 @@ def read_cache(
 def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> None:
     """Update the cache of a library for these models (default: the library's), so that new processes start fast.
 
-    Building codes takes longest, so callers that cannot wait pass `codes=False`. Errors are ignored, because the next
-    search reports them.
+    Building codes takes longest; `codes=False` skips it. Errors are ignored, because the next search reports them.
     """
     with contextlib.suppress(UntrimmedError):
         view = Engine(folder).view()

@@ -1,4 +1,4 @@
-"""Exact scores of videos by a trained model. In double precision, a score does not depend on the other videos."""
+"""Exact scores of videos by a trained model, in double precision so that scores do not depend on other videos."""
 
 import copy
 import os
@@ -22,9 +22,9 @@ from untrimmed.search.corpora.encoded_block import EncodedBlock, Units, read_uni
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import cores, share_work
 
-_VIDEOS_PER_PIECE = 256  # a thread scores videos in pieces of at most this many
+_VIDEOS_PER_PIECE = 256  # videos that a thread scores at a time
 _MIN_VIDEOS_PER_PIECE = 16
-_PIECES_TOGETHER = 16  # pieces, of one or several queries, that are scored in one batch
+_PIECES_TOGETHER = 16  # pieces of one or several queries in a batch
 _UNITS_AT_A_TIME = 2**15
 _NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 
@@ -32,7 +32,7 @@ _buffers = threading.local()
 
 
 class ScoreRequest(NamedTuple):
-    """A query, the videos that need exact scores, and a function that finds the units that may have the best score."""
+    """A query, the videos that need exact scores, and a function that finds each video's units that may score best."""
 
     query: EncodedQueries
     videos: Selection[EncodedBlock]
@@ -90,7 +90,7 @@ def exact_scores_of_best_units(
 
 
 def _units_of(requests: Sequence[ScoreRequest], batch: Sequence[tuple[int, Selection[EncodedBlock]]]) -> list[Units]:
-    """Return the units to read for each piece in a batch. A batch has (index of the request, piece) pairs."""
+    """Return the units to read for each piece in a batch of (index of the request, piece) pairs."""
     units: list[Units] = [{}] * len(batch)
 
     def find(start: int, stop: int) -> None:
@@ -120,9 +120,9 @@ def _scores(model: RetrievalModel, query: EncodedQueries, videos: EncodedVideos)
 
 
 def _in_float64(videos: EncodedVideos) -> EncodedVideos:
-    """Convert videos to double precision in buffers of this thread, because allocation would take longer than scoring.
+    """Convert videos to double precision in this thread's buffers, because allocation takes longer than scoring.
 
-    The result is valid until the thread's next call. The buffers are inference tensors.
+    The result is only valid until the thread's next call, and consists of inference tensors.
     """
     buffers: dict[str, Tensor] = _buffers.__dict__
     wide = {}
@@ -167,7 +167,7 @@ def _start_pool() -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(number, "scores", initialize)
     for future in [pool.submit(barrier.wait) for _ in range(number)]:
         future.result()
-    torch.set_num_threads(num_threads)  # restores the value for this thread and for threads that start later
+    torch.set_num_threads(num_threads)  # restore the value, also for threads that start later
     return pool
 
 
@@ -205,10 +205,10 @@ class BestUnits:
     def find(
         self, coded: Mapping[str, CodedBlocks], probes: Sequence[tuple[str, Probe]], selection: Selection[EncodedBlock]
     ) -> Units:
-        """Return the units of videos with codes that may have the best score for these probes.
+        """Return each video's units that may score best for these probes, according to the codes.
 
-        All videos get the same number of units: if a video has fewer, one is repeated. For a branch without probes, the
-        first unit is returned, which does not affect the score.
+        All videos get the same number of units; if a video has fewer, one is repeated. A branch without probes has no
+        effect on the score, so its first unit is returned.
         """
         lengths = np.concatenate([block.lengths[rows] for block, rows in selection])
         masks = {}

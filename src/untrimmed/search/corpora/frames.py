@@ -1,6 +1,6 @@
 """Training-free search by frames: the score of a video is the score of its best frame, and its moments are scenes.
 
-Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares ranking methods.
+Scenes begin and end where the content changes (`untrimmed.moments.scenes`). docs/quality.md compares alternatives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME = "frames"
 class FrameSettings(SpanSettings):
     """Settings chosen on one half of the real clips. docs/quality.md reports the results on the other half."""
 
-    change_s: float = 0.5  # a change must have at least this Ward cost (squared distance of unit vectors, times s)
+    change_s: float = 0.5  # smallest Ward cost of a change (squared distance of unit vectors x s)
 
 
 class FrameModel:
@@ -54,11 +54,11 @@ class FrameCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
+        """The name of the format. Its number changes with the format of the arrays."""
         return f"{NAME} 1"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """See `BestVectorCorpus`."""
+        """Return the frames of a stored video."""
         features = stored.features
         vectors = np.asarray(features.vectors, dtype=np.float16)
         arrays = {VECTORS: vectors, TIMES: features.times_s}

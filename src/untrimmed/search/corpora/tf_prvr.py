@@ -1,12 +1,12 @@
 """Search with TF-PRVR (`untrimmed.moments.tf_prvr`), which compares training-free moments instead of frames.
 
 The moments of a video are computed from its stored frames when the video is indexed, or when the library changes to
-this model. They are stored in addition to the frames and need much less space. All frames have the same weight, even if
-key frames are unequally spaced.
+this model. They are stored in addition to the frames and need much less space. All frames have the same weight, also
+key frames at unequal distances.
 
-The score of a video is the score of its best moment, as in the release. The release does not rank spans. Here, moments,
-segments of all levels and the whole video are candidate spans, which `untrimmed.moments.clearest` ranks.
-docs/quality.md compares other choices.
+As released, the score of a video is the score of its best moment. The release does not rank spans. Here,
+`untrimmed.moments.clearest` ranks the moments, the segments of all levels and the whole video. docs/quality.md compares
+alternatives.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TFPRVRCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
+        """The name of the format. Its number changes with the format of the arrays."""
         return f"{NAME} 2 {self.model.settings!r}"
 
     def prepare(self, query: TextFeatures) -> BestVectorQuery:

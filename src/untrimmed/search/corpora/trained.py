@@ -1,7 +1,7 @@
 """Search with a trained model, which encodes the stored frames of a library and its queries.
 
-A model works for any library that uses the encoder of its training features. It reads the stored frames, resampled as
-in training (32 clips and at most 128 frames for a released model), so no video is decoded again.
+A model works with any library that uses the encoder of its training features. The stored frames are resampled as in
+training (32 clips and at most 128 frames for a released model), so no video is decoded again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TrainedModel:
     def check_encoder(self, identity: str) -> None:
         """Check that the model was trained on features of this encoder.
 
-        Imported models and runs on benchmarks do not name their encoder, so they pass.
+        Imported models, and runs on benchmarks, do not record their encoder. They are accepted.
 
         Raises:
             IndexMismatchError: The model was trained on features of another encoder.
@@ -154,9 +154,8 @@ class TrainedModel:
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
-    All videos are padded to the length of the longest one, because some scores depend on padding (in JSG). So a score
-    does not depend on the block that contains the video. When the longest video changes, the others are padded again,
-    but not read or encoded again.
+    All videos are padded to the length of the longest one, because some scores depend on padding (JSG's) and must not
+    depend on the block that contains the video. When the longest video changes, the others are only padded again.
     """
 
     min_size_for_codes: ClassVar[int] = 1000
@@ -174,17 +173,17 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def rank_all(
         self, queries: Sequence[TextFeatures], *, limit: int, among: Collection[str] | None = None
     ) -> tuple[list[list[RankedVideo]], str]:
-        """See `Corpus.rank_all`. Ranking many queries together takes less time than one after another."""
+        """Rank several queries together, which takes less time than one after another."""
         return rank_together([self.prepare(query) for query in queries], limit=limit, among=among), ""
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
+        """The name of the format. Its number changes with the format of the arrays."""
         return f"trained 1 {self.model.identity}"
 
     @torch.inference_mode()
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[EncodedBlock]:
-        """See `LocalCorpus`. Videos that another model has encoded are encoded again from their frames.
+        """Yield blocks of stored videos. Videos that another model encoded are encoded again from their frames.
 
         Raises: IndexMismatchError if an encoding lacks tensors of this model.
         """
@@ -204,24 +203,24 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
             )
 
     def cached_block(self, arrays: Mapping[str, np.ndarray]) -> EncodedBlock:
-        """See `LocalCorpus`."""
+        """Return a block of arrays that were read from the cache."""
         return EncodedBlock(arrays, self.model.template)
 
     @torch.inference_mode()
     def sketch(
         self, block: EncodedBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
-        """See `LocalCorpus`."""
+        """Return, by branch, the videos' vectors to compare with a query's, and their number per video."""
         return rows_by_branch(self.model.model.sketch(block.select(rows)))
 
     def context(self, block: EncodedBlock) -> str:
-        """See `LocalCorpus`. A sketch depends on the length of the longest video."""
+        """Return the length of the longest video as text, because codes depend on the padding."""
         return repr(block.padded_lengths)
 
     def request_codes(self, num_videos: int) -> bool:
-        """See `LocalCorpus`.
+        """Count a search and return whether it should use codes.
 
-        If searches use codes, the blocks' copies in single precision are not needed, so they are freed.
+        If so, the blocks' copies in single precision are not needed and are freed.
         """
         if use_codes := super().request_codes(num_videos):
             for part in self.blocks.parts:
@@ -229,12 +228,12 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
         return use_codes
 
     def shard_summary(self) -> Int[np.ndarray, " N"] | None:
-        """See `LocalCorpus`. The summary is the largest length of each tensor's second axis; None without videos."""
+        """Return the largest length of each tensor's second axis, for other shards; None without videos."""
         lengths = [part.block.lengths[part.present].max(axis=0) for part in self.blocks.parts]
         return np.max(lengths, axis=0) if lengths else None
 
     def as_shard(self: C, other_summaries: Sequence[Int[np.ndarray, " N"] | None]) -> C:
-        """See `LocalCorpus`. Blocks are padded to the longest video of all shards."""
+        """Return the corpus with blocks that are padded to the longest video of all shards."""
         lengths = [summary for summary in (self.shard_summary(), *other_summaries) if summary is not None]
         corpus = copy.copy(self)
         if self.blocks.parts:

@@ -1,4 +1,4 @@
-"""Queries for a trained model. The model ranks videos by its own score and finds moments with its own `locate`."""
+"""Queries for a trained model, which ranks videos by its own score and finds moments by its own method."""
 
 import itertools
 from collections.abc import Collection, Sequence
@@ -21,8 +21,8 @@ from untrimmed.search.pruning.codes import Probe
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-UNCERTAINTY = "query_uncertainty"  # the name of `Uncertainty.deviation` in `watched_queries`
-_MIN_QUERIES = 3  # two queries take as long together as one after another
+UNCERTAINTY = "query_uncertainty"  # name of the deviation in `watched_queries`
+_MIN_QUERIES = 3  # share a scan only for this many queries; two take as long separately
 _MAX_QUERIES = 64
 _MAX_BYTES = 2**29  # memory for the upper bounds of a batch of queries
 
@@ -44,7 +44,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return super().rank(limit=limit, among=among)
 
     def exact(self, selection: Selection[EncodedBlock]) -> Float32[np.ndarray, " N"]:
-        """See `LocalQuery`."""
+        """Return exact scores, which do not depend on the other videos."""
         return score_exactly([(self, selection)])[0]
 
     @torch.inference_mode()
@@ -69,21 +69,21 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return {branch: rows[(rows != 0).any(axis=1)] for branch, rows in branches.items()}
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """See `PreparedQuery` (RAL, Fig. 8)."""
+        """Return the weights that the model gives the encoded words (RAL, Fig. 8), or None."""
         weights = self._model.word_weights(self.encoded)
         return None if weights is None else weights[0].numpy()
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return the predicted deviation (RAL, Fig. 3); None if the run has not recorded its usual value."""
+        """Return the predicted deviation (RAL, Fig. 3), or None if the run did not record its usual value."""
         deviation = self._model.watched_queries(self.encoded).get(UNCERTAINTY)
         usual = self.scorer.usual_uncertainty
         return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
 
     @torch.inference_mode()
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video in seconds, best first, that do not overlap; short spans are widened.
+        """Return spans of one video in seconds that do not overlap, best first. Short spans are widened.
 
-        Spans are relevant if their score is at least half way from the mean of the curve to the best score.
+        Without a limit, spans are returned whose score is at least half way from the curve's mean to the best score.
         """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)
@@ -136,7 +136,7 @@ def score_exactly(requests: Sequence[tuple[TrainedQuery, Selection[EncodedBlock]
 def rank_together(
     queries: Sequence[TrainedQuery], *, limit: int, among: Collection[str] | None = None
 ) -> list[list[RankedVideo]]:
-    """Return the ranking for each query of one corpus. All upper bounds are computed in one scan if that saves time."""
+    """Rank videos for several queries of one corpus. One scan computes all upper bounds if that saves time."""
     if len(queries) < 2:
         return [query.rank(limit=limit, among=among) for query in queries]
     num_videos = len(queries[0].blocks)
@@ -154,7 +154,7 @@ def rank_together(
 def _rank_batch(
     queries: Sequence[TrainedQuery], limit: int, among: Collection[str] | None, *, share_bounds: bool
 ) -> list[list[RankedVideo]]:
-    """Return the ranking for each query. Exact scores that several rankings request are computed together.
+    """Rank videos for several queries, and compute their exact scores together.
 
     With `share_bounds`, one scan computes the upper bounds for all queries.
     """
@@ -187,10 +187,7 @@ def _rank_batch(
 
 
 def _bounds_of_queries(queries: Sequence[TrainedQuery]) -> list[list[Float32[np.ndarray, " V"]]]:
-    """Return the upper bounds for each query: one array per probe, with a bound for each video.
-
-    All blocks must have codes.
-    """
+    """Return, for each query and each of its probes, an upper bound per video. All blocks must have codes."""
     probes = [query.probes if query.has_finite_vectors else [] for query in queries]
     by_branch: dict[str, list[Probe]] = {}
     for branch, probe in chain.from_iterable(probes):

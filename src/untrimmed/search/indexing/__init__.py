@@ -1,4 +1,4 @@
-"""From video files to rows of the table: hash, decode, encode, commit.
+"""Index video files: hash, decode, encode, and commit them to the table. Start with `run`.
 
-The package also exports a library as a data set for training. Start with `run`.
+`export` writes a library as a data set for training.
 """

@@ -4,8 +4,8 @@
     OUT/NAME/FeatureData/<encoder>/..., TextData/...             the standard layout, see `untrimmed.data.bigfile`
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
-If `untrimmed data prepare` wrote the captions, the features are in the standard layout. Training and search use the
-same vectors: the frames that `Library.use` reads, and words that are encoded like those of queries.
+If `untrimmed data prepare` wrote the captions, the features are in the standard layout. Search uses the same vectors as
+training: stored frames, and words that are encoded like those of queries.
 """
 
 import json
@@ -58,8 +58,8 @@ def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, capt
     """Return the data set OUT/NAME if `untrimmed data prepare` wrote its captions; None if OUT/NAME does not exist.
 
     Raises:
-        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or its captions are already prepared, so
-            that `captions` and another `layout` are not allowed.
+        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or its captions are already prepared but
+        `captions` or another `layout` is requested.
     """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not the name of a folder; choose a plain --name, such as 'mine'")
@@ -98,8 +98,8 @@ def export_features(
 
     If this fails, no new folder is left.
 
-    Captions without a split are divided by video, see `untrimmed.data.labelled.assign_splits`. If OUT/NAME has prepared
-    captions, their words are written, and captions of videos that are not exported are removed.
+    Captions without a split are divided by video. If OUT/NAME has prepared captions, their words are written, and
+    captions of videos that are not exported are removed.
 
     Raises:
         ConfigError: See `prepared_data_set`; or the data set has features of another encoder.

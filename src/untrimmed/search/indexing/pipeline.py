@@ -1,7 +1,7 @@
 """Index files: recognise known files, decode and encode other files, and commit each video to the table.
 
-One thread hashes files, and the reader's child process decodes them for it. The calling thread encodes and commits. A
-short queue connects both threads, so memory use does not grow with the length or number of videos.
+A decoding thread hashes files and requests frames from a child process. The calling thread encodes and commits. A short
+queue connects the threads, so memory use does not grow with the length or number of videos.
 """
 
 import contextlib
@@ -105,9 +105,8 @@ class Indexer:
         self._sampling = settings.sampling
         self._fps = settings.fps
         self._with_thumbnails = settings.thumbnails
-        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of the calling thread, so
-        # it keeps a separate count, `_copies`: how many records will have a content when the calling thread reaches the
-        # file.
+        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of it, so it counts
+        # separately, in `_copies`, how many records will have a content when the calling thread reaches a file.
         self._by_path = {record.path: record for record in index.scan()}
         # records with the current sampling, by content hash, then by id
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}
@@ -130,15 +129,15 @@ class Indexer:
         `pictures_fps` is the frame rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails
         are decoded again, but not encoded.
 
-        If there are `workers`, they decode and encode. Only this process commits and decides which contents are known.
+        If there are `workers`, they decode and encode; this process commits and recognises known files.
         """
         started = time.perf_counter()
         self._report = IndexReport()
         self._total = len(paths)
         self._pictures_fps = pictures_fps
         self._progress = progress
-        # New paths come first: after a file was moved, another file at its old path would replace the record with its
-        # content.
+        # New paths come first. Otherwise, after a file was moved, a new file at its old path would replace its record
+        # before it is recognised.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
         files = [FileToIndex(path, self._by_path.get(str(path)), pictures_fps) for path in new_first]
         steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)
@@ -154,7 +153,7 @@ class Indexer:
     def _worker_steps(self, files: Sequence[FileToIndex], workers: Workers) -> Generator[_Step]:
         """Yield the steps that the workers return."""
         digests = frozenset(digest for digest, records in self._by_hash.items() if records)
-        # Workers skip files with known content. If the content is no longer known afterwards, the file is encoded here.
+        # Workers skip files with known content. If the content is not known any more, the file is encoded here.
         unknown: list[FileToIndex] = []
         for step in workers(files, digests):
             if isinstance(step, HashedFile) and not self._by_hash.get(step.digest):

@@ -21,7 +21,7 @@ from untrimmed.video.thumbnails import ThumbnailMaker, Thumbnails
 from untrimmed.video.timing import Timing
 
 _SAME_DURATION_S = 1e-6
-_BATCH_SIZE = 8  # frames to encode at a time; few, so that encoding starts early and overlaps with decoding
+_BATCH_SIZE = 8  # frames to encode at a time; few, so that encoding starts early
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundV
 
     With `with_pictures`, a folder of numbered pictures (`untrimmed.video.pictures`) also counts as a video.
 
-    A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned as a
-    file, so that indexing reports it. A link to a folder is followed only if it is in `paths`. Other links to folders
-    are in `linked` if they lead out of all folders in `paths`.
+    A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned like a
+    file, so that indexing reports it. Links to folders are only followed if they are in `paths`; `linked` has the other
+    links that lead out of all folders in `paths`.
 
     Raises: UntrimmedError if a path does not exist or cannot be read.
     """
@@ -103,7 +103,7 @@ class HashedFile:
     digest: str = ""  # empty if the path is neither a regular file nor a folder of pictures
 
     def require_unchanged(self) -> None:
-        """Raise a FeatureError if the file has changed since it was hashed: its frames may not match the hash."""
+        """Raise a FeatureError if the file has changed since it was hashed, so that frames match the hash."""
         if _state(self.path) != (self.size, self.mtime_ns):
             raise FeatureError(f"{shown(self.path)}: changed while it was read; index it again when it is complete")
 
@@ -173,7 +173,7 @@ class EndOfFrames:
 
 DecodingStep = HashedFile | StartedFile | FrameBatch | EndOfFrames | Failure
 FileResult = HashedFile | EncodedFile | Failure
-# A function that encodes files, in any order. Files whose content is among the digests are only hashed.
+# A function that encodes files, in any order. Files whose hash is among the digests are not encoded.
 Workers = Callable[[Iterable[FileToIndex], frozenset[str]], Iterator[FileResult]]
 
 
@@ -188,9 +188,9 @@ def decode(
 ) -> Iterator[DecodingStep]:
     """Yield the steps of a file: its start, its frames in batches, and their end.
 
-    `read` opens a path; its second argument is the frame rate of folders of pictures. Thumbnails are made here and not
-    where frames are encoded, because this thread mostly waits for the decoder. If the content of the file is known,
-    yield only its hash. If the file cannot be used, yield a failure. `stop` ends hashing.
+    `read(path, fps)` opens a file; `fps` is the frame rate of folders of pictures. If the content of the file is known,
+    yield only its hash. If the file cannot be used, yield a failure. `stop` ends hashing. Thumbnails are made here,
+    because this thread mostly waits for the decoder.
     """
     start_s = time.perf_counter()
     try:
@@ -244,7 +244,7 @@ def _hash(file: FileToIndex, sampling: str, stop: Event) -> HashedFile:
         return replace(hashed, digest=_hash_of_files(files, stop, start))
     if path.is_dir():
         os.scandir(path).close()  # raises an OSError with the reason if the folder cannot be read
-    # No hash is needed: the reader refuses everything except regular files and folders of pictures.
+    # No hash is needed, because the reader refuses anything else.
     return replace(hashed, digest=content_hash(path, stop) if path.is_file() else "")
 
 

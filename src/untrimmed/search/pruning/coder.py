@@ -26,7 +26,7 @@ from untrimmed.search.pruning.codes import FITTED_TO, Axes, CodedBlocks, CodedVi
 
 LEAST_SEARCHES = 2  # searches without codes before codes are built
 _MAX_CANDIDATES = 0.5  # largest useful share of candidates: if more videos remain after pruning, codes save no time
-_TRIAL_INTERVAL = 32  # if codes saved no time, only one of this many searches tries them again
+_TRIAL_INTERVAL = 32  # if codes saved no time, try them in one of this many searches
 _FORMAT = 5  # version of the format; codes of another version are built again
 
 Arrays = Mapping[str, np.ndarray]
@@ -45,17 +45,17 @@ class Coder(Generic[B]):
         self._codes: WeakKeyDictionary[B, Codes] = WeakKeyDictionary()
         self._coded_blocks: WeakKeyDictionary[Blocks[Any], dict[str, CodedBlocks]] = WeakKeyDictionary()
         self._searches = 0
-        self._candidates = 0.0  # share of all videos that remain after pruning, an exponential moving average
+        self._candidates = 0.0  # moving average of the share of videos that remain after pruning
         self._builder: threading.Thread | None = None
 
     def add_files(self, block: B, files: CodeFiles, context: str = "") -> None:
-        """Register the files of a block's codes. Codes of another `context` are ignored (`LocalCorpus.context`)."""
+        """Register the files of a block's codes. Codes are ignored if they were built with another `context`."""
         self._files[block] = files, context
 
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
         """Count a search and return whether it should use codes. After a few searches, start to build missing codes.
 
-        Codes on disk are read at the first search if it ranks `many` videos, otherwise after a few searches. If codes
+        If the search ranks `many` videos, codes on disk are used at once, otherwise after a few searches. If codes
         prune too few videos, only every `_TRIAL_INTERVAL`-th search uses them.
 
         Raises: DamagedError if a file is damaged.
@@ -159,7 +159,7 @@ _NAMES = [field.name for field in fields(CodedVideos) if field.name != "axes"]
 
 
 def arrays_of(codes: Codes, context: str) -> Arrays:
-    """Return a block's codes as plain arrays; `context` is as in `LocalCorpus.context`."""
+    """Return a block's codes as plain arrays, with the `context` for which they are valid."""
     values = {f"{branch}/{name}": getattr(coded, name) for branch, coded in codes.items() for name in _NAMES}
     return {"context": np.array(context), "branches": np.array([*codes], dtype=str)} | values
 

@@ -1,10 +1,10 @@
 """Quantized rows: 4-bit codes prune most videos, and 8-bit rows prune most of the remaining ones.
 
 A row is one vector of a video. It is projected on the axes of largest variance (`Axes`). Its *codes* are the first
-`CODED` numbers in 4 bits. The other numbers (the rest) add at most the product of two lengths to a score: that of the
-row's rest and that of the query's rest. Both parts are rotated at random, so the rounding error has a random direction
-for any query. A product with a random direction almost never exceeds `MARGIN` times its standard deviation (RaBitQ,
-SIGMOD 2024, Theorem 3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
+`CODED` numbers in 4 bits. The other numbers are the *rest*. The rests of row and query add at most the product of their
+lengths to a score. Both parts are rotated at random, so the rounding error has a random direction for any query. A
+product with a random direction almost never exceeds `MARGIN` times its standard deviation (RaBitQ, SIGMOD 2024, Theorem
+3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.pruning.products import LANES, project
 from untrimmed.search.pruning.threads import share_work
 
-CODED = 320  # 4-bit numbers of a row. With more, a scan would read more bytes; with fewer, more candidates would remain
+CODED = 320  # 4-bit numbers of a row; more would slow the scan, fewer would prune less
 MARGIN = 7.0  # upper bounds allow for rounding errors of this many standard deviations
 FITTED_TO = 2**15  # at most this many rows are used to fit axes
 _MAX_CODE = 7
@@ -39,7 +39,7 @@ _LINE = 64  # bytes in a cache line of the processor
 class Axes:
     """Directions on which rows are projected: the `CODED` directions of largest variance, then the others.
 
-    Each part is rotated at random.
+    Within each of these two parts, directions are rotated at random.
     """
 
     matrix: Float32[np.ndarray, "D D"]  # an orthogonal matrix
@@ -98,10 +98,7 @@ class Probe:
 
     @cached_property
     def numbers(self) -> tuple[Int16[np.ndarray, " W"], np.float32]:
-        """The vector as 16-bit integers, and their step size.
-
-        They are small enough that products with rows fit into 32 bits.
-        """
+        """The vector as integers, small enough that products with rows fit into 32 bits, and their step size."""
         return self._numbers(min(_MAX_16, (2**31 - 1) // (_MAX_8 * self.width)), np.int16)
 
     @cached_property
@@ -112,8 +109,8 @@ class Probe:
     def rounding(self, unit: np.float32, longest: float) -> tuple[np.float32, np.float32]:
         """Return (a, b): the product with a row of step size u has an error of at most a * u + b.
 
-        This holds for rows up to the length `longest`. `unit` is the step size of the query's numbers. The rounding
-        errors of row and query are assumed to be random.
+        This holds for rows up to the length `longest`, assuming that rounding errors are random. `unit` is the step
+        size of the query's numbers.
         """
         deviation = MARGIN / 12**0.5
         row_error = deviation * (self.length + (self.width / 12) ** 0.5 * float(unit))
@@ -149,7 +146,7 @@ class CodedVideos:
     rows: Int8[np.ndarray, "R W"]
     row_unit: Float32[np.ndarray, " R"]
     first_row: Int[np.ndarray, " _"]  # index of each video's first row, and at the end the number of rows
-    unbounded: Bool[np.ndarray, " V"]  # mask of videos with a row that is not finite; their upper bound is infinite
+    unbounded: Bool[np.ndarray, " V"]  # videos with an infinite or NaN row; their upper bound is infinite
     longest: float  # length of the longest row
 
     def __post_init__(self) -> None:
@@ -221,7 +218,7 @@ class CodedVideos:
     ) -> Float32[np.ndarray, " N"]:
         """Return upper bounds of each video's best product, or minus infinity if no row can reach `needed`.
 
-        A mask of the rows that may be the best is written to `may_be_best`, unless that array is empty.
+        `may_be_best` becomes a mask of the rows that may be the best, unless it is empty.
         """
         from untrimmed.search.pruning.kernels import best_rows
 
@@ -272,7 +269,7 @@ class CodedBlocks:
     def bounds_by_codes(
         self, probe: Probe, videos: Selection[Any], start: int, stop: int
     ) -> Float32[np.ndarray, "2 N"]:
-        """Return what `CodedVideos.bounds_by_codes` returns, for videos `start` to `stop`."""
+        """Return the best products by codes, and upper bounds of the exact ones, of videos `start` to `stop`."""
         runs = videos.at(slice(start, stop)).runs()
         bounds = [
             self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j]) for block, i, j in runs
@@ -282,7 +279,7 @@ class CodedBlocks:
     def bounds_by_rows(
         self, probe: Probe, videos: Selection[Any], needed: Float[np.ndarray, " N"]
     ) -> Float32[np.ndarray, " N"]:
-        """Return what `CodedVideos.bounds_by_rows` returns."""
+        """Return upper bounds of each video's best product, or minus infinity if no row can reach `needed`."""
         least = (needed - 1e-5).astype(np.float32)  # subtract the rounding tolerance
         return self._bounds_by_rows(probe, videos, least, np.empty((0, 0), dtype=bool))
 

@@ -3,8 +3,8 @@
 Each loop has one signature, so an array of another type, dimension or memory order raises a TypeError. `CodedVideos`
 checks shapes and indices.
 
-Sums are cast to int32 at each step, because numba would widen them to 64 bits. With int32, LLVM multiplies pairs of
-16-bit numbers with one instruction on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
+Sums are cast to int32 at each step, because numba would widen them to 64 bits, and LLVM could not use the instructions
+that multiply pairs of 16-bit numbers on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 ROUNDING = np.float32(1e-6)  # tolerance for rounding errors of sums in float32
-# bytes of a row's codes, `CODED` / 2; a literal, because numba does not compile again if another file changes
+# bytes of a row's codes, `CODED` / 2; a literal, because numba does not notice changes of another file
 HALF = 160
 
 _F4 = types.float32
@@ -23,7 +23,7 @@ _INT = types.intp
 
 
 def _array(kind: Any, axes: int) -> Any:
-    """Return a read-only array type, which also accepts writable and unaligned arrays."""
+    """Return a read-only array type. It also accepts writable and unaligned arrays."""
     return types.Array(kind, axes, "C", readonly=True, aligned=False)
 
 
@@ -84,7 +84,7 @@ def best_codes(
 ):
     """Write each video's best product by its codes to best[i], and an upper bound of the exact one to upper[i].
 
-    The video of i is videos[i]. The error of a product is at most query_rest * rest_length + row_error * unit +
+    Entry i is for video videos[i]. The error of a product is at most query_rest * rest_length + row_error * unit +
     query_error.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
@@ -125,8 +125,8 @@ def best_rows(
 ):
     """Write an upper bound of the best product of each video videos[i] to best[i], computed from its 8-bit rows.
 
-    A row is read only if, by its codes, it can be the best and can reach needed[i]. If no row is read, best[i] is minus
-    infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.
+    A row is skipped if its codes show that it cannot be the best or cannot reach needed[i]. If all rows are skipped,
+    best[i] is minus infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.
     """
     # Two arrays, because LLVM cannot prove that an index into one array is not negative.
     low = query[:HALF]

@@ -1,4 +1,4 @@
-"""Dot products of a sentence and stored float16 vectors: fast in float16, or as exact as in float32."""
+"""Dot products of a sentence and stored float16 vectors, fast in float16 or as exact as in float32."""
 
 import numkong
 import numpy as np
@@ -8,7 +8,7 @@ from untrimmed.search.pruning.threads import share_work
 
 ROUNDING = 2e-3  # upper bound of the error of float16 products of vectors up to unit length
 LANES = 16  # numbers per SIMD register; rows are padded to a multiple of it
-_LOW = 2.0**11  # scale of the low half of a number: float16 has 11 significant bits
+_LOW = 2.0**11  # scale of rounding errors in `halves`: float16 has 11 significant bits
 _ROWS_AT_A_TIME = 2**13  # rows that a thread multiplies at a time
 
 
@@ -18,7 +18,7 @@ def padded_width(dim: int) -> int:
 
 
 def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
-    """Return a padded vector as two float16 vectors: its rounded numbers, and the scaled-up rounding errors."""
+    """Return a padded vector as two float16 vectors: rounded numbers, and their rounding errors times `_LOW`."""
     high = _padded_float16(sentence)
     return np.stack([high, _padded_float16((sentence - high[: len(sentence)].astype(np.float32)) * _LOW)])
 
@@ -44,7 +44,7 @@ def products(rows: Float16[np.ndarray, "T E"], queries: Float16[np.ndarray, "Q E
 def project(vector: Float32[np.ndarray, " D"], axes: Float32[np.ndarray, "D E"]) -> Float32[np.ndarray, " E"]:
     """Project a vector on axes without BLAS.
 
-    Threads of BLAS keep running for a while and would slow down the scan that follows.
+    The threads of BLAS keep running for a while, which would slow down the following scan.
     """
     return np.einsum("d,de->e", vector, axes)
 

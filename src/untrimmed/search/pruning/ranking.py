@@ -1,9 +1,10 @@
 """Rank videos by exact scores, but compute these only for candidates.
 
-A score is the sum, over a query's vectors, of each vector's best product with a video's rows. The 4-bit codes of all
-rows give a first upper bound, unless `rank_together` has computed bounds for many queries. The 8-bit rows of the
-remaining candidates give a closer bound. They are multiplied with one query vector after another, the longest first,
-until the video cannot reach the required score. Candidates that remain get exact scores.
+A score is the sum over a query's vectors of the largest product with one of the video's rows (vectors).
+
+1. The 4-bit codes of all rows give a first upper bound, unless bounds were computed for many queries together. 2. The
+   8-bit rows of the remaining candidates give a closer bound. They are multiplied with one query vector after another,
+   the longest first, until the video cannot reach the required score. 3. The remaining candidates get exact scores.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -18,7 +19,7 @@ from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share_work
 
-_LIKELY_FACTOR = 2  # a stage selects this many times as many likely videos as the stage after it
+_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the next
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
@@ -33,12 +34,12 @@ class RankedVideo:
 
 
 ScoreFunction = Callable[[Selection[B]], Float[np.ndarray, " _"]]
-# A generator that yields videos, receives their exact scores, and returns a result.
+# A generator that yields videos, receives their exact scores, and finally returns a result.
 RankingSteps = Generator[Selection[B], Float[np.ndarray, " _"], T]
 Indices = Int[np.ndarray, " _"]  # positions of videos in the selection that is ranked
 # estimates of the scores of N videos, and upper bounds of these scores
 EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]
-# A function whose arguments are some of the videos to rank, their indices, and the score that a hit must reach.
+# A function of some videos, their indices, and the score that a hit must reach.
 BoundStage = Callable[[Selection[B], Indices, float], EstimatesAndBounds]
 
 
@@ -58,8 +59,8 @@ def ranked_by_bounds(
 ) -> RankingSteps[B, list[RankedVideo]]:
     """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    The first stage computes bounds for all videos. A few likely videos get exact scores first. Each later stage
-    computes closer bounds for the candidates that can still reach those scores.
+    The first stage computes bounds for all videos. Then a few likely videos get exact scores. Each later stage computes
+    closer bounds for the videos that can still reach these scores.
     """
     if not len(videos) or limit < 1:
         return []
@@ -91,8 +92,8 @@ def ranked_by_rough_scores(
 ) -> RankingSteps[B, list[RankedVideo]]:
     """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    `rounding` is an upper bound of the error of approximate scores up to 1. For larger scores, it is multiplied by the
-    largest score.
+    `rounding` is the largest error of approximate scores up to 1. If there are larger scores, it is multiplied by the
+    largest.
     """
     if not len(videos) or limit < 1:
         return []
@@ -118,9 +119,9 @@ class BoundStages(Generic[B]):
         margin: float,
         shared_bounds: Callable[[], Float32[np.ndarray, " V"]] | None = None,
     ):
-        """Take codes of all blocks by branch, and probes with branches. `margin` bounds the error of exact scores.
+        """Take codes of all blocks by branch, and probes with branches. `margin` is the largest error of exact scores.
 
-        `shared_bounds` are upper bounds of all videos of the corpus. With them, no codes are read.
+        `shared_bounds` returns upper bounds of all videos of the corpus, so that no codes are read.
         """
         self._coded = coded
         self._margin = margin

@@ -1,8 +1,7 @@
 """Answer a query on one version of a library, see `answer`. docs/queries.md defines how its parts are combined.
 
-A query is encoded (`_EncodedQuery`) and its parts get weights (`_WeightedQuery`). Then the query is prepared for the
-corpora of that version, which gives one `PreparedQuery` or a `CombinedQuery` of several. `find` ranks videos with the
-prepared query and returns hits.
+A query is encoded (`_EncodedQuery`), its parts get weights (`_WeightedQuery`), and it is prepared for the corpora of
+that version (`PreparedQuery`, or `CombinedQuery` for several parts). `find` ranks videos and returns hits.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from untrimmed.types import TextFeatures
 
 _DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
-# number of videos from which the median and the spread of a query's scores in a library are estimated
+# sample of videos to estimate the median and spread of a query's scores
 _SAMPLE_SIZE = 64
 
 Vector = Float[np.ndarray, " D"]
@@ -88,7 +87,7 @@ class _EncodedQuery:
 
     @property
     def is_searchable(self) -> bool:
-        """Whether the query has an example or a known word to search for, and a known word in `then` if that is set."""
+        """Whether the query has an example or a known word, and `then` (if it is set) has a known word."""
         has_example = self.example is not None and (self.query.image is not None or bool(self.query.like))
         return (self.text is not None or has_example) and not (self.query.then and self.then is None)
 
@@ -104,8 +103,7 @@ def answer(
 ) -> Hits:
     """Return the best videos or moments of a version of a library; `on_hit` is called as in `find`.
 
-    Parts without a known word are ignored. There are no hits if nothing remains to search for, or if `then` has no
-    known word.
+    Parts without a known word are ignored. There are no hits if no part remains, or if `then` has no known word.
 
     Raises:
         ConfigError: An option is invalid, or `min_confidence` is set but confidence was not measured.
@@ -174,9 +172,8 @@ def relevance(
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """Return times of one video in seconds, and the relevance at each time, for display.
 
-    If the query has `then`, it is the relevance for the first of the two moments.
-
-    The curve of frames is smoothed with a Gaussian of half a second. Scores and moments come from the raw curve.
+    For a query with `then`, it is the relevance for the first moment. A curve over frames is smoothed with a Gaussian
+    of half a second; scores and moments come from the raw curve.
 
     Raises:
         ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`.
@@ -212,7 +209,7 @@ class _WeightedTerm:
 
     text: TextFeatures
     weight: float = 1.0
-    by_frames: bool = False  # compare with the corpus of frames, not with the corpus of the library's model
+    by_frames: bool = False  # compare with frames instead of the library's model
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,8 +256,8 @@ class _WeightedQuery:
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example as terms. The weight of each is divided by the spread of its scores.
 
-    A training-free model compares one vector, so both vectors are added. A trained model needs words, so the example is
-    compared with frames.
+    For a training-free model, both vectors are added to one term. A trained model needs words, so the example, which
+    has none, is compared with frames.
     """
     text = encoded.text
     if encoded.example is None:

@@ -1,7 +1,7 @@
 """Combine several prepared queries into one: terms to find, a following moment (`then`), and exclusions.
 
-Only the score of each video and its relevance over time (a curve) are used, so this works for all models. Each curve is
-shifted so that its maximum is the score of the video.
+This works for all models, because it only uses each video's score and its relevance over time (the curve). Each curve
+is shifted so that its maximum is the score of the video.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -16,7 +16,7 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-# number of videos that each term ranks at first; it is multiplied by 4 while other videos can still be among the best
+# videos that each term ranks at first; 4 times as many while other videos can still be among the best
 _FIRST_TAKE = 32
 _ROUNDING = 1e-9
 _CLOSE_S = 1e-6  # times with a smaller difference count as equal
@@ -42,10 +42,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class _Curves:
-    """The relevance of one video over time, for the first and for the second moment of a pair.
-
-    Without `then`, both curves are equal.
-    """
+    """The relevance of one video over time: for the first and the second moment of a pair. Equal without `then`."""
 
     times_s: Curve
     first: Curve
@@ -55,10 +52,10 @@ class _Curves:
 class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then`, the query finds pairs of moments.
 
-    The score of a time is the weighted mean of the terms, minus `without` times the largest excess of an exclusion over
-    its usual score in the same shot (with `nowhere`, in the whole video). The score of a video is the score at its best
-    time. With `then`, it is the weighted mean of the scores at the best pair of times, the second at most `within_s`
-    seconds after the first.
+    The score of a time is the weighted mean of the terms minus a penalty: `without` times the largest excess of an
+    exclusion over its usual score in the same shot (with `nowhere`: in the whole video). The score of a video is that
+    of its best time. With `then`, it is the weighted mean of the scores of the best pair of times, of which the second
+    is at most `within_s` seconds after the first.
     """
 
     def __init__(
@@ -93,13 +90,14 @@ class CombinedQuery(PreparedQuery):
 
     @property
     def missing(self) -> str:
-        """See `PreparedQuery`. It is the warning of the first part whose results are incomplete."""
+        """The warning of the first part whose results are incomplete; empty if all are complete."""
         return next((query.missing for query in self._queries if query.missing), "")
 
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
-        """See `PreparedQuery`.
+        """Return the best videos and those that tie with the last, see `PreparedQuery.rank`.
 
-        The result is exact, because a video's score is at most the weighted sum of its scores for the terms.
+        The result is exact: a video's score is at most the weighted sum of its scores for the terms, so videos that
+        rank low for all terms can be left out.
         """
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
@@ -115,19 +113,19 @@ class CombinedQuery(PreparedQuery):
             take *= 4
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video, best first, that do not overlap; see `pairs`."""
+        """Return spans of one video that do not overlap, best first; with `then`, the first spans of pairs."""
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
-        The score of a span is the value of the curve at the span's best time. The span extends around this time while
-        the curve is at least half way from the curve's mean to the score. First spans do not overlap. In all pairs but
-        the best, the first span's best time is a peak of the curve, because the slopes beside a moment are not moments.
+        A span extends around its best time while the curve is at least half way from its mean to the value there, which
+        is the span's score. First spans do not overlap. Except in the best pair, the first span's best time must be a
+        peak of the curve, because the slope beside a moment is no moment.
 
         Without a limit, a pair is returned if the score of its first moment is at least half way from the mean of the
-        curve to the best pair's. Spans shorter than `min_s` are widened. Pairs without enough space for that are left
-        out, except the best.
+        curve to the best pair's. Spans shorter than `min_s` are widened; if there is no space, the pair is left out
+        (except the best).
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
@@ -303,7 +301,7 @@ def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
 
 
 def _widened(moment: Moment, min_s: float, after_s: float, before_s: float) -> Moment:
-    """Return a moment, cut to the space between two times, and widened to `min_s` seconds as far as there is space."""
+    """Return a moment, cut to the time between `after_s` and `before_s`, and widened to `min_s` if there is space."""
     start_s = max(moment.start_s, after_s)
     end_s = min(moment.end_s, before_s)
     start_s, end_s = widened(start_s, end_s, min_s, after_s=after_s, before_s=before_s)

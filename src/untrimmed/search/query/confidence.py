@@ -1,9 +1,8 @@
 """Confidence of a hit: the probability that a video shows what a sentence describes.
 
-Scores of different sentences are not comparable. So each sentence is also scored on a background: clips of everyday
-footage. The package contains the vectors of these clips for the encoder with which confidence was measured
-(docs/quality.md). The probability is a logistic function of a hit's score minus the mean of the best fifth of the
-background's scores.
+Scores of different sentences are not comparable. So each sentence is also scored on a *background*: clips of everyday
+footage, whose vectors the package contains for some encoders (docs/quality.md). The probability is a logistic function
+of a hit's score minus the mean of the best fifth of the background's scores.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Background:
         return cls(FrameCorpus().update_blocks([VectorBlock.of(videos)]), durations_s, calibration)
 
     def confidence(self, prepared: PreparedQuery) -> Confidence | None:
-        """Return the conversion of scores for a query prepared for this corpus; None if no clip gets a score."""
+        """Return how to convert the scores of a prepared query, or None if no clip gets a score."""
         scores = [video.score for video in prepared.rank(limit=len(self.durations_s))]
         return Confidence(self.calibration, mean_of_best_fifth(np.array(scores))) if scores else None
 

@@ -19,7 +19,7 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.types import FrameFeatures, Moment
 
-_SAME_SPAN = 0.5  # moments of two copies of a file with at least this IoU are near-duplicates
+_SAME_SPAN = 0.5  # in two copies of a file, moments with at least this IoU are near-duplicates
 _GROWTH = 4  # if there are too few hits, rank this many times as many videos
 
 
@@ -35,9 +35,9 @@ def find(
 ) -> Hits:
     """Return the best hits. With `among`, only videos with these ids are searched. Ties are broken by path.
 
-    With `group_by="moment"`, each moment is a hit. Its score is the score at its best time, which is at most the
-    video's score. With `fold`, near-duplicates of earlier hits are hidden. Otherwise `on_hit` is called with each hit
-    as soon as its moments are known.
+    With `group_by="moment"`, each moment is a hit, and its score is that at its best time. With `fold`, near-duplicates
+    of earlier hits are hidden. Without these two options, `on_hit` is called with each hit as soon as its moments are
+    known.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
     present = _in_time_order if cutoff.moments == "all" else _unchanged
@@ -58,8 +58,7 @@ def find(
         hits = fold_hits(view, hits, fold) if fold is not None else hits
         is_last = len(ranked) < take or len(videos) < len(ranked)  # true if there are no more videos to rank
         has_enough = (group_by == "video" and fold is None) or len(hits) >= cutoff.limit
-        # A moment's score is at most the score of its video, so videos that are not ranked have no moment above
-        # `ranked[-1]`.
+        # A moment's score is at most its video's, so moments of further videos score at most as high as `ranked[-1]`.
         is_in_order = group_by == "video" or (has_enough and hits[cutoff.limit - 1].score >= ranked[-1].score)
         if is_last or (has_enough and is_in_order):
             break
@@ -133,7 +132,7 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment that is shown, with which later moments are compared. `index` is the index of the moment's hit."""
+    """A moment in the result, to compare with later moments. `index` is the index of its hit."""
 
     index: int
     content: str

@@ -60,8 +60,8 @@ class WeighedWord:
 class Hits(list[Hit]):
     """Hits, best first, and warnings, for example about unknown words.
 
-    `words` has the weights of the words if a trained model weights them. If `partial` is true, a shard did not answer,
-    so hits may be missing.
+    `words` has the weights of the words if a trained model weights them. If `partial` is true, hits may be missing,
+    because a shard did not answer.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Picture: TypeAlias = UInt8[np.ndarray, "Y X 3"]
 else:
-    Picture = Any  # an array; the type is not named here, because searches through the service must not import numpy
+    Picture = Any  # an array; searches through the service must not import numpy for the type
 
 Day: TypeAlias = date | datetime | str
 GroupBy: TypeAlias = Literal["video", "moment"]
@@ -32,7 +32,7 @@ Edges: TypeAlias = Literal["sampled", "exact"]
 WithoutIn: TypeAlias = Literal["shot", "video"]
 NumMoments: TypeAlias = int | Literal["all"]
 LONGEST_TEXT = 4000
-# limited, because each excluded sentence is compared with all frames, and each place is read from the table
+# limits, because each excluded sentence is compared with all frames, and each place is read from the table
 _MAX_PARTS = 32
 _MAX_S = 1e7
 
@@ -212,7 +212,7 @@ class Filters:
     max_height: Annotated[
         _Whole, _at_most("height", "Largest picture height, in pixels.", "PIXELS", 10**5, "pixels")
     ] = None
-    # The conditions that `admit` checks: attribute of a record, its lowest value and its highest value.
+    # Conditions on attributes of a record: name, lowest and highest value.
     ranges: tuple[tuple[str, float, float], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,10 +1,10 @@
 """Bins: named, ordered lists of moments that users keep in a library.
 
-The folder `bins` of the library has one JSON file per bin, with a checksum. Each change replaces the whole file while a
-lock is held, and names the version that it replaces. So two users of one bin never overwrite each other unnoticed.
+The folder `bins` of the library has one JSON file per bin, with a checksum. A change must state the version of the bin
+that it replaces, so two users never overwrite each other's changes unnoticed.
 
-A moment keeps the path of its video. So it can still be shown after the video was removed from the library, and it
-belongs to the video again if the file is indexed again.
+A moment keeps the path of its video. So it can still be shown after the video was removed from the library, and it is
+linked to the video again when the file is indexed again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BinMoment:
     start_s: float
     end_s: float
     note: str = ""
-    sentence: str = ""  # by which the moment was found
+    sentence: str = ""  # the query that found the moment
 
     def record(self, records: Records) -> VideoRecord | None:
         """Return the record of the moment's video, by its id or else by its path; None if it is not in the library."""
@@ -161,9 +161,9 @@ class Bins:
             self._file(bin_id).unlink()
 
     def add_copies(self, bins: Iterable[Bin], new_moment: Callable[[BinMoment], BinMoment]) -> None:
-        """Add bins of another library, with `new_moment` of each moment. Bins whose ids are known are left out.
+        """Add bins of another library, except those whose ids exist. `new_moment` converts each moment.
 
-        A number is appended to a name that another bin has.
+        If a name is taken, a number is appended.
         """
         with self._locked():
             known = {bin.bin_id: bin.name for bin in self.all()}

@@ -1,8 +1,7 @@
 """Import `lance` fast, create tables, and handle conflicts between writers. Other modules import `lance` from here.
 
-If pandas is installed, importing pyarrow also imports pandas, only to check that True is not a pandas column. The
-library does not use pandas, so this module hides pandas during the import, which halves the import time. Later, pyarrow
-can import pandas if necessary.
+Importing pyarrow also imports pandas if it is installed. The library does not need pandas, so this module hides it
+during the import, which halves the import time. Later, pyarrow can import pandas if necessary.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ os.environ.setdefault("LANCE_LOG", "error")  # notices of Lance would appear bet
 
 
 class _HiddenPandas:
-    """An import finder that hides pandas from the thread that created it."""
+    """An import hook that hides pandas from the thread that created it."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

@@ -35,9 +35,9 @@ def read_records(folder: Path) -> list[VideoRecord]:
 
 
 def path_of(folder: Path, name: str) -> Path:
-    """Return the path `name` if a file exists there, otherwise the path of the library's video with this name.
+    """Return the path `name` if it exists or the library has no video with this name, otherwise the video's path.
 
-    Without such a video the path is returned unchanged. Raises: UnknownNameError if several videos have the name.
+    Raises: UnknownNameError if several videos have the name.
     """
     path = Path(name)
     if os.path.lexists(path) or not settings_file(folder).exists():
@@ -58,12 +58,12 @@ def is_deleted(path: str) -> bool:
 
 
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """Return the videos whose files were deleted, and by the drive's root those that seem to be on a missing drive.
+    """Return two groups of videos whose files are missing: deleted files, and files on a missing drive by its root.
 
-    If folders of a path are missing too, the topmost missing folder counts as the root of a drive in three cases: it is
-    a broken link, drives are mounted beside it, or its parent contains no other video of the library. If only the file
-    is missing, its folder counts as an unmounted drive if it contains no other video of the library, and if it is empty
-    or a place where drives are mounted.
+    - If folders of the path are missing, the topmost missing folder counts as the root of a drive if it is a broken
+      link, if drives are mounted beside it, or if its parent contains no other video of the library.
+    - If only the file is missing, its folder counts as an unmounted drive if it contains no other video of the library
+      and is empty or a place where drives are mounted.
     """
     absent = [record for record in records if is_deleted(record.path)]
     present = {record.path for record in records} - {record.path for record in absent}

@@ -1,6 +1,6 @@
-"""Checks the files that describe the versions of the table.
+"""Check the manifests, the files that describe the versions of the table.
 
-Lance panics (an error of Rust) if such a file, a manifest, is truncated or has other bytes after its end.
+Lance panics (a Rust error) if a manifest is truncated or has extra bytes at its end.
 """
 
 import contextlib
@@ -34,10 +34,9 @@ def is_complete(manifest: Path) -> bool:
 
 
 def set_aside_damaged(versions: Path, can_be_opened: Callable[[Path], bool]) -> list[Path]:
-    """Rename the manifests that are newer than the newest readable manifest, and return their new paths.
+    """Rename the manifests that are newer than the newest readable one, and return their new paths.
 
-    Afterwards, the table is at the version of the newest readable manifest. Nothing is renamed if no manifest can be
-    opened.
+    The table is then at the version of the newest readable manifest. If none is readable, nothing is renamed.
     """
     damaged: list[Path] = []
     for manifest in manifests(versions):

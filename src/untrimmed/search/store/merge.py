@@ -1,10 +1,10 @@
 """Index a library in parts on many machines, and merge the parts.
 
-A hash of a file's path, relative to the folder that is indexed, selects the part that the file belongs to. So each file
-is in exactly one part, wherever the folder is mounted, and the machines need no communication.
+A file belongs to the part that a hash of its path (relative to the indexed folder) selects. So each file is in exactly
+one part, wherever the folder is mounted, and the machines need no communication.
 
 A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last, so an
-incomplete one cannot be opened. The same call continues an interrupted merge, because it recognises copied rows.
+incomplete library cannot be opened. The same call continues an interrupted merge, because it recognises copied rows.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class _MergedRow:
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
     """Bring a library up to date with other libraries, in this order. Create it if necessary.
 
-    If several libraries have the same path, the merged row has the content that was indexed last, under the first id.
-    Each path keeps a row, also if several have the same content. But if a file was moved (it is no longer at one path
-    and was later indexed at another path), its two rows become one. `index` would give the same result.
+    If several libraries have the same path, the merged row has the content that was indexed last and the first id.
+    Copies of a file at different paths keep their rows. If a file was moved (it is no longer at one path and was later
+    indexed at another), its two rows become one. The result is the same as that of `index`.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.

@@ -1,8 +1,7 @@
 """The settings of a library, and one record per video: everything about the video except its vectors.
 
-The records are in the table, but opening the table takes longer than the rest of `untrimmed ls`. So each process that
-reads records from the table writes a copy to `records.json`. The copy names its commit and is valid only for that
-commit.
+The records are in the table, but opening it takes longer than the rest of `untrimmed ls`. So each process that reads
+records from the table writes a copy to `records.json`. The copy is only valid for the commit that it names.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ THUMBNAILS = "thumbnails"  # name of the folder with thumbnails, see `untrimmed.
 T = TypeVar("T")
 
 _SETTINGS = "library.json"
-_CHECKSUM = "checksum"  # of the other values in library.json
+_CHECKSUM = "checksum"  # key in library.json: checksum of the other values
 _COPY = "records.json"
 _get_path = attrgetter("path")
-# The fields that change whenever a video's frame vectors change. The path and the model are not among them, so a corpus
-# does not read a video again if only its path or model has changed. A model computes its encoding from the frames.
+# At least one of these fields changes when a video's frame vectors change. Path and model are not among them, so that a
+# corpus does not read a video again if only these change; encodings can be computed again from the frames.
 _get_content = attrgetter("content_hash", "sampling", "encoder_identity", "indexed_at", "num_frames", "duration_s")
 _LAST_VERSION = (1 << 64) - 1  # the name of a manifest is this number minus its version, so the newest sorts first
 
@@ -177,7 +176,7 @@ class Records(Sequence[VideoRecord]):
         return [] if video is None else [video]
 
     def changes_since(self, before: Records) -> Changes:
-        """Return the changes from another version to this one. The other version may also be later."""
+        """Return the changes from another version, which may also be later, to this one."""
         if self is before:
             return Changes([], [])
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
@@ -198,7 +197,7 @@ class Records(Sequence[VideoRecord]):
 
 
 def folders_of_equal_names(paths: Iterable[str | Path]) -> dict[Path, str]:
-    """Return, for each path with the same file name as others, the folder that distinguishes it.
+    """For each path whose file name is not unique, return the folder that distinguishes it.
 
     >>> folders_of_equal_names(["/a/1/x.mp4", "/b/1/x.mp4", "/b/1/y.mp4"])
     {PosixPath('/a/1/x.mp4'): 'a', PosixPath('/b/1/x.mp4'): 'b'}

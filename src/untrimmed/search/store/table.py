@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
-# each commit adds a fragment (a file of rows) and lists all fragments, so they are merged regularly
+# each commit adds a fragment (a file of rows) and lists all fragments, so fragments are merged regularly
 _COMMITS_BETWEEN_COMPACTIONS = 500
-_ROWS_PER_FRAGMENT = 1024  # also the maximum number of old rows that a compaction writes again
+_ROWS_PER_FRAGMENT = 1024  # also limits the rows that one merge writes again
 _KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
 _INT32 = ("width", "height", "num_frames")
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
@@ -184,7 +184,7 @@ class VideoIndex:
         table = self._open_table()
         if table is None:
             return []
-        # read before the scan, because another thread may switch the table to a newer version during it
+        # read before the scan, during which another thread may switch the table to a newer version
         version = table.version
         with self._guarded("read"):
             rows = list(_records(table.to_table(columns=_record_columns(table.schema))))
@@ -437,7 +437,7 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
 
 
 def _rows_with_damage(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
-    """Yield each record; its times, flattened frames and encoding; and a description of damage, or "" if intact."""
+    """Yield each record, its arrays (times, flattened frames, encoding), and a description of damage or ""."""
     digests = batch.column("vectors_digest").to_pylist()
     for row, (record, is_intact) in enumerate(_records(batch.select(_record_columns(batch.schema)))):
         times_s, frames = (batch.column(name)[row].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)

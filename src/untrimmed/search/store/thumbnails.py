@@ -1,8 +1,7 @@
 """The thumbnails of a library: one file for each video content, beside the table.
 
-A thumbnail file is named after the hash of the video's content. So it stays valid when the video is moved, and copies
-of the video share it. It is written before the video's row and never changes. The next writer removes files without a
-row.
+A thumbnail file is named after the hash of the video's content, so it stays valid when the video is moved, and copies
+of the video share it. It is written before the video's row and never changes. Later writers remove files without a row.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class ThumbnailFiles:
 
     def __init__(self, library: Path) -> None:
         self._library = library
-        # files by content stamp, in the order of their last use; the stamp changes when the video is indexed again
+        # {content stamp: file} in the order of their last use; stamps change when a video is indexed again
         self._open: OrderedDict[str, StoredThumbnails] = OrderedDict()
         self._lock = threading.Lock()
 
