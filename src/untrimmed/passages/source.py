@@ -16,7 +16,7 @@ A source reads the passages of one video at a time:
             yield Passage("la la la", 1.0, 2.5, source=self.name)
 
 `untrimmed index` calls `read` for a video if the library has no passages of this source for it, or if the video, the
-`identity` or the `fingerprint` has changed since then. All passages of one call are committed together, so an
+`identity` or the `fingerprint` has changed since they were read. The passages of one call are committed together, so an
 interrupted call is repeated.
 """
 

@@ -1,4 +1,1 @@
-"""The service gives access to a library over HTTP, for its web page, the command line and other programs.
-
-It computes no scores itself; the library does.
-"""
+"""The HTTP service of a library, for its web page, the command line and other programs."""

@@ -27,10 +27,10 @@ from untrimmed.server.problems import problem
 MAX_BODY_BYTES = 1 << 20
 IS_HEAD = "untrimmed.is_head"  # key in the scope of a HEAD request; the response of such a request gets no body
 _TOO_LONG = f"the request body is larger than {MAX_BODY_BYTES >> 20} MB; send a smaller request"
-_PICTURE = "/api/search/picture"  # this route has a size limit of its own
+_PICTURE = "/api/search/picture"  # this route has its own size limit
 MIN_TOKEN_LENGTH = 16
-# Browsers may load only this service's own scripts, styles, pictures and videos, and may not show the page in a frame
-# of another page.
+# Browsers may only load scripts, styles, pictures and videos from this service, and may not show the page in a frame of
+# another page.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,13 +50,13 @@ HEADERS = {
 class Access:
     """The host names and tokens that a service accepts.
 
-    `own_token` is accepted too, in addition to `token`. It is stored in the library folder, in a file that only this
+    Besides `token`, the service accepts `own_token`, which is stored in the library folder in a file that only this
     user can read.
     """
 
     names: frozenset[str] = frozenset({"localhost", "127.0.0.1", "::1"})
-    # whether a Host header with any IP address is accepted; this is safe, because the host name of a foreign page is no
-    # IP address
+    # whether any IP address is accepted as Host header; this is safe, because a foreign page's host name is no IP
+    # address
     any_address: bool = False
     token: str | None = None
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -122,7 +122,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject a forbidden request, or pass the request on and add security headers to the response."""
-        # there are no routes for web sockets; closing the connection before it is accepted sends status 403
+        # there are no web sockets; closing the connection before accepting it sends status 403
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
             return

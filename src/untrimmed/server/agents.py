@@ -62,8 +62,7 @@ you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
-# Matches escapes in JSON. Group 1 matches escapes that are kept, including complete surrogate pairs; other matches are
-# halves of a pair.
+# Matches escapes in JSON: with group 1, complete characters (including surrogate pairs), otherwise halves of a pair.
 _SURROGATES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -249,7 +248,7 @@ class _ToolServer(MCPServer[Any]):
 
 
 def _line(cause: BaseException | None) -> str | None:
-    """Return a one-line message for the agent, or None for bugs and for errors with a clear message of their own."""
+    """Return a one-line message for the agent, or None for bugs and for errors whose own message is clear."""
     if isinstance(cause, ValidationError):
         return validation_message(dict(cause.errors()[0]))[0]
     if isinstance(cause, ModuleNotFoundError):
@@ -290,10 +289,9 @@ def create_agents_app(service: Service, access: Access, *, clips: Path | None = 
 
 
 class _Lines(io.TextIOWrapper):
-    """Lines of JSON in which unpaired halves of surrogate pairs are replaced.
+    """Lines of JSON in which unpaired halves of surrogate pairs become replacement characters.
 
-    Each half is replaced by a replacement character. Such halves are valid in JSON, and clients that cut texts send
-    them, but the MCP SDK would never answer a request that contains one.
+    Clients that cut texts send such halves. They are valid JSON, but the MCP SDK would never answer the request.
     """
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as in the base class

@@ -1,7 +1,4 @@
-"""A client of a running service, so that a search need not load the encoder and vectors.
-
-This module imports nothing slow.
-"""
+"""A client of a running service, so that a search need not load the encoder and vectors. Imports nothing slow."""
 
 from __future__ import annotations
 
@@ -119,8 +116,7 @@ def _post(notice: Notice, request: dict[str, Any], picture: UInt8[np.ndarray, "Y
     if status == 200:
         return answer
     _raise(answer)
-    # the service has a lower limit, or there is a bug; the caller then searches itself, and that search reports the
-    # cause
+    # the service has a lower limit, or there is a bug: let the caller search and report the cause
     return None
 
 
@@ -161,9 +157,9 @@ def _raise(problem: dict[str, Any]) -> None:
 
 
 def _places(library: Path, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
-    """Return places in which paths of videos are replaced by ids.
+    """Return places with the ids of videos instead of their paths.
 
-    Return None if a video is unknown; a search by the caller then reports the unknown video.
+    Return None if a video is unknown; the caller's own search then reports it.
     """
     if not places:
         return ()

@@ -165,7 +165,7 @@ class IndexJob:
 
 
 def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, str]]:
-    """Return the ids and paths of videos at or below `places` whose files certainly no longer exist."""
+    """Return the ids and paths of the videos at or below `places` whose files were certainly deleted."""
     if not settings_file(library.folder).exists():
         return set()
     records = Records(library.videos())

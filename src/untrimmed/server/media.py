@@ -1,4 +1,4 @@
-"""Gives access to indexed files, but only to those that have not changed since they were indexed."""
+"""Open indexed files, but only those that have not changed since they were indexed."""
 
 import io
 import os
@@ -51,8 +51,7 @@ def frame_source(record: VideoRecord) -> MediaFile:
     """Return the file of a record, or its folder of pictures, if it is unchanged. Raises the errors of `open_media`."""
     path = Path(record.path)
     try:
-        # read the status before the pictures: if another folder replaces this one in between, the status is still that
-        # of this folder
+        # read the status before the pictures, to detect a folder that is replaced in between
         status = path.lstat()
         pictures = read_pictures(path, 1.0) if stat.S_ISDIR(status.st_mode) else None
         if pictures is not None and pictures.state() == (record.size, record.mtime_ns):

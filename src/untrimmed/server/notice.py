@@ -1,7 +1,7 @@
 """A file in the library folder with the port and token of the library's service, for the command line.
 
-Only the owner of the file can read it. A service holds a lock on its file while it runs, so a free lock shows that the
-service has stopped, even after a crash. The file is written only for services that listen at a local address.
+Only the owner can read the file. A service holds a lock on it while it runs, so a free lock means that the service has
+stopped or crashed. The file is only written for services that listen at a local address.
 """
 
 import contextlib

@@ -25,7 +25,7 @@ class Pictures:
     """
 
     def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:
-        # the reader that was used last is used first, because its child process is still running
+        # use the last used reader first, because its child process is still running
         self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()
         self._all = [FrameReader(limits=limits) for _ in range(children)]
         for reader in self._all:

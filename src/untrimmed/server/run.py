@@ -19,7 +19,7 @@ from untrimmed.server.notice import announce
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
-# a longer time than clients pause between requests, so that their next request does not meet a closing connection
+# longer than clients pause between requests, so that their connection is not closed just before the next request
 _KEEP_ALIVE_S = 60
 
 
@@ -114,9 +114,8 @@ def _socket(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=128)
-        # Connections inherit this option. Without this option, the system delays the body of a small response by 40 ms,
-        # until the client has acknowledged the headers. asyncio sets the option only for sockets that it creates
-        # itself.
+        # Connections inherit this option. Without it, the system delays the body of a small response by 40 ms, until
+        # the client has acknowledged the headers. asyncio only sets it for sockets that it creates.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:

@@ -20,7 +20,7 @@ VIDEO_ID = r"^[0-9a-f]{16}$"
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
-Name = Annotated[  # a path in which bytes that are not valid UTF-8 are escaped, as in `--json`
+Name = Annotated[  # a path; bytes that are not valid UTF-8 are escaped, as in `--json`
     str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
 ]
 Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
@@ -57,7 +57,7 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
                 else {"ge": spec.minimum, "le": maximum}
             )
             if choices := choices_of(kind):
-                # pydantic would also compare a word in this field with the bounds, so only the number has them
+                # only the number has bounds, because pydantic would also compare a word with them
                 kind = Annotated[int, Field(**bounds)] | Literal[choices]
                 bounds = {}
             help = f"`{get_args(kind)[1]}`: {spec.help}" if get_origin(kind) is Literal else spec.help

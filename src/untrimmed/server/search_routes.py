@@ -66,7 +66,7 @@ async def search_lines(service: ServiceDependency, request: SearchRequest) -> Re
     work.add_done_callback(done)
     first = await lines.get()
     if first is None:
-        await work  # raises the error of a refused query, so that the response is a problem with its status
+        await work  # raise the error of a refused query before the stream begins, so that the response has its status
 
     async def stream() -> AsyncIterator[str]:
         line = first

@@ -1,7 +1,6 @@
 """Shared state of all routes: the library, decoders, indexing runs, and threads.
 
-Searching, reading, decoding and cutting each have their own limit of threads, so that no kind of work waits for another
-kind.
+Searching, reading, decoding and cutting have separate limits of threads, so that they do not wait for each other.
 """
 
 import hashlib
@@ -68,7 +67,7 @@ class Service:
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
         """Run a search in a thread, and return its result."""
-        self._next_check_at = 0.0  # make the next `records` read the newest commit: requests for a hit's frames need it
+        self._next_check_at = 0.0  # requests for a hit's frames need the newest commit
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:

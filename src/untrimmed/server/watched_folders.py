@@ -1,8 +1,6 @@
-"""Stores the folders that users of the page watch in a file in the library folder.
+"""Store the folders that users of the page watch, so that the service watches them again after a restart.
 
-The service watches these folders again after a restart.
-
-The folders of `--watch` are not stored, because this option names them at every start.
+They are in a file in the library folder. Folders of `--watch` are not stored, because they are given at every start.
 """
 
 import json
@@ -20,8 +18,8 @@ FILE = "watched.json"
 def read_folders(library: Path) -> tuple[Path, ...]:
     """Return the stored folders, even those that do not exist now.
 
-    Return no folders if the file is damaged or has another owner. Other users who can write to the library must not
-    choose the folders that the service reads with this user's rights.
+    Return none if the file is damaged or belongs to another user, who must not choose folders that the service reads
+    with this user's rights.
     """
     try:
         opened = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

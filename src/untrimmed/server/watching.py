@@ -1,8 +1,8 @@
 """Watched folders: new, changed and deleted videos are indexed once they stop changing.
 
-The operating system reports changes (by the package `watchfiles`). Folders are also scanned every few minutes. Changes
-on remote file systems are not reported, so folders there are scanned every few seconds. A file counts as complete when
-it stops changing.
+The operating system reports changes (package `watchfiles`). Reports can be lost, so folders are also scanned every few
+minutes, or every few seconds on remote file systems, whose changes are not reported. A file counts as complete when it
+stops changing.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _MAX_LISTED = 100  # largest number of changed paths that are listed for a folder until they are indexed
 _REMOTE = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse", "vboxsf", "virtiofs", "prl_fs")
-# matches the escapes of special characters in mount points, e.g. of spaces
+# matches escaped characters in mount points, e.g. spaces
 _ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")
 _LISTEN_TIMEOUT_MS = 500  # time after which a listener checks whether it must stop
 
@@ -259,8 +259,7 @@ class Watches:
     def _may_be_indexed(self, path: Path) -> bool:
         """Whether the library has videos at a path, or cannot be read.
 
-        If the library cannot be read, an indexing run is started all the same. It reports the problem and is repeated
-        later.
+        If it cannot be read, the indexing run reports the problem and is repeated later.
         """
         try:
             return self._has_videos(path)
@@ -308,10 +307,7 @@ def _is_relevant(path: Path, folder: Path) -> bool:
 
 
 def _has_videos(path: Path) -> bool:
-    """Whether indexing a path would find videos.
-
-    It finds none if the path is a file of another type.
-    """
+    """Whether indexing a path would find videos."""
     if path.is_file() and not is_video_path(path):
         return False
     with contextlib.suppress(UntrimmedError):  # raised if there are no videos
