@@ -23,7 +23,7 @@ def segment_bounds(
 def segment_means(
     frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
 ) -> Float[np.ndarray, "L D"]:
-    """Return the mean of each segment. An empty segment (in short videos) is the frame at its bound.
+    """Return the mean of each segment. If a short video has an empty segment, it gets the frame at its start.
 
     Means have the dtype of `frames`. The releases convert the frames of BigFile folders to float64 first.
 

@@ -1,4 +1,4 @@
-"""Distillation (DL-DKD): which frames match a query should be distributed as the teacher's cosines say."""
+"""Distillation (DL-DKD): the student learns the teacher's distribution of a query over the frames of its video."""
 
 import torch
 import torch.nn.functional as F

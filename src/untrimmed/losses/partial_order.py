@@ -26,7 +26,7 @@ def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float
 def exterior_angle(
     video: Float[Tensor, "N D"], text: Float[Tensor, "N D"], curvature: Float[Tensor, ""]
 ) -> Float[Tensor, " N"]:
-    """Return the angle at each video, in [0, pi], between the direction away from the origin and that to its text.
+    """Return each video's angle, in [0, pi], between two directions: away from the origin, and towards its text.
 
     >>> video, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))

@@ -119,7 +119,7 @@ class Carrier(Protocol):
 
 @dataclass(frozen=True)
 class ExtraRows:
-    """Extra rows for the layers over clips and those over frames, and tensors to store with the video."""
+    """Extra rows for two groups of layers (over clips, over frames), and tensors to store with the video."""
 
     clips: Float[Tensor, "V R D"] | None = None
     frames: Float[Tensor, "V R D"] | None = None

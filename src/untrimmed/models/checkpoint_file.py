@@ -1,8 +1,8 @@
 """Read tensors, settings and validation results from an authors' checkpoint without executing pickled code.
 
-The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). Reading needs little
-more memory than the file has bytes: compressed members, tensors larger than their storage and pickles with too many
-objects are refused before memory is allocated.
+The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). A small file cannot
+cause a large allocation: compressed members, tensors larger than their storage and pickles with too many objects are
+refused first.
 """
 
 import math

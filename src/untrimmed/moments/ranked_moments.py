@@ -87,7 +87,7 @@ def _suppress_block(
     limit_per_video: int,
     limit: int,
 ) -> RankedMoments:
-    """Suppress moments of some queries, in a table with one row per query and video and one column per moment."""
+    """Suppress overlapping moments for some queries. Spans are arranged as [pair of query and video, moment, 2]."""
     row, rank = np.nonzero(video >= 0)
     order = np.lexsort((rank, video[row, rank], row))
     row = row[order]

@@ -174,7 +174,8 @@ class AttentionPooling(nn.Module):
 def stacked_dims(module: nn.Module, parameter: str) -> int:
     """Return how many leading axes of a parameter count tensors that the released programs store separately.
 
-    Examples are the K attentions, and queries, keys and values. Gradient clipping must treat these tensors separately.
+    For example, a weight [3, K, D, D] stacks the maps to queries, keys and values of K attentions, so the result is 2.
+    Gradient clipping must treat these tensors separately.
     """
     declared: dict[str, Any] = getattr(module, "stacked_dims", {})
     return int(declared.get(parameter, 0))

@@ -72,7 +72,7 @@ class JSGParity(RetrievalParity[JSG]):
         return {"proposals": proposals, "feature-pipeline": feature_pipeline, "metrics": metrics}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances. Spans are in seconds, and percentages are rounded to two decimals.
+        """Return the tolerances. Those of spans are in seconds. Recalls were recorded in percent with two decimals.
 
         The convolution's bias has no effect, because a layer norm follows, so its true gradient is zero. The recorded
         gradient is the rounding error of a large sum; it may differ by 1e-3. BertAdam's first update from such noise is

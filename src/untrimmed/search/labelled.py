@@ -89,7 +89,7 @@ def evaluate_library(
     With `skip_unknown`, queries are skipped and listed if their video is not in the library or has an ambiguous name.
 
     Raises:
-        UnknownNameError: There are such queries (with `skip_unknown`: only such queries). The message names their
+        UnknownNameError: A query's video is unknown or ambiguous (with `skip_unknown`: all are). The message names the
             videos.
         FeatureError: A query's moment begins after the end of its video.
     """

@@ -1,4 +1,7 @@
-"""Find the exact time of a shot change near the edge of a moment. Sampled frames only show it to half a second."""
+"""Find the exact time of a shot change near the edge of a moment.
+
+The frames of a library are sampled about every half a second, so edges of moments are only approximate.
+"""
 
 from pathlib import Path
 

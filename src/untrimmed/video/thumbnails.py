@@ -21,7 +21,7 @@ _EPSILON_S = 1e-6
 class Thumbnails:
     """The pictures of one video as WebP, each at most 160 pixels high, and their times in seconds, in order.
 
-    `rows` has the index of the picture of each time. While the video does not change, times share a picture.
+    The picture for `times_s[i]` is `pictures[rows[i]]`. While the video does not change, times share a picture.
     """
 
     times_s: Float[np.ndarray, " T"]

@@ -2,8 +2,8 @@
 
 `train.json`, `val_1.json`, `val_2.json`: `{video: {"duration", "timestamps": [[start, end], ...], "sentences":
 [...]}}`. Both validation files describe the same videos in different words. PRVR papers use only the videos with
-released features: 9,043 for training and 4,430 for testing. Their 15,753 test captions are 3.56 per video, as in val_1
-(val_2: 3.49), so val_1 is the default.
+released features: 9,043 for training and 4,430 for testing. They report 15,753 test captions, 3.56 per video. val_1 has
+3.56 captions per video and val_2 has 3.49, so val_1 is the default.
 """
 
 from pathlib import Path

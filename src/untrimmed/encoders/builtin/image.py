@@ -1,8 +1,8 @@
 """EfficientNet-Lite (Tan & Le 2019, arXiv 1905.11946) as an 8-bit ONNX graph, built from the released float weights.
 
 The Lite networks were designed for quantisation: they have no squeeze-and-excitation, and ReLU6 limits nearly all
-activations to [0, 6]. Only the outputs of the narrow layers have no activation. Their range follows from the batch
-normalisation before them, which gives each channel mean `bias` and deviation `weight`. So no calibration pictures are
+activations to [0, 6]. Only the outputs of the narrow layers have no activation. We estimate their range from the batch
+normalisation before them: a channel has mean `bias` and standard deviation `weight`. So no calibration pictures are
 needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
 
 - frames: the networks were trained on inputs for which 8-bit RGB is already stored = 128 * real + 127;

@@ -69,7 +69,7 @@ def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
 
 
 def read_state(weights: WeightFiles) -> State:
-    """Return the tensors of weight files by name, without the keys that training programs wrap around them.
+    """Return the tensors of weight files by name. Outer keys such as "state_dict" are removed.
 
     Raises:
         EncoderError: A file cannot be read, or contains something other than tensors, numbers and text.

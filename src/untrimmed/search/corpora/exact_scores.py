@@ -199,7 +199,7 @@ class BestUnits:
 
     @property
     def are_enough(self) -> bool:
-        """Whether the score depends on the best units alone."""
+        """Whether a video's score can be computed from its best units alone."""
         return bool(self._tensors)
 
     def find(

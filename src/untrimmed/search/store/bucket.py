@@ -1,6 +1,6 @@
 """Libraries on object storage. The table and the settings are in a bucket, everything else is on this machine.
 
-Everything else is in a local folder in the user's cache folder: the lock, the copy of the records, the cached blocks
+Each library has a local folder in the user's cache folder, with the lock, the copy of the records, the cached blocks
 and a file with the library's address. Credentials and endpoint come from the usual AWS environment variables.
 """
 

@@ -66,9 +66,9 @@ class LibraryPart:
 
 
 def missing_parts(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders of the parts that are missing in `folders`.
+    """Return the folders of missing parts.
 
-    The names of the given parts determine which parts there are.
+    A name such as `films.part-03-of-16` in `folders` means that there must be 16 parts.
     """
     expected: dict[Path, None] = {}
     matches = {folder: _PART_NAME.fullmatch(folder.name) for folder in folders}
