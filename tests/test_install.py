@@ -87,7 +87,7 @@ def test_an_empty_environment_indexes_searches_cuts_and_serves(program, tmp_path
     assert untrimmed("status").startswith("library")
     untrimmed("doctor")
     assert "gmmformer_v2" in untrimmed("models")
-    command = [program, "serve", "--port", "0"]
+    command = [program, "serve", "--port", "0", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as service:
         try:
             address = service.stdout.readline().strip()

@@ -5,20 +5,31 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from http.cookiejar import CookieJar
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import numbers
+from untrimmed.cli import desktop
 from untrimmed.server.notice import find_notice
 
 
 @contextmanager
 def serving(*options, **environment):
     """The process and the address that it prints."""
-    command = [sys.executable, "-m", "untrimmed", "serve", "--port", "0", *map(str, options)]
+    with running("serve", "--port", "0", "--no-browser", *options, **environment) as started:
+        yield started
+
+
+@contextmanager
+def running(*words, **environment):
+    """The process of `untrimmed` and the first line that it prints."""
+    command = [sys.executable, "-m", "untrimmed", *map(str, words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as process:
         try:
             yield process, process.stdout.readline().strip()
@@ -34,6 +45,94 @@ def test_serve_prints_its_address_and_ends_with_ctrl_c(tmp_path):
         assert find_notice(tmp_path / "library") is not None
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """The environment of a desktop session. Its browser writes addresses to the file `opened`."""
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" >> "{tmp_path}/opened"\n')
+    browser.chmod(0o700)
+    (tmp_path / "home" / "Films").mkdir(parents=True)
+    library = tmp_path / "data" / "library"
+    return {"DISPLAY": ":9", "BROWSER": str(browser), "HOME": str(tmp_path / "home"), "UNTRIMMED_LIBRARY": str(library)}
+
+
+def opened(folder, count):
+    """The addresses that the browser was started with."""
+    deadline = time.monotonic() + 20
+    while not (folder / "opened").exists() or len(addresses := (folder / "opened").read_text().splitlines()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return addresses
+
+
+def visit(address, route):
+    """Open an address as a browser does, then a route of the same service."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+    browser.open(address, timeout=20).close()
+    with browser.open(address.partition("?")[0] + route, timeout=20) as answer:
+        return json.load(answer)
+
+
+def test_without_arguments_a_desktop_shows_the_page_with_the_folders_of_the_user(session, tmp_path):
+    library = Path(session["UNTRIMMED_LIBRARY"])
+    with running(**session) as (process, address):
+        (first,) = opened(tmp_path, 1)
+        assert first.startswith(f"{address}?token=")
+        assert find_notice(library).token not in first, "other users can read the command lines of programs"
+        assert [folder["name"] for folder in visit(first, "api/browse")["folders"]] == ["Films"]
+        with running(**session) as (later, same_address):
+            assert (later.wait(20), same_address) == (0, address)
+        second = opened(tmp_path, 2)[1]
+        assert visit(second, "api/browse")["folder"]["path"] == session["HOME"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
+    assert not library.exists(), "the library is created when the first video is indexed"
+
+
+def test_no_browser_is_opened_on_request_or_without_a_desktop(session, tmp_path):
+    with running("serve", "--no-browser", "--port", "0", **session) as (_, address):
+        visit(address, "healthz")
+    with running("serve", "--port", "0", **(session | {"SSH_CONNECTION": "1 2 3 4"})) as (_, address):
+        visit(address, "healthz")
+    assert not (tmp_path / "opened").exists()
+
+
+def test_without_arguments_help_is_printed_where_there_is_no_desktop_or_no_service(session):
+    def first_lines(code="import untrimmed.cli.app as app; app.main()", **environment):
+        command = [sys.executable, "-c", f"import sys; sys.argv = ['untrimmed']; {code}"]
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **session, **environment})
+        assert done.returncode == 2
+        return done.stdout + done.stderr
+
+    assert "Usage" in first_lines(DISPLAY="", WAYLAND_DISPLAY="")
+    missing = (
+        "import importlib.util as util; util.find_spec = lambda name: None; import untrimmed.cli.app as app; app.main()"
+    )
+    assert "Usage" in first_lines(missing)
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "expected"),
+    [
+        ("linux", {}, False),
+        ("linux", {"DISPLAY": ":0"}, True),
+        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ("linux", {"DISPLAY": "localhost:10.0", "SSH_CONNECTION": "1 2 3 4"}, False),
+        ("darwin", {}, True),
+        ("win32", {}, True),
+        ("darwin", {"SSH_CONNECTION": "1 2 3 4"}, False),
+    ],
+)
+def test_desktops_are_recognised(monkeypatch, platform, environment, expected):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr(sys, "platform", platform)
+    assert desktop.has_desktop() == expected
 
 
 def test_a_token_from_the_environment_is_required(tmp_path):

@@ -1,6 +1,7 @@
 """Requests of foreign pages, for foreign names and from other machines are refused."""
 
 import re
+import time
 
 import pytest
 from starlette.testclient import TestClient
@@ -9,7 +10,7 @@ from starlette.websockets import WebSocketDisconnect
 import untrimmed
 from tests.refusals import refused
 from untrimmed.errors import ConfigError
-from untrimmed.server.access import Access
+from untrimmed.server.access import Access, Guard, make_pass
 from untrimmed.server.app import create_app
 
 ROUTES = ["/", "/api/videos", "/api/openapi.json", "/healthz", "/metrics", "/no/such/route"]
@@ -209,3 +210,38 @@ def test_every_described_route_is_guarded(client, headers):
 def test_every_described_route_requires_the_token(guarded):
     open_to_all = {one for one in described(guarded) if guarded.request(*one).status_code != 401}
     assert open_to_all == {("GET", "/healthz")}
+
+
+def test_a_pass_opens_the_page_once(client, access, monkeypatch):
+    code = make_pass(access.own_token)
+    opened = client.get("/", params={"token": code}, follow_redirects=False)
+    assert (opened.status_code, opened.headers["location"]) == (303, "/")
+    assert access.own_token in opened.headers["set-cookie"]
+    client.cookies.clear()
+    again = client.get("/", params={"token": code}, follow_redirects=False)
+    assert (again.status_code, "set-cookie" in again.headers) == (200, False)
+    late = make_pass(access.own_token)
+    monkeypatch.setattr("time.time", lambda now=time.time(): now + 180)
+    assert "set-cookie" not in client.get("/", params={"token": late}, follow_redirects=False).headers
+
+
+@pytest.mark.parametrize("code", ["", ".", "1-2.3", "99999999999-aa.", "9999999999-é.ß", "٩-a.b"])
+def test_other_codes_are_no_passes(client, guarded, access, code):
+    foreign = make_pass("another token of another service")
+    changed = str(int(make_pass(access.own_token)[0]) + 1) + make_pass(access.own_token)[1:]
+    for text in (code, foreign, changed):
+        assert "set-cookie" not in client.get("/", params={"token": text}, follow_redirects=False).headers
+        assert guarded.get("/", params={"token": text}).status_code == 401
+
+
+def test_a_pass_opens_a_service_with_a_token(guarded):
+    access = next(layer.kwargs["access"] for layer in guarded.app.user_middleware if layer.cls is Guard)
+    assert guarded.get("/", params={"token": make_pass(access.own_token)}).status_code == 303
+    assert guarded.get("/api/browse").status_code == 409  # it offers no folders
+    assert guarded.get("/api/videos").status_code == 200
+
+
+def test_a_refused_request_does_not_use_up_a_pass(client, access):
+    code = make_pass(access.own_token)
+    assert client.get("/", params={"token": code}, headers={"host": "evil.example"}).status_code == 403
+    assert client.get("/", params={"token": code}, follow_redirects=False).status_code == 303

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import gc
 import importlib
+import importlib.util
 import os
 import sys
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from untrimmed import __version__
 from untrimmed.cli.console import USAGE
+from untrimmed.cli.desktop import has_desktop
 from untrimmed.errors import UntrimmedError, missing_package
 
 INTERRUPTED = 130  # exit code after Ctrl-C; the next constant is that after a closed pipe
@@ -120,7 +122,14 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback."""
+    """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback.
+
+    On a desktop, the program without arguments opens the page. It prints its help elsewhere, and if the service is not
+    installed.
+    """
+    is_completion = "_UNTRIMMED_COMPLETE" in os.environ
+    if len(sys.argv) == 1 and not is_completion and has_desktop() and importlib.util.find_spec("uvicorn"):
+        sys.argv.append("serve")
     try:
         build_app(_requested_command())(prog_name="untrimmed")
     except UntrimmedError as error:

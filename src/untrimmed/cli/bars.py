@@ -35,11 +35,6 @@ class ProgressBar:
         """Update fields of the bar, such as `completed`."""
         self._progress.update(self._task, **fields)
 
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the bar was first drawn."""
-        return self._progress.tasks[self._task].elapsed or 0.0
-
 
 @contextmanager
 def counting(label: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:

@@ -59,6 +59,23 @@ def clock(time_s: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds}" if hours else f"{minutes}:{seconds}"
 
 
+def round_time(time_s: float) -> str:
+    """Return an estimated time, no more precise than estimates are.
+
+    >>> round_time(7), round_time(50), round_time(200), round_time(5000), round_time(200_000)
+    ('10 s', '50 s', '3 min', '1 h 25 min', '56 h')
+    """
+    if time_s < 55:
+        return f"{max(1, round(time_s / 10)) * 10} s"
+    minutes = max(1, round(time_s / 60))
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 600:
+        minutes = round(minutes / 5) * 5
+        return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
+    return f"{round(minutes / 60)} h"
+
+
 def parse_time(text: str) -> float:
     """Return the seconds in a time such as '75.2', '1:15.2' or '1:02:03'.
 

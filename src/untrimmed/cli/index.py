@@ -8,10 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
 from untrimmed.cli.bars import ProgressBar, counting
-from untrimmed.cli.console import SOME_FAILED, print_json, print_marked, print_notice, progress_console, result_console
+from untrimmed.cli.console import (
+    SOME_FAILED,
+    print_json,
+    print_marked,
+    print_notice,
+    progress_console,
+    result_console,
+    round_time,
+)
 from untrimmed.cli.options import (
     DeviceOption,
     EncoderOption,
@@ -206,30 +214,27 @@ class IndexDisplay(ProgressBar):
             BarColumn(bar_width=24),
             TextColumn("{task.fields[speed]}"),
             TimeElapsedColumn(),
-            TextColumn("elapsed,"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
+            TextColumn("elapsed"),
+            TextColumn("{task.fields[remaining]}"),
             TextColumn("{task.description}", markup=False),
             description="starting",
             total=None,
             files="",
             speed="",
+            remaining="",
         )
-        self._video_s = 0.0
 
     def __call__(self, step: Step) -> None:
         """Show one step of indexing."""
         is_encoding = step.state == "encoding"
         fraction = min(1.0, step.done_s / step.duration_s) if is_encoding and step.duration_s > 0 else 0.0
-        if step.state == "done":
-            self._video_s += step.duration_s
-        done_s = self._video_s + (step.done_s if is_encoding else 0.0)
         self.show(
             total=step.total,
             files=f"{step.position}/{step.total} files",
             completed=step.position + fraction,
             description=shown(Path(step.path.name)) if is_encoding else "",
-            speed=f"{done_s / self.elapsed_s:.1f}x real time" if self.elapsed_s > 0.5 else "",
+            speed="" if step.speed is None else f"{step.speed:.1f}x real time",
+            remaining="" if step.remaining_s is None else f"about {round_time(step.remaining_s)} left",
         )
         if step.state == "failed":
             print_marked("failed", "red", f"   {step.reason}")

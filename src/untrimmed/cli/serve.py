@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from untrimmed.cli.console import print_marked, progress_console, result_console
+from untrimmed.cli.desktop import has_desktop, open_page
 from untrimmed.cli.options import (
     AllowHostOption,
     HostOption,
@@ -39,10 +42,15 @@ WatchOption = Annotated[
 ReplicasOption = Annotated[
     int, runtime_option(min=1, metavar="N", help="With --ray: processes per part, in case one of them fails.")
 ]
+BrowserOption = Annotated[
+    bool, typer.Option("--no-browser", help="Do not open the page. Without a desktop it is not opened either.")
+]
 
 
 def serve(
+    context: typer.Context,
     library: LibraryOption = None,
+    no_browser: BrowserOption = False,
     host: HostOption = "127.0.0.1",
     port: Annotated[
         int, service_option(min=0, max=65535, metavar="N", help="Port to listen on. 0: any free port.")
@@ -54,7 +62,8 @@ def serve(
             "--videos",
             parser=parse_path,
             metavar="DIR",
-            help="Let the page index this folder, too (repeatable).",
+            help="Let the page index this folder and those in it (repeatable).  "
+            "\\[default: your home folder, unless --watch is set or other machines can connect]",
             rich_help_panel=_INDEXING_PANEL,
         ),
     ] = None,
@@ -67,25 +76,43 @@ def serve(
 ) -> None:
     """Start the web page and the HTTP service of the library.
 
-    Open the printed address to search, watch and collect moments.
-    Ctrl-C stops the service. Its API is described at /api/openapi.json.
-    Folders with indexed videos can always be indexed again from the page.
+    On a desktop, the page opens in the browser; elsewhere, open the printed
+    address. Ctrl-C stops the service. Without options, the page of a service
+    that already runs is opened. The API is described at /api/openapi.json.
     """
     import untrimmed
     from untrimmed.errors import shown
-    from untrimmed.server.access import Access
+    from untrimmed.search.store.records import library_folder
+    from untrimmed.server.access import Access, is_loopback, make_pass
+    from untrimmed.server.notice import find_notice
     from untrimmed.server.run import serve as serve_library
     from untrimmed.server.service import real_folders
     from untrimmed.server.watched_folders import read_folders
 
+    opens_page = has_desktop() and not no_browser
+    options = {name for name in context.params if _is_given(context, name)} - {"library"}
+    if opens_page and not options and (notice := find_notice(library_folder(library))) is not None:
+        address = notice.address
+        result_console.print(address)
+        progress_console.print("the service of this library already runs; its page is opened in the browser")
+        _open(f"{address}?token={make_pass(notice.token)}")
+        return
     access = Access.for_host(host, token, allow_host or ())
     opened = untrimmed.open(library, precision=read_precision(precision), ray=ray, shards=shards, replicas=replicas)
 
     folders = real_folders(videos or (), "--videos")
     watched = real_folders(watch or (), "--watch")
+    home = Path(os.path.expanduser("~"))
+    has_home = home.is_dir() and home != Path("/") and is_loopback(host)
+    roots = (home,) if has_home and not folders and not watched else ()
 
-    def print_address(address: str) -> None:
-        result_console.print(address)
+    def announce(address: str) -> None:
+        result_console.print(address + (f"?token={token}" if token else ""))
+        if opens_page:
+            page = f"{address}?token={make_pass(access.own_token)}"
+            threading.Thread(target=_open, args=(page,), daemon=True, name="browser").start()
+        elif token is None:
+            progress_console.print(f"to choose folders on the page, open {address}?token={access.own_token}")
         print_library(opened.folder)
         for folder in watched:
             progress_console.print(f"watching {shown(folder)}: new and changed files are indexed")
@@ -99,9 +126,22 @@ def serve(
         access=access,
         folders=folders,
         watch=watched,
-        on_start=print_address,
+        roots=roots,
+        is_port_fixed="port" in options or not opens_page,
+        on_start=announce,
         on_job=_JobPrinter(),
     )
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Whether an option is on the command line."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _open(address: str) -> None:
+    if not open_page(address):
+        progress_console.print("no browser could be started; open the printed address")
 
 
 def print_library(folder: Path) -> None:
@@ -115,7 +155,9 @@ def print_library(folder: Path) -> None:
     name = name_of(folder)
     progress_console.print(f"serving {name}; stop with Ctrl-C", soft_wrap=True)
     if not settings_file(folder).exists():
-        print_marked("note:", "yellow", f" there is no library here yet; {how_to_make(name)}")
+        print_marked(
+            "note:", "yellow", f" there is no library here yet; choose a folder on the page, or {how_to_make(name)}"
+        )
 
 
 class _JobPrinter:

@@ -7,10 +7,13 @@ from a page must come from this service's own page. A service that other machine
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import ipaddress
 import re
 import secrets
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs
@@ -26,9 +29,11 @@ from untrimmed.server.problems import problem
 
 MAX_BODY_BYTES = 1 << 20
 IS_HEAD = "untrimmed.is_head"  # key in the scope of a HEAD request; the response of such a request gets no body
+HAS_TOKEN = "untrimmed.has_token"  # key in the scope of a request: whether the request contains an accepted token
 _TOO_LONG = f"the request body is larger than {MAX_BODY_BYTES >> 20} MB; send a smaller request"
 _PICTURE = "/api/search/picture"  # this route has its own size limit
 MIN_TOKEN_LENGTH = 16
+_PASS_S = 120  # how long a pass is valid; starting a browser can take a minute
 # Browsers may only load scripts, styles, pictures and videos from this service, and may not show the page in a frame of
 # another page.
 POLICY = (
@@ -60,6 +65,8 @@ class Access:
     any_address: bool = False
     token: str | None = None
     own_token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    _used_passes: set[str] = field(default_factory=set, repr=False, compare=False)
 
     @classmethod
     def for_host(cls, host: str, token: str | None, names: Iterable[str] = ()) -> Access:
@@ -93,6 +100,29 @@ class Access:
         """Whether a token is one of the accepted tokens."""
         accepted = [self.own_token, *([self.token] if self.token is not None else [])]
         return sum(secrets.compare_digest(token.encode(), expected.encode()) for expected in accepted) > 0
+
+    def redeem(self, code: str) -> bool:
+        """Whether a code is a valid pass (`make_pass`). Each pass is accepted once."""
+        expires_at, _, nonce = code.partition(".")[0].partition("-")
+        signed = _sign(self.own_token, f"{expires_at}-{nonce}")
+        if not (expires_at.isdecimal() and secrets.compare_digest(code.encode(), signed.encode())):
+            return False
+        if int(expires_at) < time.time() or code in self._used_passes:
+            return False
+        self._used_passes.add(code)
+        return True
+
+
+def make_pass(own_token: str) -> str:
+    """Return a code that a browser can exchange for the cookie of a service, once and within two minutes.
+
+    Other users can read the command line that opens a browser, so the address there must not contain the token.
+    """
+    return _sign(own_token, f"{int(time.time()) + _PASS_S}-{secrets.token_hex(8)}")
+
+
+def _sign(own_token: str, text: str) -> str:
+    return f"{text}.{hmac.new(own_token.encode(), text.encode(), hashlib.sha256).hexdigest()}"
 
 
 def is_loopback(host: str) -> bool:
@@ -139,14 +169,20 @@ class Guard:
             await send(message)
 
         headers = Headers(scope=scope)
+        token = _token_in_address(scope)
         status, reason = self._refusal(scope, headers)
+        # a request that is refused for another reason than its token does not use up a pass
+        if token is not None and status in (0, 401) and self.access.redeem(token):
+            status = 0
+            token = self.access.own_token
         if status:
             await problem(status, reason)(scope, receive, send_with_headers)
-        elif (token := _token_in_address(scope)) is not None and self.access.knows(token):
+        elif token is not None and self.access.knows(token):
             answer = RedirectResponse(scope["path"], 303)
             answer.set_cookie(_cookie_name(headers), token, httponly=True, samesite="strict", path="/")
             await answer(scope, receive, send_with_headers)
         else:
+            scope[HAS_TOKEN] = self.access.knows(_token(headers))
             await self.app(scope, receive if scope["path"] == _PICTURE else _capped(receive), send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
@@ -170,14 +206,11 @@ class Guard:
         return status, reason
 
     def _token_refusal(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            if self.access.knows(token.strip()):
-                return 0, ""
-        else:
-            is_open = self.access.token is None or scope["path"] == "/healthz"
-            if is_open or self.access.knows(_token_in_address(scope) or _cookie(headers)):
-                return 0, ""
+        is_open = self.access.token is None or scope["path"] == "/healthz"
+        if (is_open and not _has_bearer(headers)) or self.access.knows(_token(headers)):
+            return 0, ""
+        if not _has_bearer(headers) and self.access.knows(_token_in_address(scope) or ""):
+            return 0, ""
         return 401, (
             "the token is missing or wrong; open the printed address, including ?token=, or send "
             "Authorization: Bearer TOKEN"
@@ -196,6 +229,15 @@ def _token_in_address(scope: Scope) -> str | None:
     if scope["method"] not in ("GET", "HEAD") or scope["path"] != "/":
         return None
     return next(iter(parse_qs(scope["query_string"].decode("latin-1")).get("token", [])), None)
+
+
+def _has_bearer(headers: Headers) -> bool:
+    return headers.get("authorization", "").partition(" ")[0].lower() == "bearer"
+
+
+def _token(headers: Headers) -> str:
+    """Return the token in the Authorization header, otherwise the token in the cookie, otherwise an empty text."""
+    return headers["authorization"].partition(" ")[2].strip() if _has_bearer(headers) else _cookie(headers)
 
 
 def _cookie_name(headers: Headers) -> str:

@@ -50,6 +50,7 @@ def create_app(
     access: Access | None = None,
     folders: tuple[Path, ...] = (),
     watch: tuple[Path, ...] = (),
+    roots: tuple[Path, ...] = (),
     pace: Pace = Pace(),
     on_job: Callable[[Job], None] = lambda job: None,
     warm: bool = False,
@@ -63,12 +64,13 @@ def create_app(
         folders: Folders that may be indexed from the page, in addition to those with indexed videos.
         watch: Folders to index whenever they change, in addition to those added from the page of an earlier service of
             the library.
+        roots: Users with the token may choose folders below these, in addition to those below `folders` and `watch`.
         pace: Intervals at which watched folders are checked.
         on_job: Called with every finished indexing run that a change in a watched folder started.
         warm: Load the encoder and vectors in the background when the application starts.
     """
     watch = (*watch, *read_folders(library.folder))
-    service = Service(library, (*folders, *watch), pace=pace, on_job=on_job)
+    service = Service(library, (*folders, *watch), (*roots, *folders, *watch), pace=pace, on_job=on_job)
     metrics = Metrics()
 
     @asynccontextmanager
@@ -92,7 +94,7 @@ def create_app(
     app.state.service = service
     app.state.metrics = metrics
     metrics.gauge("videos", "Indexed videos.", lambda: len(service.records()))
-    metrics.gauge("open_jobs", "Indexing runs that are not finished.", lambda: _num_open(service))
+    metrics.gauge("open_jobs", "Indexing runs that are not finished.", lambda: service.jobs.num_open)
     metrics.gauge("cached_picture_bytes", "Size of the frames cached in memory.", lambda: service.pictures.num_bytes)
     for module in (search_routes, video_routes, thumbnail_routes, bin_routes, job_routes):
         app.include_router(module.router)
@@ -136,10 +138,6 @@ async def health(service: ServiceDependency) -> Health:
 async def metrics_text(service: ServiceDependency, request: Request) -> Response:
     """Metrics for Prometheus."""
     return Response(await service.read(request.app.state.metrics.text), media_type=KIND)
-
-
-def _num_open(service: Service) -> int:
-    return sum(job.is_open for job in service.jobs.all())
 
 
 def _add_schema_of_problems(app: FastAPI) -> None:

@@ -5,7 +5,9 @@ from typing import Annotated
 from fastapi import Depends, Path, Request
 
 from untrimmed.search.store.records import VideoRecord
+from untrimmed.server.access import HAS_TOKEN
 from untrimmed.server.jobs import IndexJob
+from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import VIDEO_ID
 from untrimmed.server.service import Service
 
@@ -17,6 +19,26 @@ def _service(request: Request) -> Service:
 
 
 ServiceDependency = Annotated[Service, Depends(_service)]
+
+
+def _has_token(request: Request) -> bool:
+    """Whether the request contains a token, which services on this machine do not require for other routes."""
+    return bool(request.scope.get(HAS_TOKEN))
+
+
+TokenDependency = Annotated[bool, Depends(_has_token)]
+
+
+def require_token(has_token: TokenDependency) -> None:
+    """Refuse a request without a token.
+
+    Raises:
+        PublicError: The request has no token.
+    """
+    if not has_token:
+        raise PublicError(
+            403, "only the user who started the service may do this; run `untrimmed`, which opens the page with a token"
+        )
 
 
 async def _record(

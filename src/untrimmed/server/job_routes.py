@@ -2,18 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncIterable
-from pathlib import Path as FolderPath
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Depends, Path
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from untrimmed.server.depends import JobDependency, ServiceDependency
-from untrimmed.server.problems import PublicError
-from untrimmed.server.schemas import VIDEO_ID, Folder, Job, JobRequest, Watch
-from untrimmed.server.service import Service
+from untrimmed.server.depends import JobDependency, ServiceDependency, TokenDependency, require_token
+from untrimmed.server.schemas import (
+    VIDEO_ID,
+    CountedFolder,
+    Folder,
+    FolderListing,
+    FolderQuery,
+    Job,
+    JobRequest,
+    RemovedVideos,
+    Watch,
+)
 
 _LOOK_S = 0.1
+_FolderId = Annotated[str, Path(pattern=VIDEO_ID)]
 
 router = APIRouter(prefix="/api", tags=["indexing"])
 
@@ -29,6 +37,30 @@ async def folders(service: ServiceDependency) -> list[Folder]:
     ]
 
 
+@router.delete("/folders/{folder_id}", dependencies=[Depends(require_token)])
+async def remove_folder(service: ServiceDependency, folder_id: _FolderId) -> RemovedVideos:
+    """Remove the videos of a folder from the library, and stop watching it. The files stay. Requires the token."""
+    return RemovedVideos(num_removed=await service.read(service.remove, folder_id))
+
+
+@router.get("/browse", dependencies=[Depends(require_token)])
+async def browse(service: ServiceDependency) -> FolderListing:
+    """The topmost folders that can be chosen, or the content of the only one. Requires the token."""
+    return await service.read(service.browser.roots)
+
+
+@router.get("/browse/{folder_id}", dependencies=[Depends(require_token)])
+async def browse_folder(service: ServiceDependency, folder_id: _FolderId) -> FolderListing:
+    """The folders in a folder. Requires the token."""
+    return await service.read(service.browser.listing, folder_id)
+
+
+@router.post("/browse/find", dependencies=[Depends(require_token)])
+async def find_folders(service: ServiceDependency, query: FolderQuery) -> list[CountedFolder]:
+    """The folders that have a name or that contain a video file with this name. Requires the token."""
+    return await service.read(service.browser.find, query.name)
+
+
 @router.get("/watches")
 async def watches(service: ServiceDependency) -> list[Watch]:
     """The watched folders. New, changed and deleted videos in them are indexed automatically."""
@@ -36,14 +68,14 @@ async def watches(service: ServiceDependency) -> list[Watch]:
 
 
 @router.post("/watches", status_code=201)
-async def watch(service: ServiceDependency, request: JobRequest) -> list[Watch]:
+async def watch(service: ServiceDependency, has_token: TokenDependency, request: JobRequest) -> list[Watch]:
     """Start watching folders. Later services of this library watch them, too."""
-    await service.read(service.start_watching, await _folders(service, request))
+    await service.read(service.start_watching, await service.read(service.choose, request.folder_ids, has_token))
     return await service.read(service.watches.status)
 
 
 @router.delete("/watches/{folder_id}")
-async def unwatch(service: ServiceDependency, folder_id: Annotated[str, Path(pattern=VIDEO_ID)]) -> list[Watch]:
+async def unwatch(service: ServiceDependency, folder_id: _FolderId) -> list[Watch]:
     """Stop watching a folder. Its videos stay indexed. Returns the remaining watched folders."""
     await service.read(service.stop_watching, folder_id)
     return await service.read(service.watches.status)
@@ -56,16 +88,9 @@ async def jobs(service: ServiceDependency) -> list[Job]:
 
 
 @router.post("/jobs", status_code=202)
-async def start(service: ServiceDependency, request: JobRequest) -> Job:
+async def start(service: ServiceDependency, has_token: TokenDependency, request: JobRequest) -> Job:
     """Index new and changed videos in folders. Runs are processed one at a time."""
-    return service.jobs.start(await _folders(service, request)).status
-
-
-async def _folders(service: Service, request: JobRequest) -> list[FolderPath]:
-    indexable = await service.read(service.indexable)
-    if unknown := [folder_id for folder_id in request.folder_ids if folder_id not in indexable]:
-        raise PublicError(404, f"no folder has the id {unknown[0]}; list the folders again: /api/folders")
-    return [indexable[folder_id] for folder_id in dict.fromkeys(request.folder_ids)]
+    return service.jobs.start(await service.read(service.choose, request.folder_ids, has_token)).status
 
 
 @router.get("/jobs/{job_id}")

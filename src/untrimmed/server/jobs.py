@@ -65,6 +65,9 @@ class IndexJob:
             path=None,
             done_s=0.0,
             duration_s=0.0,
+            video_s=0.0,
+            speed=None,
+            remaining_s=None,
             failed=[],
             num_failed=0,
             problem=None,
@@ -107,7 +110,7 @@ class IndexJob:
             log.exception("an indexing run failed")
             self._update(state="failed", problem="this is a bug in the service; see the traceback in its log")
         finally:
-            self._update(ended_at=time.time(), path=None)
+            self._update(ended_at=time.time(), path=None, remaining_s=None)
 
     def step(self, step: Progress) -> None:
         """Record one step of indexing, and wait while the run is paused."""
@@ -126,6 +129,9 @@ class IndexJob:
             path=str(step.path),
             done_s=step.done_s,
             duration_s=step.duration_s,
+            video_s=step.video_s,
+            speed=step.speed,
+            remaining_s=step.remaining_s,
             failed=failed,
             num_failed=len(self._failed),
         )
@@ -224,6 +230,11 @@ class Jobs:
         """Return all runs, newest first."""
         with self._lock:
             return list(reversed(self._jobs.values()))
+
+    @property
+    def num_open(self) -> int:
+        """Number of runs that have not finished yet."""
+        return sum(job.is_open for job in self.all())
 
     def get(self, job_id: str) -> IndexJob:
         """Return the run with an id.

@@ -30,6 +30,16 @@ class Notice:
     pid: int
     machine: str
 
+    @property
+    def address(self) -> str:
+        """The URL of the page."""
+        return url_of(self.host, self.port)
+
+
+def url_of(host: str, port: int) -> str:
+    """Return the URL of a service."""
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
 
 @contextlib.contextmanager
 def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:

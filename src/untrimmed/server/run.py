@@ -15,7 +15,7 @@ from untrimmed.errors import ConfigError
 from untrimmed.search.library import Library
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
-from untrimmed.server.notice import announce
+from untrimmed.server.notice import announce, url_of
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
@@ -31,25 +31,43 @@ def serve(
     access: Access,
     folders: tuple[Path, ...] = (),
     watch: tuple[Path, ...] = (),
+    roots: tuple[Path, ...] = (),
+    is_port_fixed: bool = True,
     on_start: Callable[[str], None],
     on_job: Callable[[Job], None],
 ) -> None:
     """Serve a library until Ctrl-C.
 
-    `on_start` is called with the address when the service starts. `on_job` is called with every finished indexing run
-    that a change in a watched folder started.
+    Args:
+        roots: Users with the token may choose folders below these, in addition to those below `folders` and `watch`.
+        is_port_fixed: Without this, any free port is used if the port is in use.
+        on_start: Called with the address when the service starts.
+        on_job: Called with every finished indexing run that a change in a watched folder started.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
     """
-    with listening_at(host, port) as (listening, address):
-        app = create_app(library, access=access, folders=folders, watch=watch, on_job=on_job, warm=True)
-        on_start(address + (f"?token={access.token}" if access.token else ""))
+    with listening_at(host, port, is_port_fixed=is_port_fixed) as (listening, address):
+        app = create_app(library, access=access, folders=folders, watch=watch, roots=roots, on_job=on_job, warm=True)
+        on_start(address)
         local = _local_address(host)
-        with suppress(OSError):  # `announce` writes to this folder, which does not exist yet for a new library
-            library.folder.mkdir(parents=True, exist_ok=True)
-        with announce(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext():
+        with (
+            _existing(library.folder),
+            announce(library.folder, local, listening.getsockname()[1], access.own_token) if local else nullcontext(),
+        ):
             run_app(app, listening, app.state.service)
+
+
+@contextmanager
+def _existing(folder: Path) -> Iterator[None]:
+    """Create a folder for the block, because `announce` writes to it. Delete it after the block if it is empty."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
@@ -71,17 +89,23 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
 
 
 @contextmanager
-def listening_at(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+def listening_at(host: str, port: int, *, is_port_fixed: bool = True) -> Iterator[tuple[socket.socket, str]]:
     """Open a socket for the block, and yield it with its URL. Port 0 chooses a free port.
+
+    Unless the port is fixed, a free port is also chosen if the port is in use.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
     """
-    listening = _socket(host, port)
+    try:
+        listening = _socket(host, port)
+    except ConfigError:
+        if is_port_fixed:
+            raise
+        listening = _socket(host, 0)
     try:
         name = socket.gethostname() if host == "0.0.0.0" else host  # browsers cannot open 0.0.0.0
-        url_host = f"[{name}]" if ":" in name else name
-        yield listening, f"http://{url_host}:{listening.getsockname()[1]}/"
+        yield listening, url_of(name, listening.getsockname()[1])
     finally:
         listening.close()
 

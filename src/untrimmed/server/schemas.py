@@ -284,18 +284,55 @@ class RelevanceCurve(BaseModel):
 
 
 class Folder(BaseModel):
-    """A folder that may be indexed: it contains indexed videos or was named when the service started."""
+    """A folder that may be indexed: it has indexed videos, was chosen on the page, or was named at the start."""
 
     folder_id: str
     path: Name
     num_videos: int = Field(description="Number of indexed videos in the folder.")
 
 
+class NamedFolder(BaseModel):
+    """A folder on the machine of the service."""
+
+    folder_id: str = Field(description="Opaque. Also accepted by /api/jobs and /api/watches.")
+    name: Name
+    path: Name
+
+
+class CountedFolder(NamedFolder):
+    """A folder and the number of video files in it and below."""
+
+    num_videos: int | None = Field(description="Files counted in a fraction of a second; null if none were counted.")
+    is_complete: bool = Field(description="Whether all files below the folder were counted.")
+
+
+class FolderListing(BaseModel):
+    """A folder, and the folders in it that can be chosen. Hidden folders are left out."""
+
+    folder: CountedFolder | None = Field(description="Null for the list of the topmost folders.")
+    parents: list[NamedFolder] = Field(description="The folders that contain this one, the topmost first.")
+    folders: list[CountedFolder] = Field(description="By name.")
+    num_omitted: int = Field(description="Folders that the list omits because there are too many.")
+
+
+class FolderQuery(RequestModel):
+    """The name of a folder or file that a user dropped on the page. Browsers reveal no more than the name."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "Holiday 2026"}]})
+    name: str = Field(min_length=1, max_length=255)
+
+
+class RemovedVideos(BaseModel):
+    """The result of removing a folder from the library."""
+
+    num_removed: int
+
+
 class JobRequest(RequestModel):
     """Folders to index or watch."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"folder_ids": ["8f14e45fceea167a"]}]})
-    folder_ids: list[VideoId] = Field(min_length=1, max_length=100, description="Ids from /api/folders.")
+    folder_ids: list[VideoId] = Field(min_length=1, max_length=100, description="Ids from /api/folders or /api/browse.")
 
 
 class FailedFile(BaseModel):
@@ -321,6 +358,11 @@ class Job(BaseModel):
     path: Name | None = Field(description="The current file.")
     done_s: float = Field(description="Seconds of the current file encoded so far.")
     duration_s: float = Field(description="Length of the current file.")
+    video_s: float = Field(description="Seconds of video encoded by the run so far.")
+    speed: float | None = Field(description="Seconds of video encoded per second, without pauses; null at first.")
+    remaining_s: float | None = Field(
+        description="Estimated seconds until the end of the run; null until there is enough evidence."
+    )
     failed: list[FailedFile] = Field(description="The first files that could not be indexed.")
     num_failed: int
     problem: Name | None = Field(description="Why the run failed.")

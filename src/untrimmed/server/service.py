@@ -3,7 +3,6 @@
 Searching, reading, decoding and cutting have separate limits of threads, so that they do not wait for each other.
 """
 
-import hashlib
 import logging
 import os
 import threading
@@ -24,6 +23,7 @@ from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
 from untrimmed.search.store.records import Records, VideoRecord, newest_commit, settings_file
 from untrimmed.search.store.thumbnails import ThumbnailFiles
+from untrimmed.server.browsing import FolderBrowser, folder_id_of
 from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import frame_source
 from untrimmed.server.pictures import Pictures
@@ -41,10 +41,15 @@ _BUCKET_CHECK_S = 1.0
 
 @dataclass(eq=False)
 class Service:
-    """The service of one library. Folders in `folders` may be indexed in addition to folders with indexed videos."""
+    """The service of one library.
+
+    Folders in `folders` may be indexed in addition to folders with indexed videos. Folders below `roots` may be chosen
+    on the page.
+    """
 
     library: Library
     folders: tuple[Path, ...] = ()
+    roots: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
     # called with every finished run that a change in a watched folder started
@@ -53,6 +58,7 @@ class Service:
     def __post_init__(self) -> None:
         self.thumbnails = ThumbnailFiles(self.library.folder)
         self.bins = Bins(self.library.folder)
+        self.browser = FolderBrowser(self.roots)
         self.jobs = Jobs(self.library)
         self.watches = Watches(self.jobs, self._has_videos, self.on_job, self.pace)
         self._search = CapacityLimiter(4)
@@ -125,14 +131,50 @@ class Service:
     def indexable(self) -> dict[str, Path]:
         """Return the folders that may be indexed, by opaque id.
 
-        These are `folders` and the topmost folders with indexed videos.
+        These are the topmost of `folders` and of the folders with indexed videos.
         """
-        indexed = sorted({Path(record.path).parent for record in self.records()})
         top: list[Path] = []
-        for folder in [*self.folders, *indexed]:
+        for folder in sorted({*self.folders, *(Path(record.path).parent for record in self.records())}):
             if not any(folder.is_relative_to(parent) for parent in top):
                 top.append(folder)
-        return {_folder_id(folder): folder for folder in top}
+        return {folder_id_of(folder): folder for folder in top}
+
+    def choose(self, folder_ids: Iterable[str], has_token: bool) -> tuple[Path, ...]:
+        """Return the folders with these ids. With a token, folders from a listing can be chosen, too.
+
+        Raises:
+            PublicError: An id is unknown.
+        """
+        indexable = self.indexable()
+        chosen = []
+        for folder_id in dict.fromkeys(folder_ids):
+            if folder_id in indexable:
+                chosen.append(indexable[folder_id])
+            elif has_token:
+                chosen.append(self.browser.folder(folder_id))
+            else:
+                raise PublicError(404, f"no folder has the id {folder_id}; list the folders again: /api/folders")
+        self.folders = tuple(dict.fromkeys([*self.folders, *chosen]))
+        return tuple(chosen)
+
+    def remove(self, folder_id: str) -> int:
+        """Remove the videos of a folder from the library, and stop watching the folder. The files stay.
+
+        Return the number of removed videos.
+
+        Raises:
+            PublicError: No indexable folder has this id, or an indexing run is open.
+            UntrimmedError: The library cannot be changed.
+        """
+        if (folder := self.indexable().get(folder_id)) is None:
+            raise PublicError(404, f"no folder has the id {folder_id}; list the folders again: /api/folders")
+        if self.jobs.num_open:
+            raise PublicError(409, "videos are being indexed; stop indexing, or wait, and remove the folder then")
+        for watched in self.watches.status():
+            if Path(watched.path).is_relative_to(folder):
+                self.stop_watching(watched.folder_id)
+        self.folders = tuple(other for other in self.folders if not other.is_relative_to(folder))
+        return len(self.library.remove([folder])) if self._has_videos(folder) else 0
 
     def _has_videos(self, path: Path) -> bool:
         return bool(self.records().below(path))
@@ -140,7 +182,7 @@ class Service:
     def watch(self, folders: Iterable[Path]) -> None:
         """Start watching folders, but only in this service."""
         for folder in folders:
-            self.watches.add(_folder_id(folder), folder)
+            self.watches.add(folder_id_of(folder), folder)
 
     def start_watching(self, folders: Iterable[Path]) -> None:
         """Watch folders in this service and in later services of the library.
@@ -193,10 +235,6 @@ class Service:
         if self._warming is not None:
             # wait for this thread, because a process that exits while the thread loads a C++ library would abort
             self._warming.join()
-
-
-def _folder_id(folder: Path) -> str:
-    return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
 
 
 def real_folders(folders: Iterable[Path], option: str) -> tuple[Path, ...]:

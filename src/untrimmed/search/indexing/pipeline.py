@@ -22,6 +22,7 @@ import numpy as np
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import FeatureError, shown
 from untrimmed.search.corpora.corpus import SearchModel
+from untrimmed.search.indexing.estimate import Estimate
 from untrimmed.search.indexing.video_files import (
     DecodingStep,
     EncodedFile,
@@ -86,9 +87,13 @@ class Progress:
     done_s: float = 0.0  # seconds of this video that are already encoded
     duration_s: float = 0.0
     reason: str = ""
+    video_s: float = 0.0  # seconds of video that the run has encoded
+    speed: float | None = None  # seconds of video encoded per second; None at first
+    remaining_s: float | None = None  # estimated time until the end of the run; None at first
 
 
-ProgressCallback = Callable[[Progress], None]  # called with every step, in the thread that called `index`
+# Called with every step, in the thread that called `index`. To pause indexing, a callback may wait.
+ProgressCallback = Callable[[Progress], None]
 _Step = DecodingStep | EncodedFile
 
 
@@ -136,6 +141,7 @@ class Indexer:
         self._total = len(paths)
         self._pictures_fps = pictures_fps
         self._progress = progress
+        self._estimate = Estimate(self._sizes_to_encode(paths))
         # New paths come first. Otherwise, after a file was moved, a new file at its old path would replace its record
         # before it is recognised.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
@@ -149,6 +155,21 @@ class Indexer:
                 self._add_missing_thumbnails(path)
         self._report.timings.wall_s = time.perf_counter() - started
         return self._report
+
+    def _sizes_to_encode(self, paths: Sequence[Path]) -> dict[Path, int]:
+        """Return the sizes of the files that will probably be encoded: new files, and files with another sampling.
+
+        Changed files are noticed later, when their turn comes.
+        """
+        sizes = {}
+        for path in paths:
+            record = self._by_path.get(str(path))
+            if record is None:
+                with contextlib.suppress(OSError):  # reported when its turn comes
+                    sizes[path] = path.stat().st_size
+            elif record.sampling != self._sampling:
+                sizes[path] = record.size
+        return sizes
 
     def _worker_steps(self, files: Sequence[FileToIndex], workers: Workers) -> Generator[_Step]:
         """Yield the steps that the workers return."""
@@ -232,8 +253,10 @@ class Indexer:
                 self._fail(step.path, step.reason)
 
     def _notify_encoding(self, done_s: float) -> None:
-        started = self._started
-        self._notify(started.file.path, "encoding", done_s=done_s, duration_s=started.stream.info.duration_s)
+        file = self._started.file
+        duration_s = self._started.stream.info.duration_s
+        self._estimate.encode(file.path, file.size, done_s, duration_s)
+        self._notify(file.path, "encoding", done_s=done_s, duration_s=duration_s)
 
     def _skip(self, path: Path, state: Literal["skipped", "moved", "copied"] = "skipped") -> None:
         self._report.skipped.append(path)
@@ -249,12 +272,20 @@ class Indexer:
         self, path: Path, state: str, *, done_s: float = 0.0, duration_s: float = 0.0, reason: str = ""
     ) -> None:
         """Report one step to the progress display, if there is one."""
+        estimate = self._estimate
+        if state not in ("encoding", "thumbnails"):
+            estimate.finish(path)
         if self._progress is not None:
             position = len(self._report.done) + len(self._report.skipped) + len(self._report.failed)
-            self._progress(Progress(path, state, position, self._total, done_s, duration_s, reason))
+            times_s = estimate.video_s, estimate.speed, estimate.remaining_s
+            step = Progress(path, state, position, self._total, done_s, duration_s, reason, *times_s)
+            with estimate.exclude():
+                self._progress(step)
 
     def _commit(self, video: EncodedFile) -> None:
         path = video.file.path
+        duration_s = video.features.duration_s
+        self._estimate.encode(path, video.file.size, duration_s, duration_s)
         timings = self._report.timings
         timings.decode_s += video.decode_s
         timings.encode_s += video.encode_s
