@@ -4,22 +4,27 @@ export interface BinJson { bin_id: string; name: string; version: string; num_mo
 export interface BinList { bins: BinSummary[]; problems: string[] }
 export interface BinMomentJson { video_id: string; video: string; start_s: number; end_s: number; note: string; sentence: string; is_missing: boolean }
 export interface BinMomentRequest { video_id: string; start_s: number; end_s: number; note?: string; sentence?: string; video?: string }
-export interface BinReplacement { name: string; moments?: BinMomentRequest[]; version: string }
-export interface BinRequest { name: string; moments?: BinMomentRequest[] }
+export interface BinReplacement { name: string; moments: BinMomentRequest[]; version: string }
+export interface BinRequest { name: string; moments: BinMomentRequest[] }
 export interface BinSummary { bin_id: string; name: string; version: string; num_moments: number; duration_s: number; changed_at: number }
+export interface CountedFolder { folder_id: string; name: string; path: string; num_videos: number | null; is_complete: boolean }
 export interface ExportRequest { format: 'clips' | 'otio' | 'edl' | 'xml' | 'fcpxml' | 'kdenlive' | 'csv' | 'json' | 'srt' | 'vtt' | 'chapters'; moments: Mark[]; rate?: '23.976' | '24' | '25' | '29.97' | '29.97df' | '30' | '50' | '59.94' | '59.94df' | '60' | null }
 export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null }
 export interface FailedFile { path: string; reason: string }
 export interface FiltersJson { within?: string | null; since?: string | null; until?: string | null; min_duration_s?: number | null; max_duration_s?: number | null; min_bytes?: number | null; max_bytes?: number | null; min_height?: number | null; max_height?: number | null }
 export interface Folder { folder_id: string; path: string; num_videos: number }
+export interface FolderListing { folder: CountedFolder | null; parents: NamedFolder[]; folders: CountedFolder[]; num_omitted: number }
+export interface FolderQuery { name: string }
 export interface Health { status: 'ok' | 'empty'; num_videos: number }
 export interface HitJson { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; peak_s: number; moments: MomentJson[]; confidence: number | null; then?: MomentJson[] | null; folded?: string[] | null }
-export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
+export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; video_s: number; speed: number | null; remaining_s: number | null; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
 export interface JobRequest { folder_ids: string[] }
 export interface Mark { video_id: string; start_s: number; end_s: number; note?: string }
 export interface MomentJson { start_s: number; end_s: number; score: number; peak_s: number }
+export interface NamedFolder { folder_id: string; name: string; path: string }
 export interface PlaceJson { video_id: string; start_s: number; end_s?: number | null }
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
+export interface RemovedVideos { num_removed: number }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
 export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null }
