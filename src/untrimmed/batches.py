@@ -176,7 +176,7 @@ class EncodedVideos(Encoded):
     """The encodings of videos that attachments and search use, for any method. Fields that a method lacks are None.
 
     The vectors are not normalised. `clips` have no mask. The contents of `frames` outside `frame_mask` are undefined. A
-    method with more encodings has a subclass in its file, in which fields that are always set are not optional.
+    method with more encodings has a subclass in its file.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
@@ -216,5 +216,5 @@ class Encode(Protocol):
 
 
 def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
-    """The encodings of all rows, computed in this process, on the device and in the number format of the rows."""
+    """The encodings of all rows, computed in this process on the rows' device and in their number format."""
     return encoder(rows)

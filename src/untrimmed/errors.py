@@ -141,7 +141,7 @@ def one_line(error: BaseException) -> str:
 
 
 def shown(path: Path) -> str:
-    """A path for a one-line message. It is quoted and escaped if it contains line ends or bytes that are not text."""
+    """A path for a one-line message. If it contains line ends or bytes that are not text, it is quoted and escaped."""
     return str(path) if str(path).isprintable() else repr(str(path))
 
 

@@ -35,8 +35,8 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
 
     Paths are printed as text, and letters of other scripts are not escaped.
 
-    If the stream cannot encode a character, all characters outside ASCII are escaped. This happens, for example, for a
-    surrogate in a path that is not valid text.
+    If the stream cannot encode a character, all characters outside ASCII are escaped. This is needed, for example, for
+    a path that is not valid text.
     """
     text = json.dumps(document, default=str, indent=indent, ensure_ascii=False)
     try:

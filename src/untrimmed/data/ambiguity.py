@@ -10,15 +10,15 @@ from untrimmed.data.annotations import Annotation, plain_text
 MIN_OVERLAP = 0.8
 """Two captions count as nearly equal if the Jaccard index of their sets of words has at least this value.
 
-According to the dense labels of Charades-STA, the caption of one video is also right for the other in 2.7 % of nearly
-equal pairs, 2.3 % of equal pairs, and 0.8 % of pairs that share half of their words.
+In Charades-STA, labels show which captions are also right for another video. This holds for 2.7 % of nearly equal pairs
+of captions, 2.3 % of equal pairs, and 0.8 % of pairs that share half of their words.
 """
 
 WordSet = frozenset[str]
 
 
 def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
-    """Return two counts: the captions that equal a caption of another video, and those that equal or nearly equal one.
+    """Count captions that equal a caption of another video, and captions that equal or nearly equal one.
 
     Texts are equal if they have the same words in the same order. Case, white space and punctuation are ignored.
 

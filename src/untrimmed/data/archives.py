@@ -1,6 +1,6 @@
 """Where the files of each benchmark are published, according to papers, releases and annotation repositories.
 
-A fact that none of these sources states is None and is printed as "not known".
+Unknown facts are None and are printed as "not known".
 """
 
 from collections.abc import Iterator

@@ -52,7 +52,7 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the names that the folder has, and their vectors; as released, in row order without repetitions."""
+        """Return the names that are in the folder, and their vectors. They are in row order without repetitions."""
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:

@@ -37,7 +37,9 @@ class Layout:
 
     @property
     def benchmark(self) -> Benchmark | None:
-        """The benchmark in `benchmark.txt`, otherwise the one named like the folder or its files, or None.
+        """The benchmark that `benchmark.txt` names.
+
+        Without this file, it is the benchmark that is named like the folder or its files, or None.
 
         Raises: FeatureError if the name in the file is unknown.
         """

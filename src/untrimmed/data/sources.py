@@ -223,7 +223,7 @@ class ArrayVectors(TableSource):
         super().__init__(Path(what), first, to_array(values, f"{what}: {first!r}"))
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return no files: features that are packed from arrays are not cached on disk."""
+        """Return no files, because features in memory are not cached on disk."""
         return []
 
     def _entry(self, name: str) -> Any:
@@ -238,7 +238,7 @@ class FolderArrays(ArrayVectors):
         super().__init__(arrays, str(folder))
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return all files of the folder, because it is not known which of them the layout reads."""
+        """Return all files of the folder. Any of them may be read by the layout."""
         packed = self.place / "packed"
         return sorted(path for path in self.place.rglob("*") if path.is_file() and packed not in path.parents)
 

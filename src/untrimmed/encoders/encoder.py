@@ -51,7 +51,7 @@ class VideoEncoding(ABC):
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Add frames, and return the vectors (float32) that are now complete, with their times in seconds.
+        """Add frames. Return the vectors (float32) that have become complete, and their times in seconds.
 
         There may be no complete vectors.
         """
@@ -105,8 +105,8 @@ class ClipEncoder(ABC):
 class FrameEncoding(VideoEncoding):
     """Encodes each frame as one vector, as soon as the frame is added.
 
-    If all frames of a call equal those of the previous call (for example of a slide), they are not encoded again.
-    Single frames are not compared, because a frame's vector depends slightly on the number of frames in the call.
+    If a call has the same frames as the previous call (for example of a slide), they are not encoded again. Single
+    frames are not compared, because a frame's vector depends slightly on the number of frames in the call.
     """
 
     def __init__(self, encoder: Encoder):

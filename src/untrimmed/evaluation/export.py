@@ -23,9 +23,9 @@ class ScoredSplit:
     """The scores of all captions with all videos of a split, their ids, and the right videos and moments.
 
     Rows are captions in file order, columns are videos in order of first appearance. `video_index` is the annotated
-    video of each caption. `right_videos` has every right video, padded with -1, or is None if the data set does not
-    label them. `moments_s` has the annotated spans, `span_s` the model's best span in the annotated video (None if it
-    was not computed), both in seconds.
+    video of each caption. `right_videos` has every right video (dense labels), padded with -1, or is None if the data
+    set has no such labels. `moments_s` has the annotated spans, `span_s` the model's best span in the annotated video
+    (None if it was not computed), both in seconds.
     """
 
     caption_ids: Sequence[str]
@@ -42,8 +42,8 @@ class ScoredSplit:
 def query_rows(split: ScoredSplit) -> Iterator[dict[str, Any]]:
     """Yield one row per caption: rank and score of its video, fused and by branch, the first video, and the moment.
 
-    `any_rank` is the best rank of all right videos, for captions that have labels of all of them. `start_s` and `end_s`
-    are the model's best span in the annotated video, and `iou` is its overlap with the best annotated span.
+    `any_rank` is the best rank of all right videos; only captions with dense labels have this field. `start_s` and
+    `end_s` are the model's best span in the annotated video, and `iou` is its overlap with the best annotated span.
     """
     columns = {"": split.fused, **{f"_{name}": scores for name, scores in split.branches.items()}}
     all_ranks = {suffix: ranks(scores, split.video_index) for suffix, scores in columns.items()}

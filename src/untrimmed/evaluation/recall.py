@@ -16,9 +16,8 @@ def ranks(
 ) -> Int[np.ndarray, " Q"]:
     """Return the rank of each query's right video by descending score, from 1; the best rank if several are right.
 
-    `truth` has the index of one or several right videos per query, padded with -1. Of videos with equal scores, the
-    first is the one with the lowest index (`index`), the right one (`best`) or a wrong one (`worst`). NaN ranks below
-    every number.
+    `truth` has the index of one or several right videos per query, padded with -1. Videos with equal scores are ranked
+    by index (`index`), the right one first (`best`) or the right one last (`worst`). NaN ranks below every number.
 
     >>> ranks(np.array([[0.2, 0.9, 0.2]]), np.array([2]))
     array([3])

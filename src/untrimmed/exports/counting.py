@@ -188,7 +188,7 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
 
 
 def _start_frame(timing: Timing, rate: Fraction) -> int:
-    """The start timecode of a file in frames of a rate in `RATES`; 0 if it has none."""
+    """The start timecode of a file, converted to a number of frames at `rate`; 0 if it has none."""
     text = timing.start_timecode
     if not text:
         return 0

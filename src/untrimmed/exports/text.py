@@ -78,7 +78,7 @@ _FRAME_FIELDS = (
 
 
 def _as_text(cell: str) -> str:
-    """A cell that spreadsheets show and do not evaluate: an apostrophe precedes everything that looks like a formula.
+    """A cell that spreadsheets show as text. An apostrophe is added before anything that looks like a formula.
 
     Some spreadsheets also split cells at semicolons and line breaks, so each of these parts is checked.
 

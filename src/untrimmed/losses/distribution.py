@@ -22,10 +22,10 @@ def proxy_matching(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE between samples of videos and of texts. `video_index` is the video of each text.
 
-    - `released`: dot products without temperature; the mean over positives of their log-probabilities; the mean of both
-      directions.
-    - `paper` (Eq. 10): cosines divided by a temperature; the logarithm of the sum of the positives' probabilities; only
-      from texts to videos.
+    - `released`: logits are dot products. The loss is the mean of the positives' negative log-probabilities, and the
+      mean of both directions.
+    - `paper` (Eq. 10): logits are cosines divided by a temperature. The probabilities of the positives are added before
+      the logarithm, and there is only the direction from texts to videos.
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2

@@ -11,9 +11,9 @@ from torch import Tensor
 class Draws:
     """The random numbers for losses. Without `hard_pool`, every negative is equally likely.
 
-    With `hard_pool` k, a query's negative video is one of the k with the highest scores, and a video's negative query
-    is the one with the highest score (as released). Each loss term draws its own numbers and passes its name, so that a
-    subclass can replay recorded numbers.
+    With `hard_pool` k, a query's negative is one of the k videos with the highest scores. As released, a video's
+    negative is always the query with the highest score. Each loss term draws its own numbers and passes its name, so
+    that a subclass can replay recorded numbers.
     """
 
     hard_pool: int | None = None

@@ -77,9 +77,9 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    Two limits come from the queries that rank their own video first: the largest uncertainty of these queries, at most
-    1 - `bound`, and their smallest consensus, at least `bound`. The limit of entropy is the (lower) median over all
-    queries.
+    The limits of uncertainty and consensus come from the queries that rank their own video first. They are the largest
+    uncertainty of these queries, but at most 1 - `bound`, and their smallest consensus, but at least `bound`. The limit
+    of entropy is the (lower) median over all queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)

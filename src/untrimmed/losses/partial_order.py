@@ -1,8 +1,7 @@
 """The partial order loss of HLFormer: a caption should be inside the cone that its video opens in hyperbolic space.
 
-A point of hyperbolic space is stored without its time, which is sqrt(1 / c + |x|^2) for the other coordinates x and
-curvature -c. Everything is as in the released program, because only parts of the paper (arXiv 2507.17402) were
-available.
+A point of hyperbolic space (curvature -c) is stored as its space coordinates x. Its time is sqrt(1 / c + |x|^2).
+Everything is as in the released program, because only parts of the paper (arXiv 2507.17402) were available.
 """
 
 import math

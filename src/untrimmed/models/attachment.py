@@ -172,7 +172,7 @@ class Attachment(nn.Module):
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return names of tensors, by branch of `sketch`, if the branch's score depends only on their best row.
+        """Return the names of the tensors from which an index may store only the best row, by branch of `sketch`.
 
         The method must not use these tensors for its own scores.
         """
@@ -199,7 +199,7 @@ class Attachment(nn.Module):
         return {}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
-        """Return a replacement for the method's timeline, or None if the attachment does not replace it."""
+        """Return another timeline for the method, or None to keep the method's."""
         return None
 
     def released_names(self, prefix: str) -> Names:

@@ -108,7 +108,7 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """Return the frames by default, or the clips if there are no frames or an attachment scores the frames.
 
-        A method whose frames are not in the space of its sentences overrides this.
+        Override it if frames are not in the space of the sentences.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -132,10 +132,10 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return, by branch of `compute_sketch`, names of tensors if the branch's score depends only on their best row.
+        """Return names of tensors, by branch of `compute_sketch`, for branches that only depend on one row of a video.
 
-        Branches with a negative weight are left out: the probe contains the weight, so its best match would be the
-        worst row.
+        That row must be the one with the largest product of `compute_probe` and `compute_sketch`. Branches with a
+        negative weight are left out, because the probe includes the weight.
         """
         return {}
 
@@ -182,9 +182,9 @@ class RetrievalModel(nn.Module, Carrier):
 
     @property
     def row_tensors(self) -> TensorNames:
-        """Names of tensors, by branch of `sketch`, if the branch's score depends only on their best row.
+        """Names of tensors, by branch of `sketch`, for branches whose score depends on only one row of a video.
 
-        Without the other rows, a video has the same score, as long as `num_frames` is still its number of frames.
+        If all other rows of these tensors are removed, the score is the same, provided `num_frames` is not changed.
         """
         rows = dict(self.list_row_tensors())
         for part in self.carried:

@@ -134,7 +134,7 @@ class DLDKD(RetrievalModel):
 
         @property
         def absent_terms(self) -> frozenset[str]:
-            """The loss terms that these settings leave out: with one branch, those of the exploration branch."""
+            """The loss terms that these settings turn off: those of the exploration branch if there is one branch."""
             absent = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
             return super().absent_terms | absent
 

@@ -1,11 +1,11 @@
 """HLFormer (ICCV 2025, arXiv 2507.17402): Euclidean and Lorentz attention; a loss puts videos above captions.
 
 Released code: lijun2005/ICCV25-HLFormer. It shares the encoder of GMMFormer v2 (`models/consolidated.py`), with two
-differences: a block has Euclidean and Lorentz layers, and the mean of their outputs fuses them instead of a learned
-token. The mean includes padding, so frames are always padded to `max_frames`. `models/partial_order.py` has the loss
-that puts videos above their captions in a hierarchy. Scores, moments and relevance curves are cosines; only layers and
-that loss use hyperbolic space. Only the abstract, introduction and overview of the paper were available to us, so we
-follow the release.
+differences: a block has Euclidean and Lorentz layers, and the token that fuses them is the mean of their outputs
+instead of a learned vector. The mean includes padding, so frames are always padded to `max_frames`.
+`models/partial_order.py` has the loss that puts videos above their captions in a hierarchy. Scores, moments and
+relevance curves are cosines; only layers and that loss use hyperbolic space. Only the abstract, introduction and
+overview of the paper were available to us, so we follow the release.
 """
 
 import math

@@ -1,7 +1,7 @@
 """JSG, joint searching and grounding (ACM MM 2023): a coarse branch (glance) and a fine branch (gaze).
 
-The glance scores proposals of a down-sampled video, the gaze those of its frames. Released code: CFM-MSG/Code_JSG, two
-programs with one network. `variant` selects the program:
+The glance scores proposals (candidate spans) on a down-sampled video, the gaze on its frames. Released code:
+CFM-MSG/Code_JSG, two programs with one network. `variant` selects the program:
 
 - `event`: losses compare each query with the video of every caption of the batch. The paper uses it for moments.
 - `video`: losses of the glance compare each query with every video of the batch. The paper uses it for videos.

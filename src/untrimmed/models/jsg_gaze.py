@@ -17,8 +17,8 @@ class Gaze:
     """The gaze of each query at its own video.
 
     `proposals` are vectors pooled around the query's `focus`, one per width. Column m of `cosine` and `dot` compares
-    all queries with the proposals of query m; `cosine.best` is the index of the best width. `left` and `right` are each
-    query's cosines with the video before and after its best proposal, `whole` that with the whole video.
+    all queries with the proposals of query m; `cosine.best` is the index of the best width. `left`, `right` and `whole`
+    are each query's cosines with the video before its best proposal, after it, and with the whole video.
     """
 
     focus: Float[Tensor, " Q"]

@@ -52,7 +52,7 @@ class MSSL(ClipFrameModel):
     class Config(ClipFrameConfig):
         """`norm`: where layers normalise.
 
-        `moments`: candidates are windows pooled over the encoded units, as in other methods, or the method's clips.
+        `moments`: candidates are windows over the encoded units, as in other methods, or the method's clips.
         """
 
         norm: NormOrder = "post"
@@ -126,7 +126,7 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return one vector per clip: the weighted sum of the clip and of the frames pooled with this clip as query.
+        """Return one vector per clip: the weighted sum of the clip and of the frames that are pooled for this clip.
 
         The score is the sentence's product with the key clip's vector, so the best product is an upper bound.
         """

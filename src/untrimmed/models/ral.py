@@ -288,8 +288,8 @@ class RAL(Attachment):
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
         """Return the words of each support set or query, and the index of its video.
 
-        As released, attention pooling includes two kinds of padding: the encoder's outputs at padding words, and zero
-        rows that extend the set to 26 captions of the longest length in the batch.
+        As released, attention pooling includes padding: the encoder's outputs at padding words, and zero rows up to 26
+        captions per set.
         """
         record = self.record_of(queries)
         words = record.words

@@ -36,8 +36,8 @@ class Gaussian:
 class Rows:
     """Rows of N sequences, which form G groups. A group is the captions of one video, or a single sequence.
 
-    `counted` masks the rows that are pooled. The released programs pool over padded buffers without a mask, so each
-    group has `num_zeros` further rows of zeros with logit 0, which are not stored.
+    `counted` masks the rows that are pooled. As released, padding is pooled, too: each group has `num_zeros` further
+    rows of zeros with logit 0, which are not stored.
     """
 
     rows: Float[Tensor, "N R D"]
@@ -95,8 +95,8 @@ class DistributionHead(nn.Module, ABC):
 class SeparateHead(DistributionHead):
     """Predicts mean and spread from separate attention poolings, as released. Means have length 1.
 
-    The plain mean of the rows is added to the distribution's mean, with `global` (Eq. 6, not released) after a linear
-    map.
+    The plain mean of the rows is added to the distribution's mean. With `global` (Eq. 6, not released), a linear map is
+    applied to it first.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):

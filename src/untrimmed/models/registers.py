@@ -1,9 +1,9 @@
 """Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), an attachment: extra vectors that the layers attend to.
 
 Released code: lijun2005/CVPR26-DreamPRVR, which has registers in one network (`models/dreamprvr.py`). One layer over
-the embedded clips computes a mean vector of the video and K conditions, from which a short diffusion computes K
-registers. They are appended to the keys and values of every layer of both branches, without mask or window. In
-training, the diffusion learns to generate the mean of a video's captions plus noise.
+the embedded clips computes a mean vector of the video and K conditions. A short diffusion turns them into K registers.
+They are appended to the keys and values of every layer of both branches, without mask or window. In training, the
+diffusion learns to generate the mean of a video's captions plus noise.
 
 Registers can also be attached to other methods with the layers of GMMFormer v2; this is our extension. Only the
 abstract and overview of the paper were available to us, so we follow the release, which uses the mean of a video's

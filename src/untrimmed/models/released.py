@@ -1,8 +1,7 @@
 """Translate between the authors' parameter names and ours.
 
-A method lists the authors' names in `list_released_names`. It uses the functions below, which return the names in
-blocks that several released programs share. We stack parallel layers, so a released tensor is often one entry of a
-parameter.
+A method lists the authors' names in `list_released_names`. It uses the functions below for blocks that several released
+programs share. We stack parallel layers, so a released tensor is often one entry of a parameter.
 """
 
 from collections.abc import Mapping

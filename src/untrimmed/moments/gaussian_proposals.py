@@ -185,7 +185,7 @@ def side_windows(center: Float[Tensor, " Q"], width: Float[Tensor, " Q"], kind: 
     """Return windows for the parts of the video before and after each proposal.
 
     Eq. 11 (`paper`) centres each window in its part. The released program centres them on the ends of the video and
-    halves the number of widths per deviation, which makes them twice as wide.
+    makes them twice as wide.
     """
     left = (center - width / 2).clamp_min(0)
     right = (1 - center - width / 2).clamp_min(0)

@@ -66,9 +66,9 @@ def _padded(rows: np.ndarray, length: int, value: float) -> np.ndarray:
 def suppress_ranked(
     ranked: RankedMoments, *, max_overlap: float = 0.5, limit: int = 100, limit_per_video: int | None = None
 ) -> RankedMoments:
-    """Return the best moments, without those whose IoU with a better moment of the same video exceeds `max_overlap`.
+    """Return the best moments. A moment is removed if its IoU with a better one of its video exceeds `max_overlap`.
 
-    As released, of moments with equal scores, those of the video that is ranked first come first.
+    As released, moments with equal scores are ordered by the best rank of their videos, then by their own rank.
     """
     per_video = limit if limit_per_video is None else limit_per_video
     blocks = [slice(start, start + QUERIES_AT_A_TIME) for start in range(0, len(ranked.score), QUERIES_AT_A_TIME)]

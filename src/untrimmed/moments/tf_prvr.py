@@ -53,7 +53,7 @@ class VideoMoments:
 
     @property
     def candidates(self) -> Int[np.ndarray, "S 2"]:
-        """The distinct spans of all moments, of the segments of all levels and of the video, in temporal order."""
+        """All moments, the segments of all levels and the whole video as spans, each once, in temporal order."""
         video = self.edges[[0, -1]]
         return np.unique(np.concatenate([spans_between(edges) for edges in (self.edges, video, *self.levels)]), axis=0)
 

@@ -5,8 +5,8 @@ split into pieces that fit the CPU caches, so that element-wise operations cost 
 (including gradients of weights) and the tensors saved for them are in autocast's format; norms, softmax and sums
 (including gradients of biases) are in float32.
 
-For the backward pass, a layer saves its input, the hidden values of the feed-forward part after ReLU and dropout, the
-masks of the other dropouts, and queries, keys and values. It recomputes the attention weights.
+For the backward pass, a layer saves its input, its queries, keys and values, the hidden values of the feed-forward part
+after ReLU and dropout, and the masks of the other dropouts. It recomputes the attention weights.
 """
 
 import math

@@ -1,10 +1,10 @@
 """Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on the distance of points on a hyperboloid.
 
 A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
-Tangent vectors at the origin (1, 0, ..., 0) have time 0 and are stored without it. Each head has its own points. Their
-concatenation is not a point: as released, the logarithmic map takes the first head's time as the time of all heads, and
-the other heads' times as ordinary coordinates. Under autocast, everything between the two linear maps is in float32,
-because differences of squared times need the precision.
+Tangent vectors at the origin (1, 0, ..., 0) have time 0 and are stored without it. Each head has its own points. As
+released, the logarithmic map is applied to their concatenation, which is not a point: the first head's time counts as
+time, and the other heads' times as space coordinates. Under autocast, everything between the two linear maps is in
+float32, because differences of squared times need the precision.
 """
 
 import math

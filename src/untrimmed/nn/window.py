@@ -22,8 +22,8 @@ def constraint_windows(
 ) -> Float[Tensor, "K T T"]:
     """Return a matrix for each width, by which attention logits are multiplied. Infinite widths give ones.
 
-    - `released`: row i is a Gaussian around i / n over key times j / (n - 1), with standard deviation max(width, 0.01)
-      / 9 and maximum 1.
+    - `released`: row i is a Gaussian with centre i / n and standard deviation max(width, 0.01) / 9, scaled to a maximum
+      of 1. Key j is at time j / (n - 1).
     - `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, where `width` is sigma^2.
     - The papers print no formula for the constraints Bartlett and boxcar (GMMFormer Table 7, v2 Table 8). Here they
       have the variance of the Gaussian that they replace.

@@ -15,7 +15,7 @@ UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("video
 class Epochs:
     """SumR in percent after each `epoch`, and the uncertainties that the runs recorded, by label of runs.
 
-    Runs that differ only in their seed share a label; epochs that not all of them reached are left out. Epoch 0 is
+    Runs that differ only in their seed share a label. Only epochs that all of them reached are included. Epoch 0 is
     before training.
     """
 

@@ -14,7 +14,7 @@ QUARTILES = (25, 50, 75)
 
 
 def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndarray, "3 P"]]:
-    """Return, by run, three quartiles of the cosine of a caption with its video at each of the first ten ranks [3, P].
+    """Return, by run, quartiles of the cosines between captions and the videos at each of the first ten ranks [3, P].
 
     The quartiles are over captions. A cosine is the fused score divided by the sum of the branches' weights, so that
     methods with other sums can be compared. Runs that differ only in their seed are averaged.

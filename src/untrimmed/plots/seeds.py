@@ -32,8 +32,7 @@ class Spread:
 def group_by_seed(runs: Sequence[TrainedRun]) -> list[SeedGroup]:
     """Return groups of runs that differ only in their seed, in the order of their first runs.
 
-    The label of a group of several runs is its method, or the label of its first run if another group has the same
-    method.
+    The label of several runs is their method. If another group has this method, it is the label of the first run.
 
     Raises: ConfigError for more groups than there are colours, and for two runs with the same settings and seed.
     """

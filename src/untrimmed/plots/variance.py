@@ -18,7 +18,7 @@ NUM_BINS = 20
 
 @dataclass(frozen=True)
 class PositioningVariances:
-    """Variances within each video: of its captions' best positions by label of runs, and of annotated moments' middles.
+    """Variances within each video: of the captions' best positions (by label of runs), and of annotated moments.
 
     Positions are shares of the video. Each row of `by_label` is one seed. Videos with one caption are excluded.
     `annotated` is empty if no caption has a moment.

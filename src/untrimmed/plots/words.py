@@ -33,7 +33,7 @@ class WordConfidence:
 
 
 def word_names(text: str, num_rows: int) -> tuple[str, ...]:
-    """Return the words of a caption, or numbers if its features have another number of rows (one per word piece).
+    """Return the words of a caption, or numbers if its features are for word pieces instead of words.
 
     >>> word_names("A dog, running.", 3), word_names("A dog, running.", 5)
     (('A', 'dog', 'running'), ('1', '2', '3', '4', '5'))

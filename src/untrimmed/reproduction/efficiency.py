@@ -148,8 +148,8 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 class MethodCosts:
     """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    Several tables show the same times. A page that is written again shows the cached times, so they do not depend on
-    what else the machine does.
+    Several tables show the same times. If a page is written again, it shows the cached times, because new ones could
+    differ.
     """
 
     times: Path

@@ -31,7 +31,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Sizes for training on simulated features. A row takes about a second, which only tests that it runs."""
+    """Sizes for training on simulated features. A row takes about a second. This only tests that rows run."""
 
     num_videos: int = 15
     features: SimulationSettings = SMALL
@@ -117,7 +117,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield (row, column) for each result to compute: where the paper prints one, and for rows without any."""
+    """Yield (row, column) for each result that the paper prints, and all columns for rows without printed results."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):

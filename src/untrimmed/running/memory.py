@@ -59,7 +59,7 @@ def _used_and_total(device: torch.device) -> tuple[int, int]:
 
 
 def _requested_bytes(message: str) -> int:
-    """Return the bytes that could not be allocated, from PyTorch's or NumPy's message; 0 if the message has no number.
+    """Return the number of bytes in PyTorch's or NumPy's out-of-memory message, or 0 if it has no number.
 
     >>> _requested_bytes("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has ..."), _requested_bytes("no")
     (20971520, 0)

@@ -22,7 +22,7 @@ from untrimmed.running.training_free import require_learner
 
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR")
 FROM_TENSORS = "tensors"
-"""`SettingDifference.key` of a setting that is not stored but follows from the shapes of tensors."""
+"""The `key` of a setting that follows from the shapes of tensors and is not stored in the checkpoint."""
 # {size of the model: how much to increase it, to find the axes of tensors that depend on it}. max_frames increases by
 # more than num_clips, so that it remains larger.
 _PRIMES = {
@@ -191,10 +191,10 @@ def _without_memory(name: ModelName, config: ModelConfig) -> RetrievalModel:
 def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, int]:
     """Return the sizes that the shapes of the checkpoint's tensors imply, by dotted key.
 
-    To find out which axes depend on a size, we build a model on the device "meta" in which each size is increased by a
-    multiple of its own prime number. An axis depends on the size whose prime divides the axis's increase. If tensors
-    imply different values of a size, the smallest is returned, because a table of positions can have more rows than
-    there are frames. Other contradictions cause an error later, because the tensors do not fit the model.
+    To find out which axes depend on a size, we build a second model (without memory) with larger sizes. Each size is
+    increased by a multiple of its own prime number, so the increase of an axis shows the size on which it depends. If
+    tensors imply different values of a size, the smallest is returned, because a table of positions can have more rows
+    than there are frames. Other contradictions cause an error later, because the tensors do not fit the model.
     """
     plain = plain_settings(preset.sizes())
     values = flat(plain)

@@ -79,7 +79,7 @@ def event_recall_of(dataset: RetrievalDataset, located: RankedMoments, *, annota
 
 
 def spans_of(dataset: RetrievalDataset) -> list[Spans]:
-    """Return the annotated spans of each caption as a table of rows in seconds, empty for a caption without spans."""
+    """Return the annotated spans of each caption as rows (start, end) in seconds. There may be none."""
     return [np.array(spans, dtype=np.float64).reshape(-1, 2) for spans in dataset.moments]
 
 

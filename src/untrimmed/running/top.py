@@ -23,7 +23,7 @@ from untrimmed.running.opened import OpenedModel
 class RetrievedVideo:
     """A top-ranked video of a caption.
 
-    `moment_s` is the best moment in seconds, or None if the model has no timeline or the video no duration.
+    `moment_s` is the best moment in seconds. It is None if the model has no timeline, or the duration is unknown.
     """
 
     row: int  # row of the video in the data set

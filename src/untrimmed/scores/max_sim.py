@@ -46,8 +46,8 @@ def max_sim(
 ) -> Score:
     """Score a video by its best clip (GMMFormer Eq. 4, v2 Eq. 9-10); padding never wins.
 
-    `zero_floor` marks videos that score at least 0. In the released GMMFormer v2 and RAL, these are the videos with
-    padding, because its similarity of 0 takes part in the maximum. `best` is always the best real clip.
+    `zero_floor` marks videos whose score is raised to at least 0. In the released GMMFormer v2 and RAL, these are the
+    videos with padding, because padding has similarity 0. `best` is always the best real clip.
 
     >>> clips = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     >>> max_sim(torch.tensor([[0.0, 3.0]]), clips)

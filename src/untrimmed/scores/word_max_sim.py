@@ -67,6 +67,6 @@ class WordMaxSim(nn.Module):
 
 
 def _row_of_top_word(confidence: Float[Tensor, "Q W"], mask: Bool[Tensor, "Q W"]) -> Int[Tensor, " Q"]:
-    """Return the position of each query's most confident word in the list of all real words of the batch."""
+    """Return the index of each query's most confident word, counting all real words of the batch in order."""
     row = mask.flatten().cumsum(0).view_as(mask) - 1
     return row.gather(1, confidence.argmax(dim=1, keepdim=True))[:, 0]

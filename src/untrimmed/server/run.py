@@ -128,7 +128,7 @@ class _HttpServer(uvicorn.Server):
 
 
 def _local_address(host: str) -> str | None:
-    """Return the loopback address of a service that listens at `host`, or None if it cannot be reached at one."""
+    """Return the loopback address at which a service that listens at `host` can be reached, or None."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0"):
         return "127.0.0.1"
     return "::1" if host in ("::1", "::") else None

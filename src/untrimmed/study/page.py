@@ -155,7 +155,7 @@ def _findings(results: StudyResults) -> Iterator[str]:
 
 
 def _point(results: StudyResults, base: Candidate) -> str:
-    """Return a text: the method's best learning rate and settings, and those that were not tried yet."""
+    """Return a text with the method's best learning rate and settings, and the choices that were not tried yet."""
     untried = " or ".join(map(str, results.untried[base]))
     return f"{results.points[base]}" + (f", not tried with {untried}" if untried else "")
 

@@ -265,7 +265,7 @@ class StudySetup:
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:
-        """Return the preset of a method for `choose_preset`: a file, or the name of the benchmark of the data."""
+        """Return the preset of a method: one of the files in `presets`, or the benchmark's name."""
         fitting = [
             stated
             for stated in self._files

@@ -1,4 +1,4 @@
-"""Settings whose value is a function or class, such as the optimizer: a short name, MODULE:NAME, or the object."""
+"""Settings whose value is a function or class (as object, MODULE:NAME or short name), such as the optimizer."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping

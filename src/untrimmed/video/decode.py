@@ -382,5 +382,5 @@ def measure_timing(video: OpenVideo) -> Timing:
 
 
 def stamp(frame: VideoFrame) -> int | None:
-    """The presentation time of a frame in units of its stream; without one, the decoding time."""
+    """The presentation time of a frame in its stream's units, or its decoding time if it has none."""
     return frame.pts if frame.pts is not None else frame.dts

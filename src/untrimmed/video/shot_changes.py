@@ -18,7 +18,7 @@ _MIN_RATIO = 3.0  # least ratio of this difference to the median difference in t
 
 
 def shot_change_s(batch: FrameBatch) -> float | None:
-    """Return the time of the first frame after the clearest shot change in these frames; None if there is none.
+    """Return the time of the first frame after the clearest shot change, or None if there is none.
 
     Neighbouring frames are compared by the mean absolute difference of their pixels. A shot change has the largest
     difference, several times the median, so that a moving camera does not count.

@@ -19,7 +19,7 @@ DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of the videos in a list of one split, in the order of the list.
+    """Return the captions of the videos in the list of a split, in its order.
 
     The test list contains its captions. Those of the training list come from `MSRVTT_data.json` in the same folder,
     which also has the durations. A FeatureError for invalid content names the file and the entry.

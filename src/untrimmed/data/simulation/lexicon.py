@@ -29,7 +29,7 @@ RARE_SHARE = 0.05
 MIXING = 1.5
 """Frequency of the waves that mix meanings: sentences that differ in one of six words have cosine 0.7."""
 ASPECTS = 6
-"""Number of parts of a mixed meaning that frames show separately, like the content words of a caption."""
+"""Number of parts of a mixed meaning. Frames can show some parts and not others, as with the words of a caption."""
 
 
 class Content(NamedTuple):

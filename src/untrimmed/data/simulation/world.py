@@ -33,8 +33,8 @@ STEEPNESS = 3.0
 THRESHOLDS = 0.3
 """Standard deviation of the hidden units' thresholds, for rows of length 1.
 
-The units are so steep that a linear map that was fitted to mean vectors fits single frames badly (docs/data.md). If the
-thresholds varied more, the features of all rows would be too similar.
+A linear map that is fitted to mean vectors is therefore bad for single frames (docs/data.md). If the thresholds varied
+more, the features of all rows would be too similar.
 """
 SURROUNDINGS_DIM = 48
 NUM_SCENES = 60
@@ -63,7 +63,7 @@ With the network's bias, it is half as large as the rest of a word's features.
 """
 
 FAINT = 0.1
-"""First coordinate of a frame that would otherwise be all zeros, as can happen with a dozen coordinates or fewer."""
+"""First coordinate of a frame that is all zeros otherwise, which can happen with a dozen coordinates or fewer."""
 
 BUILT_IN_SIDES = {
     "words=mixed": "a frame is a sum of the caption's words, which favours matching by words (RAL)",

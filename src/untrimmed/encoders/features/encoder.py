@@ -141,7 +141,7 @@ class FeatureEncoding(VideoEncoding):
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Add frames, and return the vectors that were encoded, with their times; see `VideoEncoding`."""
+        """Add frames. Return the vectors that have become complete, and their times in seconds."""
         positions = self._windows.positions(times_s)
         numbers = self._windows.vectors(positions)
         for network, collected in zip(self._networks, self._frames, strict=True):

@@ -85,7 +85,7 @@ class FeatureSpec:
 
     @property
     def words(self) -> Part:
-        """The network that encodes words: CLIP if it is one of the networks and RoBERTa is not, otherwise RoBERTa."""
+        """The network that encodes words: RoBERTa, or CLIP if the name contains CLIP but not RoBERTa."""
         by_kind = {part.kind: part for part in self.parts}
         return by_kind.get(ROBERTA) or by_kind.get(CLIP) or Part(ROBERTA)
 

@@ -20,7 +20,7 @@ BLOCKS = (3, 8, 36, 3)  # number of blocks in each of the four stages
 
 
 class Bottleneck(nn.Module):
-    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions, whose widths are those of the weights."""
+    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions. The weights define the widths."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str, stride: int):
         super().__init__()

@@ -36,7 +36,7 @@ _RENAMED = (
 
 
 class Residual(nn.Module):
-    """A residual block: convolutions over time, over space and over neither, whose shapes are those of the weights."""
+    """A residual block of three convolutions: over time, over space, and over channels only."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str, stride: int):
         super().__init__()

@@ -67,8 +67,8 @@ def locate(
 ) -> Path:
     """Return the folder with an encoder's files, downloaded into the hub's cache if necessary.
 
-    `timeout_s` limits the wait for the hub's first answer, but not a download that has started. A cached repository is
-    used without asking the hub if it has weights and the other files that the encoder `needs`.
+    `timeout_s` limits the wait for the hub's first answer, but not a download that has started. If the cache has
+    weights and the other files that the encoder `needs`, the hub is not asked.
 
     Raises:
         EncoderError: The folder does not exist, the name is malformed, the repository is neither cached nor available,

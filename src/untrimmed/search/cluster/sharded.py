@@ -241,11 +241,11 @@ class ShardedQuery(PreparedQuery):
         return answers[number][0]
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
-        """Return the weights of the encoded words from one shard, or None if it has none or does not answer."""
+        """Return the weights of the encoded words, or None if the model has none or no shard answers."""
         return self._weights_and_uncertainty[0]
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return how ambiguous the model finds the sentence; None if one shard does not know or does not answer."""
+        """Return how ambiguous the model finds the sentence, or None if it predicts nothing or no shard answers."""
         return self._weights_and_uncertainty[1]
 
     @cached_property

@@ -166,7 +166,7 @@ class LocalCorpus(Corpus, Generic[B]):
         """
 
     def context(self, block: B) -> str:
-        """Return a text that changes with everything, besides the block's arrays, that its codes depend on."""
+        """Return what a block's codes depend on besides its arrays, as text. If it changes, codes are built again."""
         return ""
 
     def shard_summary(self) -> Any:

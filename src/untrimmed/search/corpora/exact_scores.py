@@ -32,7 +32,7 @@ _buffers = threading.local()
 
 
 class ScoreRequest(NamedTuple):
-    """A query, the videos that need exact scores, and a function that finds each video's units that may score best."""
+    """A query, the videos that need exact scores, and a function that finds the units to read of each video."""
 
     query: EncodedQueries
     videos: Selection[EncodedBlock]

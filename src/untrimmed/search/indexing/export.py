@@ -104,8 +104,8 @@ def export_features(
     Raises:
         ConfigError: See `prepared_data_set`; or the data set has features of another encoder.
         UnknownNameError: The name of a caption's video matches several files.
-        FeatureError: No video, or no video with captions; a moment is outside its video; there are captions of
-            fewer than three videos, which cannot be divided; or the folder cannot be written.
+        FeatureError: There is no video, or none with captions; a moment is outside its video; fewer than three videos
+        have captions, so they cannot be divided; or the folder cannot be written.
     """
     prepared = prepared_data_set(out, name, layout, captions=bool(labels))
     settings = index.settings
@@ -174,7 +174,7 @@ def _add_features(
 def _videos_of_captions(
     captions: Mapping[str, list[Annotation]], records: Records, target: Layout
 ) -> tuple[dict[str, VideoRecord], list[Label]]:
-    """Return the library's videos that have captions, and one caption of each video that is not in the library.
+    """Return the videos that have captions, and one caption for each video that the library lacks.
 
     A video that was joined from pieces is in the library if all its pieces are in the library.
     """

@@ -38,8 +38,8 @@ def find_videos(paths: Iterable[Path], *, with_pictures: bool = False) -> FoundV
     With `with_pictures`, a folder of numbered pictures (`untrimmed.video.pictures`) also counts as a video.
 
     A file in `paths` may have any suffix. Hidden files and folders are ignored. An unreadable folder is returned like a
-    file, so that indexing reports it. Links to folders are only followed if they are in `paths`; `linked` has the other
-    links that lead out of all folders in `paths`.
+    file, so that indexing reports it. Links to folders are only followed if they are in `paths`. Other links that lead
+    out of the folders in `paths` are returned in `linked`.
 
     Raises: UntrimmedError if a path does not exist or cannot be read.
     """

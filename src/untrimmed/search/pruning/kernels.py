@@ -123,7 +123,7 @@ def best_rows(
     best,
     is_open,
 ):
-    """Write an upper bound of the best product of each video videos[i] to best[i], computed from its 8-bit rows.
+    """Write an upper bound of the largest product with a row of video videos[i] to best[i], from its 8-bit rows.
 
     A row is skipped if its codes show that it cannot be the best or cannot reach needed[i]. If all rows are skipped,
     best[i] is minus infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.

@@ -121,7 +121,7 @@ class BoundStages(Generic[B]):
     ):
         """Take codes of all blocks by branch, and probes with branches. `margin` is the largest error of exact scores.
 
-        `shared_bounds` returns upper bounds of all videos of the corpus, so that no codes are read.
+        If `shared_bounds` returns upper bounds of all videos of the corpus, no codes are read.
         """
         self._coded = coded
         self._margin = margin

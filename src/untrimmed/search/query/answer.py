@@ -363,7 +363,7 @@ def _record_of(view: View, place: Place) -> VideoRecord:
 
 
 def _as_text(vector: Vector) -> TextFeatures:
-    """Return a vector in the form of an encoded sentence without words, for corpora that need no words."""
+    """Return a vector as an encoded sentence without words, for corpora that need no words."""
     return TextFeatures("", vector, np.empty((0, 1), dtype=np.float32), ())
 
 

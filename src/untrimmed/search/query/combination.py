@@ -96,8 +96,8 @@ class CombinedQuery(PreparedQuery):
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
         """Return the best videos and those that tie with the last, see `PreparedQuery.rank`.
 
-        The result is exact: a video's score is at most the weighted sum of its scores for the terms, so videos that
-        rank low for all terms can be left out.
+        The result is exact. A video's score is at most the weighted sum of its scores for the terms, so only videos
+        that rank high for some term must be scored.
         """
         take = max(_FIRST_TAKE, 4 * limit)
         while True:
@@ -119,13 +119,13 @@ class CombinedQuery(PreparedQuery):
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
-        A span extends around its best time while the curve is at least half way from its mean to the value there, which
-        is the span's score. First spans do not overlap. Except in the best pair, the first span's best time must be a
-        peak of the curve, because the slope beside a moment is no moment.
+        A span's score is the curve's value at its best time. The span extends to both sides until the curve falls below
+        half way from its mean to this score. First spans do not overlap. Except in the best pair, their best times must
+        be peaks of the curve, because the slope beside a moment is not another moment.
 
-        Without a limit, a pair is returned if the score of its first moment is at least half way from the mean of the
-        curve to the best pair's. Spans shorter than `min_s` are widened; if there is no space, the pair is left out
-        (except the best).
+        Without a limit, pairs are returned until the score of the first moment falls below half way from the curve's
+        mean to the best score. Spans shorter than `min_s` are widened. If there is no space for this, the pair is left
+        out, unless it is the best.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
@@ -246,7 +246,7 @@ class CombinedQuery(PreparedQuery):
         return Moment(*span_s, float(values[best]), float(times_s[best]))
 
     def _best(self, curves: _Curves, free: Bool[np.ndarray, " T"]) -> tuple[int, int] | None:
-        """Return the indices of the best pair of times, of which the first is free; None if there is no such pair."""
+        """Return the indices of the best pair of times whose first time is free, or None if there is none."""
         first = np.where(free, curves.first, -np.inf)
         if self._then is None:
             best = int(first.argmax())

@@ -96,7 +96,7 @@ def mean_of_best_fifth(scores: Float[np.ndarray, " V"]) -> float:
 
 @cache
 def background_of(identity: str) -> Background | None:
-    """Return the background of an encoder; None if confidence was not measured with these weights."""
+    """Return the background of an encoder, or None if confidence was not measured with its weights."""
     name = re.split(r"\W", identity)[0]  # builtin-2:a1043c6bf7e6 -> builtin, siglip:0123abcd -> siglip
     file = Path(untrimmed.encoders.__path__[0]) / name / "background.npz"
     if not name.isidentifier() or not file.is_file():

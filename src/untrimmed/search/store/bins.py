@@ -44,7 +44,7 @@ class BinMoment:
     sentence: str = ""  # the query that found the moment
 
     def record(self, records: Records) -> VideoRecord | None:
-        """Return the record of the moment's video, by its id or else by its path; None if it is not in the library."""
+        """Return the record of the moment's video, found by its id or its path, or None if the library lacks it."""
         try:
             return records.of(self.video_id)
         except KeyError:

@@ -102,7 +102,7 @@ def send(address: str, name: str, file: Path) -> None:
 
 
 def names(address: str, below: str) -> list[str]:
-    """Return the names of all files below a folder of the library, without their folders."""
+    """Return the file names (without folders) of all files below a folder of the library."""
     with _session(address) as session:
         return [name.rpartition("/")[2] for name in session.list(below)]
 

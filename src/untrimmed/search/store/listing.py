@@ -35,7 +35,9 @@ def read_records(folder: Path) -> list[VideoRecord]:
 
 
 def path_of(folder: Path, name: str) -> Path:
-    """Return the path `name` if it exists or the library has no video with this name, otherwise the video's path.
+    """Return the path `name` if it exists, otherwise the path of the library's video with this name.
+
+    If there is none, return `name` as a path.
 
     Raises: UnknownNameError if several videos have the name.
     """
@@ -58,7 +60,7 @@ def is_deleted(path: str) -> bool:
 
 
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """Return two groups of videos whose files are missing: deleted files, and files on a missing drive by its root.
+    """Return videos whose files were deleted, and, by the root of the drive, videos on a missing drive.
 
     - If folders of the path are missing, the topmost missing folder counts as the root of a drive if it is a broken
       link, if drives are mounted beside it, or if its parent contains no other video of the library.

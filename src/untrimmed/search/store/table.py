@@ -422,7 +422,7 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _record_columns(schema: pa.Schema) -> list[str]:
-    """Return the names of the columns of a record that a table has, and of the record's digest."""
+    """Return the names of a record's columns that exist in the table, and of its digest's column."""
     return [name for name in (*_RECORD_COLUMNS, "record_digest") if name in schema.names]
 
 
