@@ -91,7 +91,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error names no file (as for a full disk) or the temporary one, instead of the final path."""
+    """Whether an error does not name the final path: it names the temporary one, or none (as for a full disk)."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

@@ -59,8 +59,8 @@ def has_fast_bfloat16(device: str) -> bool:
     """Whether a device multiplies bfloat16 faster than float32: a GPU with bfloat16 units, or a CPU with AMX.
 
     On other devices torch converts the numbers. On a CPU with AVX-512 but without bfloat16 instructions, a product took
-    2.4 times as long as in float32. It took 13 times as long when oneDNN was limited to AVX2 by `ONEDNN_MAX_CPU_ISA`,
-    which is also respected here.
+    2.4 times as long as in float32. With oneDNN limited to AVX2 it took 13 times as long, so the limit
+    `ONEDNN_MAX_CPU_ISA` is respected.
     """
     if device.startswith("cuda"):
         import torch

@@ -106,7 +106,7 @@ def search(
 
 
 def _do_nothing() -> None:
-    """Leave the cache unchanged, because the service that answered updates it."""
+    """Do nothing: the service that answered updates the cache."""
 
 
 def _search(

@@ -68,7 +68,7 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The data set's name in its file names: the folder's name, or another one if the folder was renamed."""
+        """The data set's name as its file names contain it. It differs from the folder's name if that was changed."""
         texts = self.folder / "TextData"
         ends = [f"{split}.caption.txt" for split in SPLITS]
         names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}

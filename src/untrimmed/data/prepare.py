@@ -20,7 +20,7 @@ from untrimmed.files import whole_file, write_whole
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """One written split: its counts, and how they compare with the published counts of its `part`.
+    """The counts of one written split, compared with the published counts of its `part`.
 
     `differences` lists the published counts that differ.
     """

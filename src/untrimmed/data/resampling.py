@@ -9,9 +9,9 @@ def segment_bounds(
 ) -> Int[np.ndarray, " B"]:
     """Return the bounds of m segments of n frames: min(round(i / m * n), n - 1) for i = 0..m.
 
-    In i / m * n, division comes first, and ties round to even. As released, the last segment ends before frame n - 1,
-    so the last frame is used only if this segment would be empty. The release computes clip bounds in float32 and frame
-    bounds in float64, which differ if m is not a power of two.
+    In i / m * n, division comes first, and ties round to even. As released, the last segment does not include the last
+    frame, unless it would be empty. The release computes clip bounds in float32 and frame bounds in float64, which
+    differ if m is not a power of two.
 
     >>> segment_bounds(5, 4)
     array([0, 1, 2, 4, 4])

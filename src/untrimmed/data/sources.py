@@ -58,7 +58,7 @@ class VectorSource(ABC):
 
     @abstractmethod
     def files(self, names: list[str]) -> list[Path]:
-        """Return the files that contain the entries, so that a change to the entries can be detected."""
+        """Return the files that contain the entries. If they change, the entries may have changed."""
 
 
 class BigFileFrames(VectorSource):
@@ -286,7 +286,7 @@ class JoinedFrames(VectorSource):
 
 
 def _require_size(place: Path, name: str, values: Any) -> None:
-    """Raise a FeatureError for an HDF5 data set that would need more memory than the size of its file can justify."""
+    """Raise a FeatureError for an HDF5 data set that needs much more memory than its file has bytes."""
     if not isinstance(values, h5py.Dataset):
         return
     stored = values.id.get_storage_size()

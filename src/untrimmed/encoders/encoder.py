@@ -88,7 +88,7 @@ class ClipEncoder(ABC):
 
     @abstractmethod
     def start_video(self, fps: float) -> VideoEncoding:
-        """Return an encoding for one video, whose frames are decoded from time 0 at `rate(fps)` frames per second."""
+        """Return an encoding for one video. Its frames must be decoded from time 0 at `rate(fps)` frames per second."""
 
     @abstractmethod
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:

@@ -114,7 +114,7 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 
 
 class _Channels:
-    """Replaces the channel of each event of an edit list: picture and sound, or only the picture."""
+    """Sets the channels of each event in an edit list: picture and sound, or only the picture."""
 
     def __init__(self, cuts: Sequence[Cut]) -> None:
         self._channels = iter("B" if _has_sound(cut) else "V" for cut in cuts)

@@ -33,8 +33,8 @@ def branch_terms(
 ) -> dict[str, Float[Tensor, ""]]:
     """Return the terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19).
 
-    As released, the video side of the triplet loss is `triplet_of_videos` and InfoNCE is `nce` of the dot products. In
-    the papers they are `triplet_of_pairs` and `nce_of_shares` of the cosines. `draws` selects negatives by branch.
+    As released, the triplet loss has the video side `triplet_of_videos`, and InfoNCE is `nce` of dot products. In the
+    papers they are `triplet_of_pairs` and `nce_of_shares` of the cosines. `draws` selects negatives by branch.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":

@@ -22,8 +22,8 @@ def proxy_matching(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE between samples of videos and of texts. `video_index` is the video of each text.
 
-    - `released`: logits are dot products. The loss is the mean of the positives' negative log-probabilities, and the
-      mean of both directions.
+    - `released`: logits are dot products. The loss is the mean of the positives' negative log-probabilities in both
+      directions.
     - `paper` (Eq. 10): logits are cosines divided by a temperature. The probabilities of the positives are added before
       the logarithm, and there is only the direction from texts to videos.
     """

@@ -110,7 +110,7 @@ class Carrier(Protocol):
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
 
     def branch_weight(self, branch: str) -> float:
-        """Return the weight of a branch of the method or of an attachment in the fused score.
+        """Return the weight of a branch in the fused score. The branch may be an attachment's.
 
         Every method with `places` implements it.
         """

@@ -16,7 +16,7 @@ Optional hooks:
 - `places` lists the branches of the score that an attachment may replace. Such a method leaves out the branches in
   `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
 - `training_defaults` has the weights of losses and other settings, for a method without a preset file.
-- `draw_weights` sets initial weights that are not random.
+- `draw_weights` sets special initial weights, for example an identity.
 - `watched_queries` and `watched_videos` return numbers per query or video; training logs their means in each epoch.
 - `list_released_names` translates the authors' parameter names.
 """

@@ -1,4 +1,4 @@
-"""The encoder that GMMFormer v2 and its successors share: parallel layers, fused at each time point.
+"""The encoder of GMMFormer v2, HLFormer, DreamPRVR and Holmes: parallel layers, fused at each time point.
 
 Each branch has a tower and one block of parallel layers. At each time point, the layers' outputs are fused by attention
 from a token, which is learned or the mean of the outputs. Numbers of equations and tables are those of GMMFormer v2

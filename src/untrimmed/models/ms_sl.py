@@ -3,8 +3,8 @@
 Released code: HuiGuanLab/ms-sl. We follow the release:
 
 - Its transformer layers have no feed-forward part.
-- In training, the frame branch computes a query x query matrix: column j is the video of query j, pooled for query j.
-  If query i and query j have the same video, j is still a negative of i.
+- In training, the frame branch computes a query x query matrix: column j is the video of query j. If query i and query
+  j have the same video, j is still a negative of i.
 - The paper finds only videos. JSG (Tables 1-2) uses MS-SL's clips as moments, and so does `moments: clips`.
 """
 
@@ -43,7 +43,7 @@ class MSSLVideos(EncodedVideos):
 
 @register("ms_sl")
 class MSSL(ClipFrameModel):
-    """A query, a clip and a frame tower. The clip score compares 528 proposals: all runs of 32 consecutive units.
+    """A query, a clip and a frame tower. The clip score compares 528 proposals: every run of consecutive units (of 32).
 
     The best proposal (key clip) is the query of the attention that pools the frames.
     """

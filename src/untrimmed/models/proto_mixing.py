@@ -1,4 +1,4 @@
-"""Joins two videos of a batch into one, for the attention guidance of ProtoPRVR (section 3.4)."""
+"""Join two videos of a batch into one, for the attention guidance of ProtoPRVR (section 3.4)."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from untrimmed.batches import VideoBatch
 
 
 class Pairing(NamedTuple):
-    """The two joined videos of each query: their indices `mixed`, and whether the query's video is the first part."""
+    """The two joined videos with each query's video: their indices, and whether the query's video is the first part."""
 
     mixed: Int[Tensor, " N"]
     is_first: Bool[Tensor, " N"]

@@ -166,7 +166,7 @@ class SharedHead(DistributionHead):
 
 
 def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-    """Return the mean of the real rows of each group. This is the released form for words; for frames it is Eq. 6."""
+    """Return the mean of the real rows of each group. For words, this is as released; for frames, it is as in Eq. 6."""
     weights = mask.to(rows.rows.dtype)
     total = rows.members @ torch.einsum("nr,nrd->nd", weights, rows.rows)
     return total / (rows.members @ weights.sum(dim=1))[:, None].clamp_min(1)

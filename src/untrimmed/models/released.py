@@ -15,7 +15,7 @@ from untrimmed.errors import CheckpointError, named
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a released tensor: a parameter of ours and the leading indices in it.
+    """Where a released tensor is stored in our model: the name of a parameter, and leading indices in it.
 
     The released tensor may have `unit_axes` additional leading axes of length 1.
     """

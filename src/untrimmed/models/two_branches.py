@@ -141,7 +141,7 @@ class TwoBranchModel(ClipFrameModel):
     ) -> ParallelLayers:
         """Return one layer for each width, by default those of `gaussian_widths`.
 
-        Windows are for sequences of `window_length`, or None for the longest sequence of each batch.
+        Windows are for sequences of `window_length`. None: the length of the longest sequence in each batch.
         """
         c = self.config
         return ParallelLayers(

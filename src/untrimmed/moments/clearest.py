@@ -1,6 +1,6 @@
-"""Select the scenes of a video that a query describes, without training.
+"""Select the scenes of a video that a query describes: those whose relevance is highest above a background value.
 
-The selected scenes are those whose relevance exceeds a background value most.
+This needs no training.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Peaks of a relevance curve, the spans around them, and the shortest length of a span."""
+"""Find peaks of a relevance curve and the spans around them, and widen short spans."""
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64

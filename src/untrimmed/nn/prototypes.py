@@ -15,7 +15,7 @@ Builder = Literal["cross_attention", "perceiver", "slot_attention"]
 
 
 class Prototypes(NamedTuple):
-    """The prototypes of each video and their attention weights over the sequence, which sum to 1 per prototype."""
+    """The prototypes of each video, and each prototype's attention weights over the sequence (sum 1)."""
 
     vectors: Float[Tensor, "V K D"]
     attention: Float[Tensor, "V K L"]

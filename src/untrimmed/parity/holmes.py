@@ -264,7 +264,7 @@ def _transport(case: Case) -> dict[str, Tensor]:
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-    """Return each query's video index, and the named input arrays of a block of the case, ready for gradients."""
+    """Return each query's video index, and the named input arrays (with gradients) of one block of the case."""
     stored = [f"{block}.{name}" for name in ("text_labels", *names)]
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)

@@ -32,7 +32,7 @@ class MethodParity(ABC):
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        The first that matches applies, so a subclass lists its own before the common ones. Its docstring gives the
+        The first match applies, so a subclass lists its own tolerances before the common ones. Its docstring gives the
         reason for larger tolerances.
         """
         return RULES

@@ -47,7 +47,7 @@ def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
 
 
 def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-    """Return the vectors and mask of each video's parts: clips in temporal order, otherwise the timeline.
+    """Return vectors and mask of each video's parts: its clips if they are in temporal order, else the timeline.
 
     Raises: ConfigError for a method that encodes a video as one vector only.
     """

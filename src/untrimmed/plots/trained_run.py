@@ -55,7 +55,7 @@ class TrainedRun(OpenedModel):
     def caption(self, caption_id: str | None) -> int:
         """Return the row of a caption.
 
-        The default comes from the video with the most captions that have a moment: the first of these captions.
+        By default, choose the video with the most captions that have a moment, and return the first of them.
 
         Raises: UnknownNameError if the split has no such caption.
         """

@@ -91,7 +91,7 @@ def _code(texts: Sequence[str]) -> str:
 
 
 def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings) -> Grid:
-    """Return the rows that ran on simulated features, without results, because such results mean nothing."""
+    """Return the rows that ran on simulated features. Their results mean nothing and are left out."""
     label = {column.name: column.label for column in results.columns}
     lines = tuple((row, label[column], "trained and evaluated") for row, column in results.figures)
     title = f"{table.title} ({settings.scale.num_videos} simulated videos, seed {settings.data_seed})"
@@ -140,7 +140,7 @@ def _simulated_grid(
 
 
 def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
-    """Return the paper's results with the commands that reproduce them, and our results for data sets in the root.
+    """Return the paper's results with the commands to reproduce them, and our results on the data sets in the root.
 
     Several videos can match a query, and the paper accepts any of them. We report two results: one accepts only the
     annotated video, the other any matching video. The second needs labels of all matching videos (dense labels) and

@@ -15,7 +15,7 @@ class Column:
     """A data set of a table, the preset that trains on it, and the reported metrics.
 
     `name` is the data set's name in `published.yaml`. `title` is its label, by default the benchmark's title. With
-    `events`, the moments of all videos are ranked (R@K IoU=m) instead of the videos. `split` is the evaluated split.
+    `events`, moments of all videos are ranked (R@K IoU=m) instead of videos. `split` is the evaluated split.
     """
 
     name: str

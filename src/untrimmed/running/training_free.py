@@ -1,4 +1,4 @@
-"""Evaluation of models that need no training, by name instead of by folder."""
+"""Evaluate models that need no training and are selected by name."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 @contextmanager
 def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
-    """Inside the context, compare rows by bfloat16 products, which is faster, if `enabled`.
+    """Inside the context, find best rows by bfloat16 products if `enabled`, which is faster.
 
     This only affects the CPU without gradients. All other parts of a score keep their dtype.
     """
@@ -78,7 +78,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """Return the sum over a query's vectors of their largest dot product in each video, as a vector index computes it.
+    """Return, for each query and video, the sum of the largest dot products of the query's vectors.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -113,7 +113,7 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
 
 
 def zero_floor(num_frames: Int[Tensor, " V"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
-    """Return which videos score at least 0 because their padding counts as a frame: those below `max_frames`."""
+    """Return which videos have fewer than `max_frames` frames, so that their padding counts as a frame."""
     return num_frames < max_frames if padding == "zero" else None
 
 

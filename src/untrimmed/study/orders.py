@@ -26,7 +26,7 @@ class Agreement:
     """How much two orders of the same methods agree. Each order begins with the best method.
 
     `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value.
-    `differences` are the pairs (A, B) with A before B in the first order and B before A in the second.
+    `differences` are the pairs (A, B) in which A is before B in the first order and after B in the second.
     """
 
     first: tuple[str, ...]

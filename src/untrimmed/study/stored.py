@@ -58,7 +58,7 @@ def has_results(folder: Path) -> bool:
 def stored_results(folder: Path) -> StudyResults:
     """Return the results in OUT/DATA.
 
-    For each candidate, only the runs with the most steps are used, and among them the settings with the most seeds.
+    Of a candidate's runs, those with the most steps are used. If these have several settings, those with most seeds.
 
     Candidates are left out if their runs have fewer steps than the longest runs with results on test videos.
 

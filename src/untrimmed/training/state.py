@@ -77,7 +77,7 @@ class SavedParts:
     others: Mapping[str, Stateful] = field(default_factory=dict)
 
     def other_state(self) -> dict[str, Any]:
-        """Return the state that is not one tensor per parameter, by part. It is often empty."""
+        """Return, by part, the state that is not a tensor of a parameter. It is often empty."""
         states = {name: part.state_dict() for name, part in self.others.items()}
         states = {name: state for name, state in states.items() if state}
         if states or not isinstance(self.optimizer, BertAdam):  # only the rate of its groups changes

@@ -103,7 +103,7 @@ class PacketPlan:
         return self._is_needed(packet.pts, self._recent[after] if after < len(self._recent) else None)
 
     def _drop_rest_of_group(self) -> bool:
-        """Drop the packets before the next key frame if no frame shown before that key frame is sampled."""
+        """Drop the packets before the next key frame if no frame that is shown before it is sampled."""
         key_index = next((i for i, packet in enumerate(self._held) if i and packet.is_keyframe), None)
         if key_index is None or (len(self._held) - key_index <= REORDER and not self._is_at_end):
             return False

@@ -125,7 +125,7 @@ class FramesFrom:
         self._shown_s = 0.0
 
     def take_before(self, end_s: float) -> list[float]:
-        """Return the start of the frame that ends at `end_s`, unless the frame ends before the grid's `start_s`."""
+        """Return the start of the frame that ends at `end_s`. Frames that end before `start_s` are left out."""
         shown_s = self._shown_s
         self._shown_s = end_s
         return [shown_s] if self.falls_in(shown_s, end_s) else []

@@ -83,7 +83,7 @@ class Benchmark:
         return "published: " + "; ".join(differences) if differences else "no published size"
 
     def differences(self, part: str, videos: int, captions: int) -> list[str]:
-        """List the published counts of a part that differ from the given counts, each with its source."""
+        """List the published counts of a part that differ from these counts, with their sources."""
         return [
             f"{size.videos:,} / {size.captions:,} in {size.source}"
             for size in self.sizes.get(part, ())

@@ -21,8 +21,8 @@ DATA = "MSRVTT_data.json"
 def read(path: Path) -> list[Annotation]:
     """Return the captions of the videos in the list of a split, in its order.
 
-    The test list contains its captions. Those of the training list come from `MSRVTT_data.json` in the same folder,
-    which also has the durations. A FeatureError for invalid content names the file and the entry.
+    The test list contains its captions. The training captions and all durations come from `MSRVTT_data.json` in the
+    same folder. A FeatureError for invalid content names the file and the entry.
     """
     is_test = path.stem.endswith("_test")
     data = path.with_name(DATA)

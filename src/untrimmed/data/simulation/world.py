@@ -70,7 +70,7 @@ BUILT_IN_SIDES = {
     "runs=scattered": "a moment is one run of similar frames, which favours clips of consecutive frames (MS-SL)",
     "teacher_map=nonlinear": "the teacher is linear in the hidden meaning, which favours distillation (DL-DKD)",
 }
-"""The properties of the standard world that favour some methods, by the setting that removes the property."""
+"""{setting: the property of the standard world that it removes, and the method that this property favours}."""
 
 
 def built_in_sides(settings: Mapping[str, Any]) -> list[str]:
@@ -221,7 +221,7 @@ class World:
         return events
 
     def teacher_frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T S"]:
-        """Return the teacher's frame vectors, float32, mapped from event, scene and shot, with noise."""
+        """Return the teacher's frame vectors (float32): event, scene, shot and noise, mapped to the teacher's space."""
         noise = self._rng("teacher's noise", captions[0].video)
         return self._taught(self._hidden_frames(captions, noise, self.settings.teacher_noise)).astype(np.float32)
 
@@ -232,7 +232,7 @@ class World:
         return unit(self._taught(noisy[None])).astype(np.float32)
 
     def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
-        """Map hidden vectors (meanings, with or without scene and shot) to the teacher's vectors."""
+        """Map hidden vectors to the teacher's space. They are meanings, for frames with scene and shot."""
         width = hidden.shape[1]
         if self.settings.teacher_map == "linear":
             return hidden @ self._teacher[:width]

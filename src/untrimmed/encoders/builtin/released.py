@@ -41,7 +41,7 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of a protobuf message by number: integers, or the position of the content for other types."""
+    """The fields of a protobuf message by number. A value is an integer or the position of a field's content."""
 
     numbers: dict[int, list[int]]
     spans: dict[int, list[range]]

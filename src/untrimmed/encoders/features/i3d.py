@@ -1,4 +1,4 @@
-"""I3D: Inception-v1 with inflated maps (Carreira and Zisserman 2017, arXiv 1705.07750, Figure 3), up to the last pool.
+"""I3D, a 3D Inception-v1 (Carreira and Zisserman 2017, arXiv 1705.07750, Figure 3), up to the last pooling layer.
 
 State-dict names are those of pytorch-i3d. They are TensorFlow's names, except that the branches are called b0 to b3.
 The widths follow from the weights.

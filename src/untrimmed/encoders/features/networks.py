@@ -38,7 +38,7 @@ class ClipNetwork(Protocol):
         ...
 
     def rate(self, fps: Fraction) -> Fraction:
-        """The number of frames per second that the network needs for `fps` vectors per second; at least `fps`."""
+        """The number of frames per second (at least `fps`) that the network needs for `fps` vectors per second."""
         ...
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:

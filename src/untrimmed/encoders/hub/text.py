@@ -69,7 +69,7 @@ class TextRecipe:
         return readings
 
     def real_tokens(self, tokenizer: Any, ids: Tensor) -> tuple[list[int], tuple[str, ...]]:
-        """Return the positions and the texts of the tokens in a row, without start, end and padding."""
+        """Return the positions and texts of a row's tokens, except start, end and padding."""
         listed = ids.tolist()
         places = [place for place, token in enumerate(listed) if token not in self.special_ids]
         return places, tuple(tokenizer.convert_ids_to_tokens([listed[place] for place in places]))

@@ -1,4 +1,4 @@
-"""Locates an encoder's files, checks that they are safe to read, and computes a digest of the weights.
+"""Locate an encoder's files, check that they are safe to read, and compute a digest of the weights.
 
 A source is a local folder or the id of a repository on the Hugging Face hub. The hub's local cache is checked first. If
 the hub does not answer within seconds, an error is raised; the HTTP client's timeout does not suffice, because it does

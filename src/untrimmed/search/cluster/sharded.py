@@ -93,7 +93,7 @@ class Shard:
         return retry_if_damaged(results, self._discard)
 
     def _discard(self, damaged: Path) -> None:
-        """Mark a damaged cache file, so that its videos are read from the table from now on."""
+        """Remember a damaged cache file, so that its videos are read from the table."""
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)

@@ -170,7 +170,7 @@ class LocalCorpus(Corpus, Generic[B]):
         return ""
 
     def shard_summary(self) -> Any:
-        """Return what other shards need to know about this shard's videos to compute scores, or None."""
+        """Return what other shards must know about this shard's videos to compute scores, or None."""
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:

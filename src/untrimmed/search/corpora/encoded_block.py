@@ -61,7 +61,7 @@ class EncodedBlock(Block):
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video. (Results of a view could depend on its position in memory.)"""
+        """Return a copy of one video, because results of a view could depend on its position in memory."""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:

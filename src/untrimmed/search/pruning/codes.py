@@ -198,7 +198,7 @@ class CodedVideos:
     def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return each video's best product according to its codes, and an upper bound of its best exact product."""
+        """Return, for each video, its largest product according to the codes, and an upper bound of the exact one."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)
@@ -269,7 +269,7 @@ class CodedBlocks:
     def bounds_by_codes(
         self, probe: Probe, videos: Selection[Any], start: int, stop: int
     ) -> Float32[np.ndarray, "2 N"]:
-        """Return the best products by codes, and upper bounds of the exact ones, of videos `start` to `stop`."""
+        """Return two values for each of videos `start` to `stop`: see `CodedVideos.bounds_by_codes`."""
         runs = videos.at(slice(start, stop)).runs()
         bounds = [
             self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j]) for block, i, j in runs

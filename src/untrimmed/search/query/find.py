@@ -74,7 +74,7 @@ def _unchanged(hit: Hit) -> Hit:
 def _in_time_order(hit: Hit) -> Hit:
     """Sort the moments of a hit by time, a longer moment before a moment inside it.
 
-    The times of the hit are still those of its best moment.
+    The hit's own times stay those of its best moment.
     """
     order = sorted(range(len(hit.moments)), key=lambda i: (hit.moments[i].start_s, -hit.moments[i].end_s))
     then = tuple(hit.then[i] for i in order) if hit.then else ()

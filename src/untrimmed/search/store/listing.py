@@ -60,7 +60,7 @@ def is_deleted(path: str) -> bool:
 
 
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """Return videos whose files were deleted, and, by the root of the drive, videos on a missing drive.
+    """Return videos whose files were deleted, and videos on missing drives by the drive's root.
 
     - If folders of the path are missing, the topmost missing folder counts as the root of a drive if it is a broken
       link, if drives are mounted beside it, or if its parent contains no other video of the library.

@@ -1,7 +1,7 @@
 """Index a library in parts on many machines, and merge the parts.
 
-A file belongs to the part that a hash of its path (relative to the indexed folder) selects. So each file is in exactly
-one part, wherever the folder is mounted, and the machines need no communication.
+A hash of a file's path (relative to the indexed folder) selects the part of the file. So each file is in exactly one
+part, wherever the folder is mounted, and the machines need no communication.
 
 A merge copies rows; nothing is decoded or encoded again. The settings of a new library are written last, so an
 incomplete library cannot be opened. The same call continues an interrupted merge, because it recognises copied rows.
@@ -200,7 +200,7 @@ def _moves(copies: Sequence[_MergedRow]) -> Iterator[tuple[_MergedRow, _MergedRo
 
 
 def _with_unique_ids(rows: Iterable[_MergedRow]) -> Iterator[_MergedRow]:
-    """Replace a repeated id by a hash that is the same in each merge; copies of a library can repeat ids."""
+    """Replace repeated ids, which copies of a library can have, by a hash that is the same in each merge."""
     ids: set[str] = set()
     for row in rows:
         while row.record.video_id in ids:
