@@ -1,5 +1,6 @@
 """One reader reads all kinds of files. Good ones give frames, and bad ones are refused by name."""
 
+import os
 import socket
 import time
 
@@ -9,7 +10,7 @@ from tests.media import make_zoo, read_clock, write_clip
 from tests.refusals import refused
 from tests.unusual_media import make_unusual
 from untrimmed.errors import VideoError
-from untrimmed.video.reader import Sampling, VideoReader, cut, frame_at, is_video_path
+from untrimmed.video.reader import Sampling, SoundReader, VideoReader, cut, frame_at, is_video_path
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +77,17 @@ def test_frame_at_and_cut_refuse_bad_files(zoo, tmp_path):
         check_refused(lambda path: frame_at(path, 0.0), path)
         check_refused(lambda path: cut(path, 0.0, 1.0, tmp_path / "out.mp4"), path)
         assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+def test_the_sound_of_every_file_is_read_or_refused(zoo):
+    with SoundReader() as reader:
+        for path in zoo.good:
+            assert all(len(piece.samples) for piece in reader.pieces(path)), path.name
+        for path in zoo.bad:
+            if os.path.isdir(path):  # pictures have no sound
+                assert list(reader.pieces(path)) == []
+            else:
+                check_refused(lambda path: list(reader.pieces(path)), path)
 
 
 @pytest.mark.parametrize(("name", "cut_to"), [("mpeg2.ts", 0.6), ("b-frames.mkv", 0.6), ("mpeg4.avi", 0.6)])

@@ -70,6 +70,7 @@ class Worker:
             "read": self.read,
             "frame_at": self.frame_at,
             "frames_between": self.frames_between,
+            "sound": self.sound,
             "picture": self.picture,
             "cut": self.cut,
             "timing": self.timing,
@@ -257,6 +258,27 @@ class Worker:
             raise MediaProblemError(f"shows nothing from {start_s:g} to {stop_s:g} s", "choose a span inside the video")
         self._send({"kind": "frames", "times_s": times_s, "form": forms[0]}, pictures)
         self._send({"kind": "end"})
+
+    def sound(self, request: dict[str, Any]) -> None:
+        """Send the sound in `sound` messages, then an `end` message. A file without sound has no `sound` message."""
+        from untrimmed.video.sound import SoundDecoder, choose_sound  # other requests do not need it
+
+        if os.path.isdir(request["path"]):  # a folder of pictures
+            check_folder(request["path"], request["identity"])
+            self._send({"kind": "end", "warnings": []})
+            return
+        with self._open(request) as video:
+            first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
+            pts = first.pts if first is not None else None
+            origin_s = float(pts * video.stream.time_base) if pts is not None and video.stream.time_base else 0.0
+        with self._open(request) as video:
+            stream = choose_sound(video.container)
+            warnings: list[str] = []
+            if stream is not None:
+                decoder = SoundDecoder(video, stream, origin_s, self._on_progress, warnings)
+                for start_s, samples in decoder.pieces(self.limits["max_duration_s"]):
+                    self._send({"kind": "sound", "start_s": start_s}, [samples])
+            self._send({"kind": "end", "warnings": warnings})
 
     def _send_picture_at(self, request: dict[str, Any]) -> None:
         """Send the picture that a folder shows at a time. The frame rate follows from the duration `pictures_s`."""

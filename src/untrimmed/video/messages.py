@@ -12,6 +12,7 @@ from typing import Any
 HEADER = struct.Struct("<IQ")
 MAX_TEXT_BYTES = 1 << 20
 MAX_PIXEL_BYTES = 1 << 30
+SOUND_HZ = 16_000  # samples per second of `sound` messages, which have 16-bit mono samples in place of pixels
 
 
 def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] | None = None) -> None:

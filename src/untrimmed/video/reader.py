@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Float32, UInt8
 
 from untrimmed.errors import ConfigError, VideoError, shown
 from untrimmed.files import whole_file
+from untrimmed.video.messages import SOUND_HZ
 from untrimmed.video.process import DecodeProcess, Limits, require_decoder
 from untrimmed.video.timeline import check_fps
 from untrimmed.video.timing import Timing
@@ -39,6 +40,8 @@ __all__ = [
     "FrameReader",
     "Limits",
     "Sampling",
+    "SoundPiece",
+    "SoundReader",
     "TimingReader",
     "VideoInfo",
     "VideoReader",
@@ -240,6 +243,56 @@ class TimingReader(_Decoder):
         message, _ = self.ask(path, {"task": "timing", "identity": identity}).next_message(path)
         del message["kind"]
         return Timing(**message)
+
+
+@dataclass(frozen=True)
+class SoundPiece:
+    """Up to 10 s of sound: the time of its first sample in seconds, and samples in [-1, 1] at `SOUND_HZ`, mono.
+
+    The first piece may start slightly before 0, if sound starts before the first frame.
+    """
+
+    start_s: float
+    samples: Float32[np.ndarray, " N"]
+
+    @property
+    def end_s(self) -> float:
+        """The time at which the piece ends, in seconds."""
+        return self.start_s + len(self.samples) / SOUND_HZ
+
+
+class SoundReader(_Decoder):
+    """Reads the sound of files, with one long-lived child process. A context manager; not thread-safe."""
+
+    def __init__(self, *, limits: Limits = Limits()) -> None:
+        super().__init__(limits)
+
+    def pieces(
+        self, path: Path, *, on_warning: Callable[[str], None] | None = None, identity: list[int] | None = None
+    ) -> Iterator[SoundPiece]:
+        """Yield the sound of a file in order, in pieces. There is no sound between two pieces.
+
+        A file without sound has no pieces. `on_warning` is called at the end with each warning about damage or limits.
+        With an `identity` (`messages.identity_of`), a file with another identity is refused.
+
+        Raises:
+            VideoError: The file cannot be used. Earlier pieces remain valid.
+        """
+        process = self.ask(path, {"task": "sound", "identity": identity})
+        is_done = False
+        try:
+            while True:
+                message, samples = process.next_message(path)
+                if message["kind"] == "end":
+                    break
+                yield SoundPiece(message["start_s"], np.frombuffer(samples, np.int16).astype(np.float32) / 32768)
+            is_done = True
+        finally:
+            if not is_done and process.is_alive:
+                self.close()  # the child would go on with this file
+        for warning in message["warnings"]:
+            if on_warning is not None:
+                on_warning(warning)
 
 
 class FrameReader(_Decoder):
