@@ -30,7 +30,7 @@ ALLOWED = {
     "models": VALUES | {"nn", "losses", "scores", "moments"},
     "evaluation": {"errors", "moments"},
     "video": {"types", "errors", "files"},
-    "passages": {"types", "span", "errors", "files", "plugins", "devices", "video"},
+    "passages": {"types", "span", "errors", "files", "plugins", "devices", "video", "encoders"},
     "encoders": {"types", "errors", "files", "devices", "precision"},
     "data": {"types", "errors", "config", "files", "plugins"},
     "presets": {"config", "errors", "models"},

@@ -13,7 +13,9 @@ from typing import Any
 EXTRAS = {  # optional package -> the extra that installs it
     "anyio": "untrimmed[server]",
     "av": "untrimmed[video]",
+    "ctranslate2": "untrimmed[speech]",
     "fastapi": "untrimmed[server]",
+    "faster_whisper": "untrimmed[speech]",
     "lance": "untrimmed[video]",
     "lightning": "untrimmed[train]",
     "matplotlib": "untrimmed[plot]",
@@ -26,6 +28,7 @@ EXTRAS = {  # optional package -> the extra that installs it
     "pyarrow": "untrimmed[video]",
     "pydantic": "untrimmed[server]",
     "pywt": "untrimmed[video]",
+    "rapidocr": "untrimmed[screen-text]",
     "ray": "untrimmed[ray]",
     "safetensors": "untrimmed[torch]",
     "scipy": "untrimmed[torch]",

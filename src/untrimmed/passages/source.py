@@ -36,7 +36,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 # Sources of this package: name -> module that registers it. A module is imported when its source is created.
-_BUILT_IN: dict[str, str] = {}
+_BUILT_IN: dict[str, str] = {
+    "speech": "untrimmed.passages.speech",
+}
 
 
 def _no_shots() -> Sequence[float]:

@@ -185,7 +185,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     api = HfApi()
     get_it = f"run `hf download {hub_id}` where there is a network, or name a local folder"
     try:
-        info = _answer_within(timeout_s, lambda: api.model_info(hub_id, files_metadata=True, timeout=timeout_s))
+        info = answer_within(timeout_s, lambda: api.model_info(hub_id, files_metadata=True, timeout=timeout_s))
     except RepositoryNotFoundError as error:
         raise EncoderError(f"{hub_id}: no such model on {api.endpoint}, or it is private; check the name") from error
     except OfflineModeIsEnabled as error:
@@ -210,7 +210,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     return folder
 
 
-def _answer_within(timeout_s: float, call: Callable[[], T]) -> T:
+def answer_within(timeout_s: float, call: Callable[[], T]) -> T:
     """Call a function in a thread and return its result, or raise TimeoutError after `timeout_s`.
 
     An exception in the function is raised in the caller. The thread is a daemon, so a call that hangs in a name lookup
