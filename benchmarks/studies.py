@@ -1,12 +1,14 @@
 """Write the tables of the docs again from the results in benchmarks/studies, without data sets and without training.
 
-    python benchmarks/studies.py
+    python benchmarks/studies.py            # write the pages
+    python benchmarks/studies.py NAME...    # print the tables of benchmarks/studies/NAME
 
 A block of a page begins with `<!-- studies: NAME... -->` and ends with `<!-- end of studies -->`. With one name, it has
 the results of benchmarks/studies/NAME, with several names the table of all of them that have results.
 """
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,8 +56,10 @@ def _text(studies: Path, names: list[str]) -> str:
 
 
 def main() -> None:
-    """Write all pages."""
-    for path in PAGES:
+    """Print the named tables, or write all pages."""
+    for name in sys.argv[1:]:
+        print(_text(STUDIES, [name]))
+    for path in () if sys.argv[1:] else PAGES:
         write_whole(path, generated(path.read_text(encoding="utf-8")))
 
 

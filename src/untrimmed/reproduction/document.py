@@ -121,7 +121,7 @@ def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) ->
 
 
 def _settings_list(grid: Grid, note: str) -> str:
-    """Return a list of the settings in which our presets differ from the paper."""
+    """Return the note on a table of settings, and the settings that differ from the paper's."""
     items = []
     missing = []
     for key, *cells in grid.lines:
@@ -134,11 +134,11 @@ def _settings_list(grid: Grid, note: str) -> str:
             groups = ", ".join(
                 f"{cell} ({'all' if len(data_sets) == 1 else ', '.join(data_sets[cell])})" for cell in differing
             )
-            items.append(f"- `{key}`: {groups}\n")
+            items.append(f"`{key}` {groups}")
     others = len(grid.lines) - len(items) - len(missing)
     lacking = [f"The paper does not state {', '.join(missing)}."] if missing else []
     text = " ".join([note, f"{others} other settings are the same.", *lacking]).strip()
-    return f"{text}\n\n{''.join(items)}"
+    return f"{text} Differences (paper / preset): {'; '.join(items)}.\n"
 
 
 def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, on_progress: OnProgress) -> Grid:
