@@ -124,7 +124,7 @@ class _Channels:
 
 
 def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """A Kdenlive project. It counts all frames at the rate of the project and from the first frame of the file."""
+    """A Kdenlive project. Frames are counted at the project's frame rate, and from 0 in each file."""
     count = _Count(lambda cut: timeline.frames_per_s, has_timecode=False)
     result = _timeline(cuts, timeline, count, None)
     for cut in cuts:

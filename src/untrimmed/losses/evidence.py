@@ -77,9 +77,12 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    The limits of uncertainty and consensus come from the queries that rank their own video first. They are the largest
-    uncertainty of these queries, but at most 1 - `bound`, and their smallest consensus, but at least `bound`. The limit
-    of entropy is the (lower) median over all queries.
+    Two limits come from the queries that rank their own video first:
+
+    - uncertainty: the largest of these queries, but at most 1 - `bound`;
+    - consensus: the smallest of these queries, but at least `bound`.
+
+    The limit of entropy is the (lower) median over all queries.
     """
     alpha = counts + 1
     total = alpha.sum(dim=1)

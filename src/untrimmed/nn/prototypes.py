@@ -100,7 +100,10 @@ class PrototypeBuilder(nn.Module):
 
 
 def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
-    """Return attention weights for which prototypes compete: a softmax over prototypes, then rows scaled to sum 1."""
+    """Return attention weights: each row of the sequence is shared out among prototypes (softmax).
+
+    The weights of each prototype are then scaled to sum 1.
+    """
     shares = logits.softmax(dim=-2)
     shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)
     return shares / shares.sum(dim=-1, keepdim=True).clamp_min(1e-8)

@@ -34,8 +34,8 @@ class PartSimilarity:
 def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
     """Return the `count + 1` edges between which the parts of a video are drawn, as shares of the video.
 
-    A part is drawn around its time. In released JSG, row i of N is at time i / (N - 1), so the first and the last part
-    are half as wide as the others.
+    The edge of two parts is halfway between their times. In released JSG, part i of N is at time i / (N - 1), so the
+    first and the last part are half as wide as the others.
 
     >>> cell_edges(4, "middle").tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]

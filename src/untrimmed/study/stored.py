@@ -58,9 +58,9 @@ def has_results(folder: Path) -> bool:
 def stored_results(folder: Path) -> StudyResults:
     """Return the results in OUT/DATA.
 
-    Of a candidate's runs, those with the most steps are used. If these have several settings, those with most seeds.
-
-    Candidates are left out if their runs have fewer steps than the longest runs with results on test videos.
+    Only runs with results on test videos are used, and of these only the longest (most training steps). Candidates that
+    have no run of this length are left out. If a candidate has runs with several settings, the setting with the most
+    seeds is used.
 
     Raises: ConfigError if the folder has no such runs, lacks a file of the study, or has a damaged file.
     """

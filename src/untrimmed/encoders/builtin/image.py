@@ -9,9 +9,11 @@ needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zer
 - after ReLU6: `zero` is 0, and rounding to the stored range [0, 255] replaces the clamping;
 - narrow layers: the range is `_DEVIATIONS` deviations around the mean of the channel with the widest range; for a sum
   of layers, deviations add in quadrature;
-- weights: one scale per output channel. (x86 processors without VNNI would saturate sums of two products at 16 bits.
-  `session.x64quantprecision` makes them multiply exactly, so that logits are equal on all processors. 7-bit weights
-  would also work but are less accurate: the mean cosine with the float logits is 0.954 instead of 0.990.)
+- weights: 8 bits with one scale per output channel.
+
+x86 processors without the VNNI instructions clip the sum of two 8-bit products at 16 bits. The setting
+`session.x64quantprecision` of ONNX Runtime avoids this, so that logits are equal on all processors. Weights of 7 bits
+would also avoid it, but their logits have a mean cosine of 0.954 with the float logits, instead of 0.990.
 """
 
 from __future__ import annotations

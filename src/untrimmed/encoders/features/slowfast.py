@@ -87,7 +87,7 @@ class Stage(nn.Module):
 
 
 class Fusion(nn.Module):
-    """Appends the fast path's output, reduced to the slow path's frame rate, to the slow path as further channels."""
+    """Appends the channels of the fast path to the slow path, at the slow path's frame rate."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str):
         super().__init__()
@@ -95,7 +95,7 @@ class Fusion(nn.Module):
         self.norm = _norm(state, f"{prefix}norm")
 
     def forward(self, slow: Tensor, fast: Tensor) -> Tensor:
-        """The slow path's input of the next stage, widened by the fast path's channels."""
+        """The input of the slow path's next stage: its own channels, then those of the fast path."""
         return torch.cat([slow, functional.relu(self.norm(self.conv_fast_to_slow(fast)))], dim=1)
 
 

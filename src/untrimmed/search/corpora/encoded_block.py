@@ -99,8 +99,8 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision.
 
-    Of a tensor in `Units`, only these units are read. All selections must be of the same blocks and have units for the
-    same tensors, so that each block is read only once.
+    If `Units` names a tensor, only the units listed there are read from it. All selections must be of the same blocks
+    and list units of the same tensors, so that each block is read only once.
     """
     union = Selection.joined([selection for selection, _ in requests])
     sizes = [len(selection) for selection, _ in requests]

@@ -42,7 +42,10 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class _Curves:
-    """The relevance of one video over time: for the first and the second moment of a pair. Equal without `then`."""
+    """The relevance of one video over time, as the first and as the second moment (`then`) of a pair.
+
+    Without `then`, both curves are equal.
+    """
 
     times_s: Curve
     first: Curve
