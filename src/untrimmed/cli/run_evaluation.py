@@ -109,9 +109,9 @@ def evaluate_run(
 
     If `against` is another model, the differences from its results are printed, with significance tests.
 
-    `moments` adds the metrics of moments if the data set has moments. `truths`, a file of dense labels, adds recall
-    with several right videos. `files` and the changed settings in `opening` apply to the model in `folder`, but not to
-    `against`.
+    `moments` adds the metrics of moments if the data set has moments. `truths` is a file of dense labels (all right
+    videos of each query); it adds the recall of any right video. `files` and the changed settings in `opening` apply to
+    the model in `folder`, but not to `against`.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare

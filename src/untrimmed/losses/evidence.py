@@ -33,8 +33,8 @@ def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[
 def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
     """Combine two sources of evidence by Dempster's rule, in closed form.
 
-    The rule divides belief and uncertainty by one minus the conflict, which can be 0. This factor cancels in the closed
-    form.
+    In the rule, belief and uncertainty are divided by one minus the conflict. This divisor can be 0, but it cancels in
+    the closed form.
 
     >>> combine(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([ 5.5000, 10.0000])

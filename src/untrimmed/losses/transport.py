@@ -20,7 +20,7 @@ TINY = 1e-8
 class GroupedSimilarities:
     """Similarities of queries and clips by video, each in [0, 1].
 
-    Videos are padded to N places for queries, the largest number of queries of a video in the batch.
+    N is the largest number of queries that a video of the batch has. Videos with fewer queries are padded.
     """
 
     similarity: Float[Tensor, "V N L"]

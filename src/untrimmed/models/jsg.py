@@ -21,7 +21,7 @@ Settings for the paper's ablations:
 - Table 5, w/o CBPG: `proposals: sliding` with `gaze_proposals: centered`, because the paper changes only the glance.
 - Table 5, w/o GWP: `pooling: mean`. W/o GD: `glance_input: frames`.
 - Table 5, w/o GZ: weights 0 for `gaze_*` and `intra_*`.
-- GLC-sim, GZ-sim, Sum-sim: the two score weights for videos, `rank_moments_by` for moments.
+- GLC-sim, GZ-sim, Sum-sim: change the two score weights to rank videos, and `rank_moments_by` to rank moments.
 - Table 6: weights 0 for `glance_*`, `gaze_*` or `intra_*`. Without `gaze_*`, the gaze is untrained, so set
   `rank_moments_by: glance`.
 """
@@ -250,8 +250,8 @@ class JSG(RetrievalModel):
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
         """Return the windows and the similarities that rank moments, by default those of the gaze (section 3.5).
 
-        `rank_moments_by: sum` adds the similarities of both branches on the gaze's windows, with the weights of the
-        video score.
+        With `rank_moments_by: sum`, both branches are compared on the gaze's windows. The result is the weighted sum of
+        their similarities, with the weights of the video score.
         """
         c = self.config
         similarity = partial(self.similarity, queries)

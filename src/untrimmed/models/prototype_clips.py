@@ -87,7 +87,7 @@ class PrototypeClips(Attachment):
         self.builder = config.new_builder(model.config.dim, model.config.num_heads)
 
     def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
-        """Return the encoding with prototypes as clips, and their attention to the units."""
+        """Replace the clips of the encoding by prototypes, and attach the prototypes' attention to the units."""
         clips = clips_of(encoded)
         prototypes = self.builder(clips)
         # Clips are the units or all runs of consecutive units.

@@ -57,7 +57,7 @@ class RALConfig(AttachmentConfig):
     - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
     - `alignment_form`: divergences of means and deviations (Eq. 8).
     - `proxy_form`: cosines over a temperature (Eq. 10).
-    - `confidences`: not normalised (Eq. 12). `even` is the mean over words (Fig. 8c).
+    - `confidences`: they are not normalised (Eq. 12). With `even`, all words have equal confidences (Fig. 8c).
     """
 
     reads_frames: ClassVar[bool] = True

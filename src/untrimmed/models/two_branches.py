@@ -90,8 +90,8 @@ class TwoBranchConfig(ClipFrameConfig):
     `released` follows the program. `paper` follows the equations:
 
     - `window`: the paper uses Eq. 7 over positions 0, 1, 2, ..., the program relative positions.
-    - `triplet`: the paper has one term per pair (Eq. 11; Eq. 20), the program one per video for the mean of its
-      queries.
+    - `triplet`: the paper has one term per pair (Eq. 11; Eq. 20). The program has one term per video, for the mean
+      score of its queries.
     - `nce`: the paper divides a pair's cosine by a sum of cosines (Eq. 12; Eq. 21), the program takes a softmax of dot
       products.
 

@@ -135,8 +135,8 @@ class DynamicAggregation(nn.Module):
 class TemporalConsolidation(nn.Module):
     """A weight per layer and time point, computed by attention from a token to the layer's output (v2 Eq. 1-3).
 
-    The `released` generator has a full transformer layer and two linear maps, `paper` (Eq. 1) cross-attention and one
-    map. The last map has one output per time point, so sequences have at most `length` rows.
+    The generator `released` is a full transformer layer and two linear maps; `paper` (Eq. 1) is cross-attention and one
+    linear map. The last map has one output per time point, so sequences have at most `length` rows.
     """
 
     def __init__(

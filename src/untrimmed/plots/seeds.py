@@ -32,7 +32,8 @@ class Spread:
 def group_by_seed(runs: Sequence[TrainedRun]) -> list[SeedGroup]:
     """Return groups of runs that differ only in their seed, in the order of their first runs.
 
-    The label of several runs is their method. If another group has this method, it is the label of the first run.
+    A group of several runs is labelled with their method, or with the first run's label if another group has this
+    method.
 
     Raises: ConfigError for more groups than there are colours, and for two runs with the same settings and seed.
     """

@@ -18,10 +18,10 @@ NUM_BINS = 20
 
 @dataclass(frozen=True)
 class PositioningVariances:
-    """Variances within each video: of the captions' best positions (by label of runs), and of annotated moments.
+    """Variances of positions within each video: where captions match best, and where annotated moments are.
 
-    Positions are shares of the video. Each row of `by_label` is one seed. Videos with one caption are excluded.
-    `annotated` is empty if no caption has a moment.
+    Positions are shares of the video. `by_label` has the variances of the best matches by label of runs; each row is
+    one seed. Videos with one caption are excluded. `annotated` is empty if no caption has a moment.
     """
 
     by_label: dict[str, Float[np.ndarray, "N V"]]

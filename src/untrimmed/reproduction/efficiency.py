@@ -92,7 +92,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """Counts the FLOPs of the projections to keys and values in token attention, which our code avoids."""
+    """Counts the FLOPs that our token attention saves: it does not project its input to keys and values."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0

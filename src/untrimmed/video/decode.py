@@ -276,7 +276,10 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
 
 
 def check_limits_in(log: str, max_pixels: int) -> None:
-    """Raise a size or memory problem if FFmpeg's messages mention one. FFmpeg itself reports it as damage."""
+    """Raise a size or memory problem if FFmpeg's messages mention one.
+
+    Without this check, such a file would be reported as damaged.
+    """
     # FFmpeg reports the same failure if the size of the picture is unknown or impossible.
     is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
     if "Cannot allocate memory" in log or is_buffer_too_large:

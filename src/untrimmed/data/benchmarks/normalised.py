@@ -1,7 +1,7 @@
 """A common annotation format for all benchmarks: one line per video, `{"video", "duration", "captions": [...]}`.
 
-A caption is `{"caption", "start", "end"}` in seconds and may have a `type`. `windows` (all relevant spans) or
-`segments` (one span per annotator, in 5-second segments) replace start and end.
+A caption is `{"caption", "start", "end"}` in seconds and may have a `type`. Instead of `start` and `end`, it may have
+`windows` (all relevant spans) or `segments` (one span per annotator, in 5-second segments).
 """
 
 from pathlib import Path

@@ -33,7 +33,7 @@ STEEPNESS = 3.0
 THRESHOLDS = 0.3
 """Standard deviation of the hidden units' thresholds, for rows of length 1.
 
-A linear map that is fitted to mean vectors is therefore bad for single frames (docs/data.md). If the thresholds varied
+With these thresholds, a linear map that is fitted to mean vectors is bad for single frames. If the thresholds varied
 more, the features of all rows would be too similar.
 """
 SURROUNDINGS_DIM = 48

@@ -184,8 +184,8 @@ class TransformersEncoder:
     def _probe(self) -> tuple[int, int, nn.Module | None]:
         """Return the widths of frame and word vectors, and the module that maps tokens into the shared space, if any.
 
-        A candidate module is applied to every token of a text. If one result equals the sentence vector, the model
-        computes sentences by projecting a single token, so the module fits.
+        Some models compute the sentence vector by applying a module to a single token. To find this module, each
+        candidate is applied to every token of a text. It fits if one of the results equals the sentence vector.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:

@@ -78,9 +78,9 @@ class ProcessorPipeline:
 def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: int) -> tuple[Any, int]:
     """Return a pipeline for a processor, and the shorter side, in pixels, that frames need.
 
-    `image_inputs` is the model's `get_image_features`. The processor's outputs are dropped if it has no such parameter.
-    `side` is the model's image size, used if the processor has no size. The fast pipeline is returned only if it agrees
-    with the processor on a probe image.
+    `image_inputs` is the model's `get_image_features`. Outputs of the processor that are not parameters of this method
+    are dropped. `side` is the model's image size, used if the processor has no size. The fast pipeline is returned only
+    if it agrees with the processor on a probe image.
     """
     reference = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
     short_side = _short_side(processor, side)

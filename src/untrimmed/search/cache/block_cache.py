@@ -112,7 +112,7 @@ class BlockCache:
         return set(self.folder.glob(f"[!.]*{suffix}"))
 
     def _run_locked(self, write: Callable[[], None]) -> bool:
-        """Call `write` while holding the lock; return whether that succeeded."""
+        """Call `write` while holding the lock. Return False if the lock was taken or `write` failed."""
         from filelock import FileLock, Timeout
 
         try:

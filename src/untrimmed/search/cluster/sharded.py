@@ -58,7 +58,7 @@ class _LoadedShard:
     fitted: tuple[frozenset[int], Corpus] | None = None
 
     def as_shard(self, others: Summaries) -> Corpus:
-        """Return this shard's corpus with the scores that one corpus of all shards' videos would give."""
+        """Return this shard's corpus, with the same scores as if one corpus had the videos of all shards."""
         if self.fitted is None or self.fitted[0] != others.keys():
             self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]

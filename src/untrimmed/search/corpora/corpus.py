@@ -174,7 +174,7 @@ class LocalCorpus(Corpus, Generic[B]):
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
-        """Return the corpus with the scores that one corpus of all shards' videos would give.
+        """Return this shard's corpus, with the same scores as if one corpus had the videos of all shards.
 
         `other_summaries` has the `shard_summary` of each other shard.
         """
@@ -242,7 +242,10 @@ class LocalCorpus(Corpus, Generic[B]):
 
 
 class LocalQuery(PreparedQuery, Generic[B]):
-    """A query for a `LocalCorpus`. Approximate scores or upper bounds prune videos; the others get exact scores."""
+    """A query for a `LocalCorpus`.
+
+    Approximate scores or upper bounds exclude most videos; the rest get exact scores.
+    """
 
     rounding: ClassVar[float]  # largest error of upper bounds, and of approximate scores up to 1
 

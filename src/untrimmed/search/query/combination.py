@@ -122,13 +122,13 @@ class CombinedQuery(PreparedQuery):
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
-        A span's score is the curve's value at its best time. The span extends to both sides until the curve falls below
-        half way from its mean to this score. First spans do not overlap. Except in the best pair, their best times must
-        be peaks of the curve, because the slope beside a moment is not another moment.
+        A span's score is the curve's value at its best time. The span ends on each side where the curve falls below the
+        middle between this score and the curve's mean. First spans do not overlap. Except in the best pair, their best
+        times must be peaks of the curve, because the slope beside a moment is not another moment.
 
-        Without a limit, pairs are returned until the score of the first moment falls below half way from the curve's
-        mean to the best score. Spans shorter than `min_s` are widened. If there is no space for this, the pair is left
-        out, unless it is the best.
+        Without a limit, pairs are returned until the score of the first moment falls below the middle between the best
+        score and the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is
+        left out, unless it is the best.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
