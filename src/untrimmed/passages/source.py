@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # Sources of this package: name -> module that registers it. A module is imported when its source is created.
 _BUILT_IN: dict[str, str] = {
+    "screen": "untrimmed.passages.screen",
     "speech": "untrimmed.passages.speech",
 }
 

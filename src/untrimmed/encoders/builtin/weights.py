@@ -1,4 +1,4 @@
-"""Files of installed packages that the built-in encoder reads, each pinned by its SHA-256.
+"""Files of installed packages, each pinned by its SHA-256, and the files that the built-in encoder reads.
 
 The packages are only used as data: their files are read, but their code is never imported.
 """
@@ -24,6 +24,8 @@ class PackagedFile:
     package: str
     path: str
     sha256: str
+    user: str = "encoder 'builtin'"  # what needs the file, for messages
+    install: str = INSTALL
 
     def find(self) -> Path:
         """Return the path of the file, without checking its content.
@@ -34,10 +36,10 @@ class PackagedFile:
         spec = importlib.util.find_spec(self.package)
         folders = spec.submodule_search_locations if spec else None
         if not folders:
-            raise EncoderError(f"encoder 'builtin' needs package '{self.package}', which is not installed; {INSTALL}")
+            raise EncoderError(f"{self.user} needs package '{self.package}', which is not installed; {self.install}")
         file = Path(folders[0]) / self.path
         if not file.is_file():
-            raise EncoderError(f"encoder 'builtin': {file} is missing from package '{self.package}'; {INSTALL}")
+            raise EncoderError(f"{self.user}: {file} is missing from package '{self.package}'; {self.install}")
         return file
 
     def locate(self) -> Path:
@@ -52,8 +54,8 @@ class PackagedFile:
         digest = file_sha256(file)
         if digest != self.sha256:
             raise EncoderError(
-                f"encoder 'builtin': {file} has sha256 {digest[:16]}..., expected {self.sha256[:16]}...; "
-                f"reinstall the pinned packages: {INSTALL}"
+                f"{self.user}: {file} has sha256 {digest[:16]}..., expected {self.sha256[:16]}...; "
+                f"reinstall the pinned packages: {self.install}"
             )
         _remember(file, self.sha256)
         return file

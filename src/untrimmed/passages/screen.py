@@ -1,0 +1,356 @@
+"""Passages of text in the picture, such as captions, titles and signs, read with RapidOCR.
+
+Two frames per second are decoded, but only those that differ from the last frame that was read are read, and at most
+one in two seconds. Equal lines of consecutive readings become one passage. Its start and end are found by reading the
+line's place again in the frames between two readings.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float32, UInt8
+
+from untrimmed.encoders.builtin.weights import PackagedFile
+from untrimmed.errors import EncoderError
+from untrimmed.passages.passage import Passage
+from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
+
+_INSTALL = "pip install 'untrimmed[screen-text]'"
+_USER = "screen text"
+# PP-OCRv6 (Apache-2.0): Latin scripts, Chinese and Japanese.
+DETECTOR = PackagedFile(
+    "rapidocr",
+    "models/PP-OCRv6_det_small.onnx",
+    "090f04abcd9d9a7498bc4ebf677e4cb9bdce1fe4197ddb7e529f1ef44e1ff94f",
+    _USER,
+    _INSTALL,
+)
+RECOGNISER = PackagedFile(
+    "rapidocr",
+    "models/PP-OCRv6_rec_small.onnx",
+    "6f327246b50388f3c176ae304bd95767ea6dc0c9ae92153ef8cbe210b3c14884",
+    _USER,
+    _INSTALL,
+)
+_FPS = 2.0
+_SHORT_SIDE = 720
+_DETECTION_SIDE = 736  # the longer side of the picture in which lines are detected; they are recognised in the frame
+_MIN_STEP_S = 2.0  # least time between two readings
+_TILES = (18, 32)  # rows and columns of the parts of a frame that are compared
+_MIN_CHANGE = 12.0  # a frame differs if a part of it changed by this many grey levels on average
+_MIN_CONFIDENCE = 0.8
+_MIN_LETTERS = 2
+_SAME_TEXT = 0.8  # least similarity of two readings of one line that moved
+_SAME_PLACE_TEXT = 0.6  # least similarity of two readings of one line in the same place
+_MIN_OVERLAP = 0.5  # least intersection over union of two boxes in the same place
+_MARGIN = 0.15  # added around a line that is read again, as a share of its height
+_SAME_TIME_S = 0.3  # lines below one another whose spans differ less are one passage
+_MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
+
+Frame = UInt8[np.ndarray, "Y X 3"]
+
+
+@dataclass(frozen=True)
+class ScreenLine:
+    """A line of text in a frame: its text, confidence, and box (left, top, right, bottom) in pixels."""
+
+    text: str
+    confidence: float
+    box: tuple[float, float, float, float]
+
+    @property
+    def height(self) -> float:
+        """The height in pixels."""
+        return self.box[3] - self.box[1]
+
+
+class LineReader(Protocol):
+    """Reads lines in RGB frames."""
+
+    def lines(self, frame: Frame) -> list[ScreenLine]:
+        """Return all lines of a frame."""
+
+    def text(self, line: Frame) -> str:
+        """Return the text of a picture of one line; empty if there is none."""
+
+
+class RapidReader:
+    """Reads lines with RapidOCR."""
+
+    def __init__(self) -> None:
+        """Load the models.
+
+        Raises:
+            EncoderError: A package is missing or its models are not the pinned ones.
+        """
+        paths = {"Det.model_path": str(DETECTOR.locate()), "Rec.model_path": str(RECOGNISER.locate())}
+        from rapidocr import RapidOCR
+
+        self._engine: Any = RapidOCR(
+            params={
+                **paths,
+                "Global.log_level": "critical",
+                "Global.use_cls": False,
+                "Global.text_score": 0.0,  # lines are chosen by `_is_useful`
+                "Det.limit_side_len": _DETECTION_SIDE,
+                "Det.limit_type": "max",
+            }
+        )
+
+    def lines(self, frame: Frame) -> list[ScreenLine]:
+        """Return all lines of a frame."""
+        result = self._engine(_bgr(frame), use_det=True, use_cls=False, use_rec=True)
+        if not getattr(result, "txts", None) or getattr(result, "boxes", None) is None:
+            return []
+        lines = []
+        for corners, text, confidence in zip(result.boxes, result.txts, result.scores, strict=True):
+            left, top = np.min(corners, axis=0).tolist()
+            right, bottom = np.max(corners, axis=0).tolist()
+            lines.append(ScreenLine(text.strip(), float(confidence), (left, top, right, bottom)))
+        return lines
+
+    def text(self, line: Frame) -> str:
+        """Return the text of a picture of one line; empty if there is none."""
+        result = self._engine(_bgr(line), use_det=False, use_cls=False, use_rec=True)
+        return " ".join(getattr(result, "txts", None) or ()).strip()
+
+
+@register_source("screen")
+@dataclass(frozen=True)
+class ScreenText(PassageSource):
+    """Reads text in the picture. Each passage is a line, or several lines below one another."""
+
+    mode = "written"
+
+    @property
+    def identity(self) -> str:
+        """The version of this code and the digests of the models."""
+        return f"screen-1 {DETECTOR.sha256[:16]} {RECOGNISER.sha256[:16]}"
+
+    def check(self) -> None:
+        """Check the packages and the models.
+
+        Raises:
+            EncoderError: A package is missing, or its models are not the pinned ones.
+        """
+        if importlib.util.find_spec("onnxruntime") is None:
+            raise EncoderError(f"screen text needs package 'onnxruntime', which is not installed; {_INSTALL}")
+        DETECTOR.locate()
+        RECOGNISER.locate()
+
+    def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
+        """Yield the lines of a video, each when it disappears."""
+        from untrimmed.video.reader import Sampling, VideoReader
+
+        if media.path.is_dir():
+            report.warn(f"{media.path}: screen text in folders of pictures is not read; make a video of them")
+            return
+        with VideoReader(sampling=Sampling(fps=_FPS), short_side=_SHORT_SIDE, batch_size=8) as reader:
+            stream = reader.read(media.path)
+
+            def frames() -> Iterator[tuple[float, Frame]]:
+                for batch in stream:
+                    yield from zip(batch.times_s.tolist(), batch.frames, strict=True)
+                    report.progress(float(batch.times_s[-1]))
+
+            yield from passages_in(frames(), self._reader, lambda: stream.duration_s)
+            for warning in stream.warnings:
+                report.warn(f"{media.path}: {warning}")
+
+    def close(self) -> None:
+        """Release the models."""
+        self.__dict__.pop("_reader", None)
+
+    @cached_property
+    def _reader(self) -> LineReader:
+        return RapidReader()
+
+
+@dataclass
+class _Track:
+    """A line that is on screen: its readings, and its span. `end_s` is set while the line is missing."""
+
+    line: ScreenLine  # the most confident reading
+    latest: ScreenLine
+    start_s: float
+    end_s: float | None = None
+
+
+@dataclass
+class _Screen:
+    """What is on screen: lines by readings of frames in time order."""
+
+    reader: LineReader
+    duration_s: Callable[[], float]  # of the video; known after the last frame
+    tracks: list[_Track] = field(default_factory=list)
+    count: int = 0  # of passages
+
+    def read(self, frame: Frame, time_s: float, since: Sequence[tuple[float, Frame]]) -> Iterator[Passage]:
+        """Read a frame. `since` are the frames since the last reading, from the one before the first that differs."""
+        lines = [line for line in self.reader.lines(frame) if _is_useful(line)]
+        ended = []
+        for track in self.tracks:
+            best = max(lines, key=lambda line: _similarity(line, track.latest), default=None)
+            if best is not None and _is_same(best, track.latest):
+                lines.remove(best)
+                track.latest = best
+                track.end_s = None
+                if best.confidence > track.line.confidence:
+                    track.line = best
+            elif track.end_s is None:  # it may only be unreadable in this frame
+                track.end_s = self._edge_s([*since, (time_s, frame)], track.latest, is_start=False)
+            else:
+                ended.append(track)
+        self.tracks = [track for track in self.tracks if track not in ended]
+        yield from self._passages(ended)
+        for line in lines:
+            self.tracks.append(_Track(line, line, self._edge_s([*since, (time_s, frame)], line, is_start=True)))
+
+    def finish(self) -> Iterator[Passage]:
+        """Yield the lines that are on screen at the end."""
+        yield from self._passages(self.tracks)
+
+    def _edge_s(self, frames: Sequence[tuple[float, Frame]], line: ScreenLine, *, is_start: bool) -> float:
+        """Return when a line appears or disappears. It does not in the first of these frames, but in the last.
+
+        It is read again in the frames between. The edge is in the middle between two frames.
+        """
+        low, high = 0, len(frames) - 1
+        if high == 0:
+            return frames[0][0]
+        while high - low > 1:
+            middle = (low + high) // 2
+            text = self.reader.text(_crop(frames[middle][1], line.box))
+            if (_ratio(text, line.text) >= _SAME_PLACE_TEXT) == is_start:
+                high = middle
+            else:
+                low = middle
+        return (frames[low][0] + frames[high][0]) / 2
+
+    def _passages(self, tracks: list[_Track]) -> Iterator[Passage]:
+        ordered = sorted(tracks, key=lambda track: (track.line.box[1], track.line.box[0]))
+        while ordered:
+            block = [ordered.pop(0)]
+            for track in list(ordered):
+                if _continues(block[-1], track):
+                    block.append(track)
+                    ordered.remove(track)
+            yield self._passage(block)
+
+    def _passage(self, block: list[_Track]) -> Passage:
+        self.count += 1
+        start_s = min(track.start_s for track in block)
+        end_s = max(self.duration_s() if track.end_s is None else track.end_s for track in block)
+        return Passage(
+            " ".join(track.line.text for track in block),
+            start_s,
+            max(start_s, end_s),
+            source="screen",
+            confidence=min(1.0, float(np.mean([track.line.confidence for track in block]))),
+            track=f"text {self.count}",  # one track each, because consecutive titles are not one sentence
+        )
+
+
+def passages_in(
+    frames: Iterable[tuple[float, Frame]], reader: LineReader, duration_s: Callable[[], float]
+) -> Iterator[Passage]:
+    """Yield the lines in frames with their times, in seconds. `duration_s` is called after the last frame."""
+    screen = _Screen(reader, duration_s)
+    seen: Float32[np.ndarray, "R C 3"] | None = None  # of the last frame that was read
+    read_s = -_MIN_STEP_S
+    since: list[tuple[float, Frame]] = []
+    for time_s, frame in frames:
+        tiles = _tiles(frame)
+        if seen is not None and tiles.shape == seen.shape and np.abs(tiles - seen).max() < _MIN_CHANGE:
+            since = [(time_s, frame)]  # it still shows what was read
+            continue
+        if time_s - read_s < _MIN_STEP_S:
+            since.append((time_s, frame))
+            continue
+        yield from screen.read(frame, time_s, since)
+        seen, read_s, since = tiles, time_s, [(time_s, frame)]
+    if len(since) > 1:  # frames at the end that differ
+        yield from screen.read(since[-1][1], since[-1][0], since[:-1])
+    yield from screen.finish()
+
+
+def _tiles(frame: Frame) -> Float32[np.ndarray, "R C 3"]:
+    """Return the mean colours of parts of a frame, and how much neighbouring pixels differ in them.
+
+    Thin letters hardly change a mean, but they change the differences.
+    """
+    grey = frame[::2, ::2].mean(axis=2, dtype=np.float32)
+    rows, columns = (max(1, size // count) for size, count in zip(grey.shape, _TILES, strict=True))
+    height, width = grey.shape[0] // rows * rows, grey.shape[1] // columns * columns
+    edges_x = np.abs(np.diff(grey, axis=1, append=grey[:, -1:]))
+    edges_y = np.abs(np.diff(grey, axis=0, append=grey[-1:]))
+    parts = np.stack([grey, 2 * edges_x, 2 * edges_y], axis=-1)[:height, :width]
+    return parts.reshape(height // rows, rows, width // columns, columns, 3).mean(axis=(1, 3))
+
+
+def _is_useful(line: ScreenLine) -> bool:
+    """Whether a line is readable and has letters. A clock that changes every second is no text."""
+    letters = [character for character in line.text if character.isalpha()]
+    is_ideographic = any(ord(letter) >= 0x3040 for letter in letters)
+    return line.confidence >= _MIN_CONFIDENCE and (len(letters) >= _MIN_LETTERS or is_ideographic)
+
+
+def _ratio(first: str, second: str) -> float:
+    """Return the similarity of two texts, from 0 to 1, without case and blanks."""
+    return SequenceMatcher(None, _folded(first), _folded(second), autojunk=False).ratio()
+
+
+def _folded(text: str) -> str:
+    return "".join(text.casefold().split())
+
+
+def _similarity(first: ScreenLine, second: ScreenLine) -> float:
+    return _ratio(first.text, second.text) + _overlap(first.box, second.box)
+
+
+def _is_same(first: ScreenLine, second: ScreenLine) -> bool:
+    """Whether two readings are of one line: similar text, less so if the line is in the same place."""
+    ratio = _ratio(first.text, second.text)
+    is_in_place = _overlap(first.box, second.box) >= _MIN_OVERLAP
+    return ratio >= _SAME_TEXT or (is_in_place and ratio >= _SAME_PLACE_TEXT)
+
+
+def _overlap(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the intersection over union of two boxes."""
+    width = min(first[2], second[2]) - max(first[0], second[0])
+    height = min(first[3], second[3]) - max(first[1], second[1])
+    if width <= 0 or height <= 0:
+        return 0.0
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (first, second)]
+    return width * height / (sum(areas) - width * height)
+
+
+def _continues(above: _Track, below: _Track) -> bool:
+    """Whether a line is the next line of a text: it is shown at the same time, below the other, and as high."""
+    first, second = above.line, below.line
+    spans = [(track.start_s, np.inf if track.end_s is None else track.end_s) for track in (above, below)]
+    is_same_time = all(a == b or abs(a - b) <= _SAME_TIME_S for a, b in zip(*spans, strict=True))
+    height = min(first.height, second.height)
+    is_next = -0.5 * height <= second.box[1] - first.box[3] <= _MAX_LINE_GAP * height
+    is_below = min(first.box[2], second.box[2]) > max(first.box[0], second.box[0])
+    return is_same_time and is_next and is_below and max(first.height, second.height) < 1.6 * height
+
+
+def _crop(frame: Frame, box: Sequence[float]) -> Frame:
+    """Return a part of a frame with a margin."""
+    margin = _MARGIN * (box[3] - box[1])
+    left, top = (max(0, int(side - margin)) for side in box[:2])
+    right, bottom = (int(side + margin) + 1 for side in box[2:])
+    return frame[top : max(top + 1, bottom), left : max(left + 1, right)]
+
+
+def _bgr(frame: Frame) -> Frame:
+    """Return a frame with OpenCV's order of colours."""
+    return np.ascontiguousarray(frame[..., ::-1])
