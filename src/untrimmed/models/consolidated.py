@@ -52,7 +52,7 @@ class ConsolidatedConfig(TwoBranchConfig):
 
     @property
     def reads_padding(self) -> bool:
-        """Whether padding affects the score. It does if the token is the mean of the outputs."""
+        """Whether padding affects the score, because the token is the mean of the layers' outputs."""
         return reads_token(self.aggregation) and self.fusion_token == "mean"
 
 

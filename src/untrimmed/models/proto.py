@@ -25,9 +25,9 @@ the setting that changes it:
   The loss is the sum over features, because the mean over 3072 features would be too small. "MLP-based, broadcast" is
   taken to mean Slot Attention's decoder over time (`frame_decoder: mixture` is a much cheaper interpretation).
 - Mixing (3.4): "at a higher frame rate" is taken to mean that both videos run at double speed, so the joined video has
-  the usual length. Each video is the first part once and the second part once, and its queries count in both. If a clip
-  crosses the border, its attention is divided by its number of units on each side. Logarithms are limited at the margin
-  (`guidance_clamp: false` is exactly Eq. 7).
+  the usual length. Each video is the first part of one joined video and the second part of another, and its queries
+  count for both. If a clip crosses the border, its attention is divided by its number of units on each side. Logarithms
+  are limited at the margin (`guidance_clamp: false` is exactly Eq. 7).
 - Orthogonality (Eq. 8): we use the sum of absolute values; the printed divisor makes it a mean (`orthogonal_norm`).
 - Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).
 

@@ -170,7 +170,7 @@ class RAL(Attachment):
         """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
         Each query is treated as a support set of one caption. It is padded with zero rows to the longest possible
-        query, so that the value does not depend on the batch. In the release it does.
+        query, so that the value does not depend on the batch, unlike in the release.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -208,7 +208,8 @@ class RAL(Attachment):
     def row_tensors(self, model: Carrier) -> TensorNames:
         """Return the names of the frame tensors, because the score depends only on each word's best frame.
 
-        Return nothing if confidences (`paper`) or the branch's weight can be negative: then the worst frame counts.
+        If a confidence (`paper`) or the branch's weight can be negative, the score depends on the worst frame. Then
+        return nothing.
         """
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}

@@ -95,7 +95,7 @@ class TwoBranchConfig(ClipFrameConfig):
     - `nce`: the paper divides a pair's cosine by a sum of cosines (Eq. 12; Eq. 21), the program takes a softmax of dot
       products.
 
-    `norm: pre` is Eq. 8-9; Eq. 14-15.
+    `norm: pre` normalises before each part of a layer, as in Eq. 8-9; Eq. 14-15.
     """
 
     gaussian_widths: tuple[float, ...]

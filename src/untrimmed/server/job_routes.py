@@ -45,7 +45,7 @@ async def remove_folder(service: ServiceDependency, folder_id: _FolderId) -> Rem
 
 @router.get("/browse", dependencies=[Depends(require_token)])
 async def browse(service: ServiceDependency) -> FolderListing:
-    """The topmost folders that can be chosen, or the content of the only one. Requires the token."""
+    """The topmost folders that can be chosen; if there is only one, its content. Requires the token."""
     return await service.read(service.browser.roots)
 
 

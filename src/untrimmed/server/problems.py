@@ -81,7 +81,7 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
 def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
     """Return one line for a pydantic error, and whether the line is sufficient.
 
-    If not, callers should also point to the schema.
+    If the line is not sufficient, the response should also refer to the schema.
     """
     place = ".".join(str(part) for part in first["loc"] if part != _BRANCH_OF_UNION)
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:

@@ -259,7 +259,7 @@ class Watches:
     def _may_be_indexed(self, path: Path) -> bool:
         """Whether the library has videos at a path, or cannot be read.
 
-        If it cannot be read, the indexing run reports the problem and is repeated later.
+        If the library cannot be read, the indexing run reports this and is repeated later.
         """
         try:
             return self._has_videos(path)

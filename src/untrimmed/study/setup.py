@@ -142,7 +142,8 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 class StudySetup:
     """A data set, and the model and batch sizes of all candidates. Runs are stored in `out`/`data`.
 
-    `presets` are YAML files. If several are for a candidate's method, the one with most of its attachments is used.
+    `presets` are YAML files. A candidate uses the preset of its method; of several, the one that names most of the
+    candidate's attachments.
     """
 
     data: str

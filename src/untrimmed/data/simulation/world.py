@@ -59,7 +59,7 @@ MIXED_CONTEXT_WEIGHT = 1.0
 COMMON = 0.3
 """Root mean square of the vector that is added to all words.
 
-With the network's bias, it is half as large as the rest of a word's features.
+Together with the network's bias, this vector is half as large as the rest of a word's features.
 """
 
 FAINT = 0.1
@@ -232,7 +232,7 @@ class World:
         return unit(self._taught(noisy[None])).astype(np.float32)
 
     def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
-        """Map hidden vectors to the teacher's space. They are meanings, for frames with scene and shot."""
+        """Map meanings to the teacher's space. The vectors of frames also contain scene and shot."""
         width = hidden.shape[1]
         if self.settings.teacher_map == "linear":
             return hidden @ self._teacher[:width]

@@ -61,7 +61,7 @@ class TrainedModel:
     def check_encoder(self, identity: str) -> None:
         """Check that the model was trained on features of this encoder.
 
-        Imported models, and runs on benchmarks, do not record their encoder. They are accepted.
+        Imported models, and runs on benchmarks, are always accepted, because they do not record their encoder.
 
         Raises:
             IndexMismatchError: The model was trained on features of another encoder.

@@ -92,8 +92,8 @@ def ranked_by_rough_scores(
 ) -> RankingSteps[B, list[RankedVideo]]:
     """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    `rounding` is the largest error of approximate scores up to 1. If there are larger scores, it is multiplied by the
-    largest.
+    `rounding` is the largest error of approximate scores up to 1. If the largest score is above 1, the error is
+    multiplied by this score.
     """
     if not len(videos) or limit < 1:
         return []
