@@ -1,8 +1,8 @@
 """Passages of text in the picture, such as captions, titles and signs, read with RapidOCR.
 
-Two frames per second are decoded, but only those that differ from the last frame that was read are read, and at most
-one in two seconds. Equal lines of consecutive readings become one passage. Its start and end are found by reading the
-line's place again in the frames between two readings.
+Two frames per second are decoded. A frame is read if it differs from the last frame that was read, but at most every
+two seconds. Equal lines of consecutive readings become one passage. To find its start and end, the place of the line is
+read in the frames between two readings.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MIN_LETTERS = 2
 _SAME_TEXT = 0.8  # least similarity of two readings of one line that moved
 _SAME_PLACE_TEXT = 0.6  # least similarity of two readings of one line in the same place
 _MIN_OVERLAP = 0.5  # least intersection over union of two boxes in the same place
-_MARGIN = 0.15  # added around a line that is read again, as a share of its height
+_MARGIN = 0.15  # added on each side of a line whose place is read, as a share of its height
 _SAME_TIME_S = 0.3  # lines below one another whose spans differ less are one passage
 _MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
 
@@ -185,7 +185,7 @@ class _Track:
 
 @dataclass
 class _Screen:
-    """What is on screen: lines by readings of frames in time order."""
+    """The lines that are on screen, found by reading frames in temporal order."""
 
     reader: LineReader
     duration_s: Callable[[], float]  # of the video; known after the last frame
@@ -193,7 +193,11 @@ class _Screen:
     count: int = 0  # of passages
 
     def read(self, frame: Frame, time_s: float, since: Sequence[tuple[float, Frame]]) -> Iterator[Passage]:
-        """Read a frame. `since` are the frames since the last reading, from the one before the first that differs."""
+        """Read a frame, and yield the lines that have ended.
+
+        `since` are the decoded frames before it, beginning with the last one that looks like the last frame that was
+        read.
+        """
         lines = [line for line in self.reader.lines(frame) if _is_useful(line)]
         ended = []
         for track in self.tracks:
@@ -218,9 +222,9 @@ class _Screen:
         yield from self._passages(self.tracks)
 
     def _edge_s(self, frames: Sequence[tuple[float, Frame]], line: ScreenLine, *, is_start: bool) -> float:
-        """Return when a line appears or disappears. It does not in the first of these frames, but in the last.
+        """Return when a line appears (`is_start`) or disappears, between the first and the last of these frames.
 
-        It is read again in the frames between. The edge is in the middle between two frames.
+        A bisection reads the line's place in frames between them. The result is halfway between two frames.
         """
         low, high = 0, len(frames) - 1
         if high == 0:
@@ -282,7 +286,7 @@ def passages_in(
 
 
 def _tiles(frame: Frame) -> Float32[np.ndarray, "R C 3"]:
-    """Return the mean colours of parts of a frame, and how much neighbouring pixels differ in them.
+    """Return the mean brightness of parts of a frame, and how much neighbouring pixels differ in them.
 
     Thin letters hardly change a mean, but they change the differences.
     """
@@ -296,7 +300,7 @@ def _tiles(frame: Frame) -> Float32[np.ndarray, "R C 3"]:
 
 
 def _is_useful(line: ScreenLine) -> bool:
-    """Whether a line is readable and has letters. A clock that changes every second is no text."""
+    """Whether a line is readable and has letters, unlike a clock that changes every second."""
     letters = [character for character in line.text if character.isalpha()]
     is_ideographic = any(ord(letter) >= 0x3040 for letter in letters)
     return line.confidence >= _MIN_CONFIDENCE and (len(letters) >= _MIN_LETTERS or is_ideographic)
@@ -316,7 +320,7 @@ def _similarity(first: ScreenLine, second: ScreenLine) -> float:
 
 
 def _is_same(first: ScreenLine, second: ScreenLine) -> bool:
-    """Whether two readings are of one line: similar text, less so if the line is in the same place."""
+    """Whether two readings are of one line. The texts must be similar, but less if the boxes overlap."""
     ratio = _ratio(first.text, second.text)
     is_in_place = _overlap(first.box, second.box) >= _MIN_OVERLAP
     return ratio >= _SAME_TEXT or (is_in_place and ratio >= _SAME_PLACE_TEXT)

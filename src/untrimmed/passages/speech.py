@@ -233,8 +233,8 @@ class Speech(PassageSource):
 def find_regions(pieces: Iterable[SoundPiece], find: Callable[[Samples], list[tuple[int, int]]]) -> Iterator[Region]:
     """Yield the parts of the sound with voices, in order.
 
-    `find` returns the spans with voices in some samples, by their first sample and the sample after the last. It gets
-    about two minutes of sound at a time.
+    `find` gets about two minutes of sound at a time. It returns the parts with voices, each as the index of its first
+    sample and the index after its last sample.
     """
     block = np.zeros(0, np.float32)
     start_s = 0.0

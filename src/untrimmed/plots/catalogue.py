@@ -61,8 +61,8 @@ class Picture:
     """One kind of picture. `draw` is called with the runs and the options.
 
     The picture accepts `fewest_runs` to `most_runs` runs, at most `most_queries` captions, and only the options named
-    in `options`. The first run's model must contain a module of type `part`. `methods` names the methods that contain
-    one, for messages.
+    in `options`. The first run's model must contain a module of type `part`. `methods` describes such models
+    in words.
     """
 
     description: str

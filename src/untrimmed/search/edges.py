@@ -1,4 +1,4 @@
-"""Move the edges of moments to exact shot changes. The sampled frames of a library only show them roughly."""
+"""Move the edges of moments to exact shot changes, because a library's sampled frames only give approximate times."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _whole(service: Service, bin: Bin) -> BinJson:
 
 
 def _with_paths(service: Service, moments: Iterable[BinMomentRequest]) -> list[BinMoment]:
-    """Return the moments of a request with the paths of their videos."""
+    """Add the paths of the videos to the moments of a request."""
     records = service.records()
     stored = []
     for request in moments:
