@@ -46,17 +46,17 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What the moment must not show", "default": [], "bounds": {}},
-  without_in: {"type": "string", "help": "`video`: Avoid videos that show a --not anywhere", "default": "shot", "bounds": {}},
-  like: {"type": "array", "help": "Similar to this frame or moment", "default": [], "bounds": {}},
-  unlike: {"type": "array", "help": "Unlike this frame or moment", "default": [], "bounds": {}},
+  without_in: {"type": "string", "help": "`video`: Avoid whole videos that show what --not describes", "default": "shot", "bounds": {}},
+  like: {"type": "array", "help": "Prefer moments similar to this place", "default": [], "bounds": {}},
+  unlike: {"type": "array", "help": "Avoid moments similar to this place", "default": [], "bounds": {}},
   group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},
-  fold: {"type": "number", "help": "Hide near-duplicates: moments with at least this cosine", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
+  fold: {"type": "number", "help": "Hide near-duplicates: moments with this cosine or more to a better one", "default": null, "bounds": {"min": -1.0, "max": 1.0, "step": "any"}},
   limit: {"type": "integer", "help": "Maximum number of hits", "default": 10, "bounds": {"min": 1.0, "max": 500.0}},
   moments: {"type": "integer", "help": "Maximum number of moments per video, or all in time order", "default": 3, "bounds": {"min": 1.0, "max": 50.0}},
   min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   edges: {"type": "string", "help": "`exact`: Move edges of moments to the exact cuts", "default": "sampled", "bounds": {}},
   min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
-  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no model have one", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
+  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence only for sentences, with the encoder builtin and no model", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
 }
 
 export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | 'max_duration_s' | 'min_bytes' | 'max_bytes' | 'min_height' | 'max_height', Field> = {

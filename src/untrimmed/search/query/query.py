@@ -274,16 +274,18 @@ class Query:
         ),
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
-    without_in: Annotated[WithoutIn, Spec("Avoid videos that show a --not anywhere.", "--nowhere")] = "shot"
+    without_in: Annotated[WithoutIn, Spec("Avoid whole videos that show what --not describes.", "--nowhere")] = "shot"
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
-    like: Annotated[tuple[Place, ...], Spec("Similar to this frame or moment.", "PLACE", maximum=_MAX_PARTS)] = ()
-    unlike: Annotated[tuple[Place, ...], Spec("Unlike this frame or moment.", "PLACE", maximum=_MAX_PARTS)] = ()
+    like: Annotated[tuple[Place, ...], Spec("Prefer moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
+    unlike: Annotated[tuple[Place, ...], Spec("Avoid moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
     weights: Annotated[Weights, Spec("Weight of a part.", "--weight PART=X")] = Weights()
     filters: Annotated[Filters, Spec("Which videos are searched at all.")] = Filters()
     group_by: Annotated[GroupBy, Spec("List moments instead of videos.", "--flat")] = "video"
     fold: Annotated[
         float | None,
-        Spec("Hide near-duplicates: moments with at least this cosine.", "COSINE", minimum=-1, maximum=1),
+        Spec(
+            "Hide near-duplicates: moments with this cosine or more to a better one.", "COSINE", minimum=-1, maximum=1
+        ),
     ] = None
 
     def __post_init__(self) -> None:
@@ -333,8 +335,8 @@ class Cutoff:
     min_confidence: Annotated[
         float | None,
         Spec(
-            "Hide hits with a lower confidence, e.g. 0.5. Only sentences searched with the encoder builtin and no "
-            "model have one.",
+            "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence only for sentences, with the encoder "
+            "builtin and no model.",
             "X",
             minimum=0,
             maximum=1,
