@@ -325,22 +325,22 @@ def checksum(values: dict[str, Any]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(values, sort_keys=True).encode())
 
 
-def newest_commit(folder: Path) -> list[Any] | None:
-    """Return a list that identifies the last commit of the table; None before the first commit.
+def newest_commit(folder: Path, table: str = TABLE) -> list[Any] | None:
+    """Return a list that identifies the last commit of a table; None before the first commit.
 
     In a folder it contains the name, time and size of the commit's manifest; on object storage, the name of the
     manifest and the random names of its transactions.
     """
     if (address := bucket.address_of(folder)) is not None:
-        manifests = [name for name in bucket.names(address, f"{TABLE}/{VERSIONS}") if name.endswith(".manifest")]
+        manifests = [name for name in bucket.names(address, f"{table}/{VERSIONS}") if name.endswith(".manifest")]
         if not manifests:
             return None
         first = [min(manifests)]
         prefix = f"{(version_of(first) or 0) - 1}-"
-        transactions = bucket.names(address, f"{TABLE}/_transactions")
+        transactions = bucket.names(address, f"{table}/_transactions")
         return first + sorted(name for name in transactions if name.startswith(prefix))
     try:
-        entries = [entry for entry in os.scandir(folder / TABLE / VERSIONS) if entry.name.endswith(".manifest")]
+        entries = [entry for entry in os.scandir(folder / table / VERSIONS) if entry.name.endswith(".manifest")]
         newest = min(entries, key=lambda entry: entry.name, default=None)
         return None if newest is None else [newest.name, newest.stat().st_mtime_ns, newest.stat().st_size]
     except FileNotFoundError:

@@ -7,12 +7,9 @@ writing process per machine. Readers read one version at a time and never wait.
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,20 +18,15 @@ import numpy as np
 import xxhash
 from jaxtyping import Float16
 
-from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, one_line, shown
-from untrimmed.search.store import bucket
-from untrimmed.search.store.manifests import is_complete, manifests, set_aside_damaged, without_panic_messages
+from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, shown
+from untrimmed.search.store.lance_table import LanceTable
 from untrimmed.search.store.records import (
-    OTHER_VERSION,
     RESTORE,
     TABLE,
-    VERSIONS,
     Settings,
     VideoRecord,
-    newest_commit,
     read_settings,
     require_settings,
-    version_of,
     write_records_copy,
     write_settings,
 )
@@ -48,10 +40,6 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
-# each commit adds a fragment (a file of rows) and lists all fragments, so fragments are merged regularly
-_COMMITS_BETWEEN_COMPACTIONS = 500
-_ROWS_PER_FRAGMENT = 1024  # also limits the rows that one merge writes again
-_KEEP_VERSIONS = timedelta(hours=1)  # readers may use an old version for this long
 _INT32 = ("width", "height", "num_frames")
 _RECORD_COLUMNS = [field.name for field in fields(VideoRecord)]
 _UNKNOWN = {  # columns of `Timing`, which tables of older libraries lack, with their default values in SQL
@@ -64,13 +52,6 @@ _DIGESTS = ("record_digest", "vectors_digest")
 _ARRAYS = ("times_s", "frames")
 _OLD_COLUMNS = [*(name for name in _RECORD_COLUMNS if name not in _UNKNOWN), *_ARRAYS, "encoded", *_DIGESTS]
 _COLUMNS = [*_OLD_COLUMNS, *_UNKNOWN]
-
-
-_ADVICE = {
-    "opened": RESTORE,
-    "read": f"run the same command again; if that fails too, {RESTORE}",
-    "written to": "free space or change its permissions, then run the same command again (finished work is not lost)",
-}
 
 
 def new_video_id() -> str:
@@ -87,8 +68,11 @@ class StoredVideo:
     encoded: bytes = b""
 
 
-class VideoIndex:
+class VideoIndex(LanceTable):
     """The videos of one library: read, add, replace and remove them. Writers use it as a context manager."""
+
+    columns = (_COLUMNS, _OLD_COLUMNS)
+    rows_per_fragment = 1024
 
     def __init__(self, folder: Path, *, create: bool = False, follow: bool = True, version: int | None = None):
         """Open the table of a library. The library must exist unless `create` is true.
@@ -97,19 +81,7 @@ class VideoIndex:
             follow: Read the newest version in each call. Otherwise, stay at the version of the first call.
             version: Read only this version.
         """
-        self.folder = Path(folder)
-        self._follow = follow and version is None
-        self._version = version
-        address = bucket.address_of(self.folder)
-        self._name = address or shown(self.folder)
-        self._uri = os.path.abspath(self.folder / TABLE) if address is None else f"{address}/{TABLE}"
-        self._options = None if address is None else bucket.options()
-        try:
-            self._uri.encode()
-        except UnicodeEncodeError:
-            raise UntrimmedError(
-                f"{shown(self.folder)}: a library's path must be valid UTF-8; choose another --library"
-            ) from None
+        super().__init__(folder, TABLE, follow=follow, version=version)
         if not create:
             require_settings(self.folder)
         else:
@@ -119,8 +91,6 @@ class VideoIndex:
                 raise UntrimmedError(
                     f"{shown(self.folder)}: a library cannot be created ({error.strerror}); choose another --library"
                 ) from None
-        self._table: lance.LanceDataset | None = None
-        self._commits = 0
         self._lock: FileLock | None = None  # held while this object writes
 
     # -- settings
@@ -170,15 +140,6 @@ class VideoIndex:
 
     # -- reading
 
-    def version(self) -> int:
-        """Return the number of the table's version, which increases with each commit; 0 before the first."""
-        return 0 if (table := self._open_table()) is None else table.version
-
-    def __len__(self) -> int:
-        table = self._open_table()
-        with self._guarded("read"):
-            return table.count_rows() if table is not None else 0
-
     def scan(self) -> list[VideoRecord]:
         """Return all records by path; IndexMismatchError if the checksum of a record is wrong."""
         table = self._open_table()
@@ -210,23 +171,6 @@ class VideoIndex:
             for start in range(0, len(video_ids), 64):
                 for batch in table.to_batches(filter=_where_ids(video_ids[start : start + 64]), batch_size=16):
                     yield from _stored(batch)
-
-    def set_aside_damaged_commits(self) -> list[Path]:
-        """Go back to the newest commit that can be read, and return the renamed files of later commits.
-
-        There are none if the last commit can be read, or if no commit can. Only for a library in a folder.
-        """
-        from untrimmed.search.store.lance import lance
-
-        def can_be_opened(manifest: Path) -> bool:
-            try:
-                with self._guarded("opened"), without_panic_messages():
-                    names = lance.dataset(self._uri, version=version_of([manifest.name])).schema.names
-            except UntrimmedError:
-                return False
-            return names in (_COLUMNS, _OLD_COLUMNS)
-
-        return [] if self._options is not None else set_aside_damaged(self.folder / TABLE / VERSIONS, can_be_opened)
 
     def damaged(self) -> list[VideoRecord]:
         """Return the videos whose record or vectors are damaged. This reads the whole table."""
@@ -297,66 +241,6 @@ class VideoIndex:
             table.delete(_where_ids(video_ids))
         self._committed()
         return before - table.count_rows()
-
-    def compact(self) -> None:
-        """Merge the small fragments that single commits wrote, and remove old versions."""
-        from untrimmed.search.store.lance import ignored_conflicts
-
-        if (table := self._open_table()) is not None:
-            with self._guarded("written to"), ignored_conflicts():
-                table.optimize.compact_files(target_rows_per_fragment=_ROWS_PER_FRAGMENT)
-                table.cleanup_old_versions(_KEEP_VERSIONS)
-        self._commits = 0
-
-    @contextlib.contextmanager
-    def _guarded(self, action: str) -> Iterator[None]:
-        """Raise errors of the disk and of Lance as UntrimmedErrors. After an error, the table is at its last commit."""
-        try:
-            yield
-        except UntrimmedError:
-            raise
-        except BaseException as error:
-            # Lance raises these exceptions (Arrow's errors are ValueErrors), and a PanicException for its own bugs.
-            if not isinstance(error, (OSError, RuntimeError, ValueError)) and type(error).__name__ != "PanicException":
-                raise
-            if self._options is not None:
-                raise UntrimmedError(f"{self._name}: cannot be {action}: {bucket.reason(error)}") from error
-            # Remove the line number in Lance's source code from the message.
-            reason = getattr(error, "strerror", None) or re.sub(r", \S+\.rs:\d+:\d+$", "", one_line(error))
-            if type(error).__name__ == "PanicException":
-                reason = "a file of its table is damaged"
-            raise UntrimmedError(f"{self._name}: cannot be {action} ({reason}); {_ADVICE[action]}") from error
-
-    def _committed(self) -> None:
-        self._commits += 1
-        if self._commits >= _COMMITS_BETWEEN_COMPACTIONS:
-            self.compact()
-
-    def _open_table(self) -> lance.LanceDataset | None:
-        from untrimmed.search.store.lance import lance  # a slow import that many searches do not need
-
-        with self._guarded("opened"):
-            if self._table is None:
-                if newest_commit(self.folder) is None:  # true also if the first commit was interrupted
-                    return None
-                if self._options is None and self._version is None:
-                    self._require_complete_commit()
-                with without_panic_messages():
-                    table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
-                    names = table.schema.names  # this can panic, too
-                self._table = table
-            elif self._follow:
-                self._table.checkout_latest()
-            names = self._table.schema.names
-        if names not in (_COLUMNS, _OLD_COLUMNS):
-            raise IndexMismatchError(f"{self.folder}: {OTHER_VERSION}")
-        return self._table
-
-    def _require_complete_commit(self) -> None:
-        newest, *older = manifests(self.folder / TABLE / VERSIONS)
-        if not is_complete(newest):
-            advice = "to go back to the commit before it, run: untrimmed doctor --repair" if older else RESTORE
-            raise IndexMismatchError(f"{self._name}: its last commit is damaged ({newest.name}); {advice}")
 
     def _open_table_to_write(self) -> lance.LanceDataset | None:
         """Return the table, with columns for all fields of a record."""
@@ -438,6 +322,8 @@ def _records(rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[VideoRecord, boo
 
 def _rows_with_damage(batch: pa.RecordBatch) -> Iterator[tuple[VideoRecord, tuple[np.ndarray, np.ndarray, bytes], str]]:
     """Yield each record, its arrays (times, flattened frames, encoding), and a description of damage or ""."""
+    if any(batch.column(name).null_count for name in _ARRAYS):
+        raise IndexMismatchError(f"vectors of the library's table lack values; {RESTORE}")
     digests = batch.column("vectors_digest").to_pylist()
     for row, (record, is_intact) in enumerate(_records(batch.select(_record_columns(batch.schema)))):
         times_s, frames = (batch.column(name)[row].values.to_numpy(zero_copy_only=False) for name in _ARRAYS)
