@@ -13,6 +13,7 @@ from typing import Any
 EXTRAS = {  # optional package -> the extra that installs it
     "anyio": "untrimmed[server]",
     "av": "untrimmed[video]",
+    "charset_normalizer": "untrimmed[video]",
     "ctranslate2": "untrimmed[speech]",
     "fastapi": "untrimmed[server]",
     "faster_whisper": "untrimmed[speech]",

@@ -77,6 +77,14 @@ def index(
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,
+    subtitles: Annotated[
+        bool | None,
+        videos_option(
+            "--subtitles/--no-subtitles",
+            help="Read subtitles in and beside videos, also those of known files.  "
+            "\\[default: the library's; yes in a new one]",
+        ),
+    ] = None,
     model: ModelOption = None,
     part: PartOption = None,
     ray: RayOption = None,
@@ -96,8 +104,11 @@ def index(
     """
     import untrimmed
 
-    _require_work(paths, model, part)
+    sources = _chosen_sources(subtitle=subtitles)
     opened = untrimmed.open(library, precision=read_precision(precision))
+    if not paths and any(settings is not None for settings in sources.values()):
+        paths = [Path(record.path) for record in opened.videos()]  # of a known library, only passages are missing
+    _require_work(paths, model, part)
     some_failed = False
     if paths:
         if model is not None:
@@ -110,6 +121,7 @@ def index(
             "keyframes_only": keyframes,
             "pictures_fps": pictures_fps,
             "thumbnails": thumbnails,
+            "sources": sources,
             "device": device,
             "part": part,
             "ray": ray,
@@ -126,6 +138,11 @@ def index(
         _use(opened, model)
     if some_failed:
         raise typer.Exit(SOME_FAILED)
+
+
+def _chosen_sources(**switches: bool | None) -> dict[str, dict[str, Any] | None]:
+    """Return the sources of passages that options turn on (with their settings) or off (None)."""
+    return {name: {} if is_on else None for name, is_on in switches.items() if is_on is not None}
 
 
 def _require_work(paths: list[Path] | None, model: str | None, part: str | None) -> None:
@@ -191,7 +208,7 @@ def index_files(
 
 
 def _print_step(step: Step) -> None:
-    if step.state != "encoding":
+    if step.state not in ("encoding", "reading"):
         print_json({"event": "file", **asdict(step)}, indent=None)
 
 
@@ -226,7 +243,7 @@ class IndexDisplay(ProgressBar):
 
     def __call__(self, step: Step) -> None:
         """Show one step of indexing."""
-        is_encoding = step.state == "encoding"
+        is_encoding = step.state in ("encoding", "reading")
         fraction = min(1.0, step.done_s / step.duration_s) if is_encoding and step.duration_s > 0 else 0.0
         self.show(
             total=step.total,
@@ -246,6 +263,8 @@ class IndexDisplay(ProgressBar):
             print_marked("copied", "cyan", f"   {shown(step.path)}")
         elif step.state == "thumbnails":
             print_marked("pictures", "green", f" {shown(step.path)}")
+        elif step.state == "passages" and step.passages:
+            print_marked("text", "green", f"     {shown(step.path)}  ({step.source}: {step.passages} passages)")
 
 
 def print_report(report: IndexReport) -> None:
@@ -258,6 +277,10 @@ def print_report(report: IndexReport) -> None:
     )
     if report.thumbnails:
         result_console.print(f"thumbnails added to {len(report.thumbnails)} of the known files")
+    if report.passages:
+        counts = ", ".join(f"{count} ({source})" for source, count in sorted(report.passages.items()) if count)
+        if counts:
+            result_console.print(f"passages added: {counts}")
     if report.done:
         result_console.print(_describe_timings(report.timings))
 

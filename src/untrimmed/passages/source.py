@@ -35,10 +35,13 @@ from untrimmed.plugins import load_installed
 if TYPE_CHECKING:
     from typing import Self
 
+    from untrimmed.video.reader import VideoReader
+
 # Sources of this package: name -> module that registers it. A module is imported when its source is created.
 _BUILT_IN: dict[str, str] = {
     "screen": "untrimmed.passages.screen",
     "speech": "untrimmed.passages.speech",
+    "subtitle": "untrimmed.passages.subtitles",
 }
 
 
@@ -54,6 +57,8 @@ class Media:
     duration_s: float
     # Returns the start of each shot in seconds, the first 0. They are computed from stored frames when this is called.
     shot_starts_s: Callable[[], Sequence[float]] = _no_shots
+    # A decoder that the caller has already started. A source may use its child process between other uses.
+    decoder: VideoReader | None = None
 
 
 @dataclass

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -30,6 +30,7 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, Edges, NumMoments, Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
+from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import (
     Records,
     Settings,
@@ -38,7 +39,7 @@ from untrimmed.search.store.records import (
     library_folder,
     newest_commit,
     read_settings,
-    remove_damaged_copy,
+    remove_damaged_copies,
 )
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.store.thumbnails import remove_damaged_thumbnails
@@ -62,6 +63,7 @@ class RepairReport:
     files: tuple[Path, ...]
     videos: tuple[VideoRecord, ...]
     commits: tuple[Path, ...] = ()
+    texts: tuple[VideoRecord, ...] = ()  # videos whose damaged passages were removed and must be read again
 
 
 class Library:
@@ -128,6 +130,7 @@ class Library:
         part: str | None = None,
         ray: str | None = None,
         pictures_fps: float | None = None,
+        sources: Mapping[str, Mapping[str, Any] | None] | None = None,
         progress: ProgressCallback | None = None,
     ) -> IndexReport:
         """Bring the library up to date with files and folders.
@@ -152,6 +155,9 @@ class Library:
                 must see the files at the same paths.
             pictures_fps: Folders of numbered pictures (00001.jpg, 00002.jpg, ...) are videos that were sampled at this
                 many frames per second, like those of TVR (3). By default such folders are ignored.
+            sources: Sources of passages to read from now on, each with its settings; None turns a source off, without
+                removing its passages. Known files are read again only by new or changed sources. A new library reads
+                subtitles: `{"subtitle": {}}`.
 
         Raises:
             ConfigError: An option is invalid.
@@ -190,6 +196,7 @@ class Library:
             thumbnails=thumbnails,
             workers=None if ray is None else partial(_connect(ray).workers, load, device),
             pictures_fps=pictures_fps,
+            sources=sources or {},
             progress=progress,
         )
         self._encoder = loaded.encoder
@@ -321,6 +328,9 @@ class Library:
                 removed.update((record.video_id, record) for record in below)
             if not dry_run:
                 index.remove(list(removed))
+                passages = PassageTable(self.folder)
+                passages.keep({record.video_id for record in records} - removed.keys())
+                passages.finish()
         if not dry_run:
             cache_library(self.folder)
         return list(removed.values())
@@ -336,13 +346,18 @@ class Library:
         """
         with VideoIndex(self.folder) as index:
             read_settings(self.folder)  # raises an error if the settings are damaged, because they cannot be repaired
-            commits = tuple(index.set_aside_damaged_commits())
-            files = (*remove_damaged_copy(self.folder), *remove_damaged(self.folder))
+            passages = PassageTable(self.folder)
+            commits = (*index.set_aside_damaged_commits(), *passages.set_aside_damaged_commits())
+            files = (*remove_damaged_copies(self.folder), *remove_damaged(self.folder))
             files += tuple(remove_damaged_thumbnails(self.folder))
             videos = index.damaged()
             index.remove([record.video_id for record in videos])
+            readings = passages.damaged()
+            passages.remove([reading.reading_id for reading in readings])
+            passages.finish()
+        texts = tuple(record for record in index.scan() if record.video_id in {r.video_id for r in readings})
         cache_library(self.folder)
-        return RepairReport(files, tuple(videos), commits)
+        return RepairReport(files, tuple(videos), commits, texts)
 
     # -- searching
 

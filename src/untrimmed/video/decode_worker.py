@@ -74,6 +74,8 @@ class Worker:
             "picture": self.picture,
             "cut": self.cut,
             "timing": self.timing,
+            "subtitle_file": self.subtitle_file,
+            "subtitle_streams": self.subtitle_streams,
         }
         for line in sys.stdin.buffer:
             request = json.loads(line)
@@ -378,6 +380,39 @@ class Worker:
         """Send a still picture in full size in a `frames` message, and then `end`."""
         with self._open(request, STILL_DEMUXERS) as video:
             self._send_frame(self._first_frame(video), video, 0.0)
+
+    def subtitle_file(self, request: dict[str, Any]) -> None:
+        """Send the cues of a subtitle file in `cues` messages, and then `end` with the number of broken cues."""
+        from untrimmed.video.subtitle_streams import file_cues, in_batches  # sampling does not need it
+
+        cues, faults = file_cues(request["path"], request["language"], self._on_progress)
+        for batch in in_batches(cues, lambda cue: cue.text):
+            self._send({"kind": "cues", "cues": batch})
+        self._send({"kind": "end", **asdict(faults)})
+
+    def subtitle_streams(self, request: dict[str, Any]) -> None:
+        """Send the cues of the text streams of a video in `cues` messages, by the index of the stream.
+
+        Then send `end`, with the languages of the streams, the streams that cannot be read, and warnings.
+        """
+        from untrimmed.video.subtitle_streams import in_batches, language_of, stream_cues, subtitle_streams
+
+        warnings: list[str] = []
+        with self._open(request) as video:
+            streams, unread = subtitle_streams(video)
+            languages = {str(stream.index): language_of(stream) for stream in streams}
+            origin_s = 0.0
+            if streams:
+                first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)
+                if first is not None and first.pts is not None and video.stream.time_base is not None:
+                    origin_s = float(first.pts * video.stream.time_base)
+        if streams:
+            with self._open(request) as video:
+                streams, _ = subtitle_streams(video)
+                cues = stream_cues(video, streams, origin_s, self._on_progress, warnings)
+                for batch in in_batches(cues, lambda item: item[1].text):
+                    self._send({"kind": "cues", "cues": [(index, *cue) for index, cue in batch]})
+        self._send({"kind": "end", "languages": languages, "unread": unread, "warnings": warnings})
 
     def _first_frame(self, video: OpenVideo) -> VideoFrame:
         packets = itertools.chain(read_packets(video, [video.stream], []), [None])

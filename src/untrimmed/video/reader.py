@@ -105,6 +105,16 @@ class FrameBatch:
     frames: UInt8[np.ndarray, "T Y X 3"]
 
 
+@dataclass(frozen=True)
+class SubtitleCue:
+    """A subtitle: its span in seconds, its text, and the number of its stream if it is inside a video."""
+
+    start_s: float
+    end_s: float
+    text: str
+    stream: int = -1
+
+
 class _Decoder:
     """A long-lived child process, started when needed and replaced after a failure. A context manager."""
 
@@ -293,6 +303,79 @@ class SoundReader(_Decoder):
         for warning in message["warnings"]:
             if on_warning is not None:
                 on_warning(warning)
+
+
+class SubtitleReader:
+    """Reads subtitle files, and subtitle streams of videos, in a child process. Not thread-safe."""
+
+    def __init__(self, decoder: _Decoder | None = None, *, limits: Limits = Limits()) -> None:
+        """Use the child process of another reader, which is idle, or one with these limits."""
+        self._decoder = decoder or _Decoder(limits)
+        self.faults: list[str] = []
+        self.languages: dict[int, str] = {}
+
+    def close(self) -> None:
+        """Stop the child process."""
+        self._decoder.close()
+
+    def read_file(self, path: Path, language: str, on_progress: Callable[[float], None]) -> Iterator[SubtitleCue]:
+        """Yield the cues of a file (.srt, .vtt, .ass or .ssa) by time. The language helps to find the encoding.
+
+        Afterwards, `faults` describes what was left out.
+
+        Raises:
+            VideoError: The file cannot be used.
+        """
+        self.faults = []
+        process = self._decoder.ask(path, {"task": "subtitle_file", "language": language})
+        for message in self._messages(process, path, on_progress):
+            if message["kind"] == "end":
+                if message["broken"]:
+                    self.faults.append(f"{message['broken']} cues left out, because their times cannot be read")
+                if message["has_replaced_bytes"]:
+                    self.faults.append(
+                        "some characters are replaced, because their encoding is unknown; save it as UTF-8"
+                    )
+            else:
+                yield from (SubtitleCue(start / 1000, end / 1000, text) for start, end, text in message["cues"])
+
+    def read_streams(self, path: Path, on_progress: Callable[[float], None]) -> Iterator[SubtitleCue]:
+        """Yield the cues of the text streams of a video, each with the number of its stream, in the order of the file.
+
+        Times are seconds from the first frame. Afterwards, `languages` has the language of each stream, and `faults`
+        the streams that cannot be read.
+
+        Raises:
+            VideoError: The file cannot be used.
+        """
+        self.faults = []
+        process = self._decoder.ask(path, {"task": "subtitle_streams"})
+        for message in self._messages(process, path, on_progress):
+            if message["kind"] == "end":
+                self.languages = {int(index): language for index, language in message["languages"].items()}
+                self.faults += [f"subtitles are not read ({stream}); they are not text" for stream in message["unread"]]
+                self.faults += message["warnings"]
+            else:
+                yield from (
+                    SubtitleCue(start / 1000, end / 1000, text, stream) for stream, start, end, text in message["cues"]
+                )
+
+    def _messages(
+        self, process: DecodeProcess, path: Path, on_progress: Callable[[float], None]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the messages until `end`. If the caller stops before, the child is stopped."""
+        is_done = False
+        try:
+            while not is_done:
+                message, _ = process.next_message(path, on_progress)
+                is_done = message["kind"] == "end"
+                yield message
+        except VideoError:
+            is_done = True  # the child has reported an error and can be used again, or has ended
+            raise
+        finally:
+            if not is_done:
+                process.kill()
 
 
 class FrameReader(_Decoder):

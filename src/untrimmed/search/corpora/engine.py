@@ -11,10 +11,10 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from untrimmed.errors import (
     CheckpointError,
@@ -32,6 +32,7 @@ from untrimmed.search.corpora import frames
 from untrimmed.search.corpora.corpus import Corpus, LocalCorpus, SearchModel
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import (
+    PASSAGES,
     Records,
     absolute,
     batched_by_size,
@@ -41,7 +42,12 @@ from untrimmed.search.store.records import (
 )
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 
+if TYPE_CHECKING:
+    from untrimmed.passages.passage import TextMode
+    from untrimmed.search.corpora.passages import PassageCorpus, PassagesView
+
 A = TypeVar("A")
+C = TypeVar("C", bound=LocalCorpus[Any])
 _FRAMES_AT_A_TIME = 2**18  # frames to hold in memory at a time while the cache is updated
 
 
@@ -79,6 +85,26 @@ class View:
     encoder: str  # identity of the encoder of the stored vectors
     model: ModelReference
     records: Records
+    passages_commit: list[Any] | None = None  # the last commit of the table of passages; None if there is no table
+
+    @cached_property
+    def passages(self) -> PassagesView | None:
+        """The passages of the videos; None if the library has none."""
+        if self.passages_commit is None:
+            return None
+        from untrimmed.search.store.readings import read_readings_copy  # an import that most libraries do not need
+
+        readings = read_readings_copy(self.folder, self.passages_commit)
+        if readings is not None and not readings:
+            return None
+        from untrimmed.search.corpora.passages import PassagesView
+        from untrimmed.search.store.passages import PassageTable
+
+        table = PassageTable(self.folder, follow=False, version=version_of(self.passages_commit))
+        if readings is None:
+            readings = [reading for reading in table.readings() if reading.num_passages]
+        view = PassagesView(table, readings, self.records, self.encoder, self.engine.load_passages)
+        return view if view.modes() else None
 
     @cached_property
     def index(self) -> VideoIndex:
@@ -115,6 +141,9 @@ class Engine:
         self._loaded: dict[tuple[str, ModelReference], tuple[LocalCorpus[Any], Records]] = {}
         self._damaged: set[Path] = set()  # cache files that are not read again
         self._outdated: set[ModelReference] = set()  # models whose cache lacks videos
+        # vectors of passages in memory, by encoder and mode
+        self._passages: dict[tuple[str, TextMode], tuple[PassageCorpus, Records]] = {}
+        self._passages_outdated = False  # whether the cache lacks passages
 
     def view(self) -> View:
         """Return the current version of the library, with the commits of all processes.
@@ -125,7 +154,9 @@ class Engine:
             settings = VideoIndex(self._folder).settings
             commit = newest_commit(self._folder)
             model = ModelReference(settings.model, settings.model_folder) if settings else FRAMES
-            if self._view is None or (commit, model) != (self._view.commit, self._view.model):
+            passages = newest_commit(self._folder, PASSAGES)
+            previous = self._view
+            if previous is None or (commit, model) != (previous.commit, previous.model):
                 copied_records = read_records_copy(self._folder, commit)
                 records = Records(_index_at(self._folder, commit).scan() if copied_records is None else copied_records)
                 if not records:
@@ -133,9 +164,13 @@ class Engine:
                         f"{name_of(self._folder)}: nothing is indexed here yet; run: untrimmed index FOLDER"
                     )
                 encoder = records[0].encoder_identity  # the settings may already be those of the next version
-                self._view = View(self, self._folder, commit, encoder, model, records)
+                self._view = View(self, self._folder, commit, encoder, model, records, passages)
                 current = (encoder, FRAMES), (encoder, model)
                 self._loaded = {key: loaded for key, loaded in self._loaded.items() if key in current}
+                self._passages = {key: loaded for key, loaded in self._passages.items() if key[0] == encoder}
+            elif passages != previous.passages_commit:
+                self._view = replace(previous, passages_commit=passages)
+            assert self._view is not None, "it was set above"
             return self._view
 
     def answer(self, search: Callable[[View], A]) -> A:
@@ -175,17 +210,39 @@ class Engine:
                 self._loaded[key] = corpus, view.records
             return corpus
 
+    def load_passages(self, view: PassagesView, mode: TextMode) -> PassageCorpus:
+        """Return the vectors of the passages in one mode, as `load` returns those of videos."""
+        from untrimmed.search.corpora.passages import PassageCorpus
+
+        with self._lock:
+            wanted = view.vector_records(mode)
+            key = view.encoder, mode
+            corpus, records = self._passages.get(key) or _read_blocks(
+                self._folder, PassageCorpus(mode), wanted, self._damaged
+            )
+            added, removed = wanted.changes_since(records)
+            if added or removed:
+                corpus = corpus.update(view.read_vectors(added, mode), removed)
+                self._passages_outdated = True
+            if self._view is not None and self._view.passages is view:
+                self._passages[key] = corpus, wanted
+            return corpus
+
     def update_cache(self) -> None:
         """Cache the videos that searches had to read from the table, if possible."""
         for model in self._outdated:
             cache_library(self._folder, model, codes=False)
+        if self._passages_outdated and not self._outdated:
+            cache_passages(self._folder, codes=False)
         self._outdated.clear()
+        self._passages_outdated = False
 
     def _discard(self, damaged: Path) -> None:
         with self._lock:
             if damaged not in self._damaged:
                 self._damaged.add(damaged)
                 self._loaded.clear()
+                self._passages.clear()
                 with contextlib.suppress(OSError):
                     damaged.unlink()
 
@@ -194,9 +251,12 @@ def read_cache(
     folder: Path, model: ModelReference, records: Records, damaged: Iterable[Path] = ()
 ) -> tuple[LocalCorpus[Any], Records]:
     """Return a corpus of the cached videos among `records`, and their records; see `load_search_model` for errors."""
-    corpus = _empty_corpus(folder, model)
-    blocks = list(BlockCache(folder, corpus.block_format).read(records, damaged))
-    return corpus.from_cache(blocks), Records(map(records.of, valid_ids(blocks)))
+    return _read_blocks(folder, _empty_corpus(folder, model), records, damaged)
+
+
+def _read_blocks(folder: Path, empty: C, records: Records, damaged: Iterable[Path] = ()) -> tuple[C, Records]:
+    blocks = list(BlockCache(folder, empty.block_format).read(records, damaged))
+    return empty.from_cache(blocks), Records(map(records.of, valid_ids(blocks)))
 
 
 def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> None:
@@ -209,6 +269,20 @@ def cache_library(folder: Path, *models: ModelReference, codes: bool = True) -> 
         for model in models or (view.model,):
             empty = _empty_corpus(folder, model)
             update_cache(folder, empty, view.records, lambda ids: view.index.read(ids), codes=codes)
+    cache_passages(folder, codes=codes)
+
+
+def cache_passages(folder: Path, *, codes: bool = True) -> None:
+    """Update the cache of the vectors of passages, see `cache_library`."""
+    if newest_commit(folder, PASSAGES) is None:
+        return
+    with contextlib.suppress(UntrimmedError):
+        if (passages := Engine(folder).view().passages) is not None:
+            from untrimmed.search.corpora.passages import PassageCorpus
+
+            for mode in passages.modes():
+                read = partial(passages.read_vectors, mode=mode)
+                update_cache(folder, PassageCorpus(mode), passages.vector_records(mode), read, codes=codes)
 
 
 def update_cache(

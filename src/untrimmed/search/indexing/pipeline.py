@@ -10,12 +10,12 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -68,6 +68,7 @@ class IndexReport:
     failed: list[Failure] = field(default_factory=list)
     moved: list[Path] = field(default_factory=list)  # files in `skipped` that have a new path
     thumbnails: list[Path] = field(default_factory=list)  # known files whose missing thumbnails were added
+    passages: dict[str, int] = field(default_factory=dict)  # number of new passages, by source
     # indexed files that are truncated or whose times are estimated
     warnings: list[Failure] = field(default_factory=list)
     timings: Timings = field(default_factory=Timings)
@@ -80,7 +81,8 @@ class Progress:
     """A step of an indexing run, for a progress display."""
 
     path: Path
-    # encoding, done, skipped, moved, copied or failed; after these, thumbnails for a file whose thumbnails were added
+    # encoding, done, skipped, moved, copied or failed; after these, thumbnails for a file whose thumbnails were added,
+    # and for each source of passages reading and then passages
     state: str
     position: int  # number of finished files
     total: int
@@ -90,6 +92,8 @@ class Progress:
     video_s: float = 0.0  # seconds of video that the run has encoded
     speed: float | None = None  # seconds of video encoded per second; None at first
     remaining_s: float | None = None  # estimated time until the end of the run; None at first
+    source: str = ""  # of passages
+    passages: int = 0  # number of new passages
 
 
 # Called with every step, in the thread that called `index`. To pause indexing, a callback may wait.
@@ -329,6 +333,39 @@ class Indexer:
         write_thumbnails(self._index.folder, record.content_hash, maker.finish())
         self._report.thumbnails.append(path)
         self._notify(path, "thumbnails")
+
+    def read_passages(self, paths: Sequence[Path], sources: Mapping[str, Mapping[str, Any]]) -> None:
+        """Read the passages of files that `run` has indexed, as far as they are missing or outdated."""
+        from untrimmed.search.indexing.passages import PassageReader, PassageStep
+
+        report = self._report
+
+        def on_step(step: PassageStep) -> None:
+            path = Path(step.record.path)
+            report.warnings += [Failure(path, line) for line in step.warnings]
+            if step.failure:
+                report.warnings.append(Failure(path, f"its source {step.source!r} cannot be read ({step.failure})"))
+            elif step.passages is not None:
+                report.passages[step.source] = report.passages.get(step.source, 0) + step.passages
+            if self._progress is not None and not step.failure:
+                self._progress(
+                    Progress(
+                        path,
+                        "reading" if step.passages is None else "passages",
+                        self._total,
+                        self._total,
+                        step.done_s,
+                        step.record.duration_s,
+                        source=step.source,
+                        passages=step.passages or 0,
+                    )
+                )
+
+        started = time.perf_counter()
+        reader = PassageReader(self._index, self._encoder, sources, on_step, self._reader)
+        reader.table.keep({record.video_id for record in self._by_path.values()})
+        reader.read([self._by_path[str(path)] for path in paths if str(path) in self._by_path])
+        report.timings.wall_s += time.perf_counter() - started
 
     def _new_record(self, video: EncodedFile) -> VideoRecord:
         file = video.file

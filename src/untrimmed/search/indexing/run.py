@@ -1,9 +1,10 @@
 """An indexing run: choose encoder, sampling and model, then index the files."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from untrimmed.encoders.encoder import ClipEncoder, Encoder
 from untrimmed.encoders.registry import LoadedEncoder
@@ -13,7 +14,7 @@ from untrimmed.search.corpora.engine import TRAINING_FREE, load_search_model, tr
 from untrimmed.search.corpora.frames import NAME
 from untrimmed.search.indexing.pipeline import Indexer, IndexReport, ProgressCallback
 from untrimmed.search.indexing.video_files import Workers, open_reader
-from untrimmed.search.store.records import NO_SETTINGS, Settings, joined_products
+from untrimmed.search.store.records import DEFAULT_SOURCES, NO_SETTINGS, Settings, joined_products
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import Sampling
 
@@ -29,6 +30,7 @@ def index_files(
     thumbnails: bool | None,
     workers: Callable[[Settings], Workers] | None,
     pictures_fps: float | None,
+    sources: Mapping[str, Mapping[str, Any] | None],
     progress: ProgressCallback | None,
 ) -> tuple[LoadedEncoder, IndexReport]:
     """Bring the library in a folder up to date with files; return its encoder and the report.
@@ -39,6 +41,7 @@ def index_files(
         thumbnails: Whether thumbnails of new videos are stored, see `Library.index`.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
         pictures_fps: The frame rate of folders of pictures among the files.
+        sources: Changes of the library's sources of passages, see `Library.index`.
 
     Raises:
         UntrimmedError: The library has no settings, for example because a merge into it was interrupted.
@@ -56,7 +59,7 @@ def index_files(
             previous = None
         loaded = choose_encoder(previous)
         sampling = _sampling(loaded.encoder, stored_sampling, fps, keyframes_only)
-        settings = _settings(previous, loaded, sampling, thumbnails)
+        settings = _settings(previous, loaded, sampling, thumbnails, sources)
         model = load_search_model(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
         if previous != settings:
@@ -65,6 +68,7 @@ def index_files(
             indexer = Indexer(index, loaded.encoder, reader, settings, model)
             file_workers = workers(settings) if workers is not None else None
             report = indexer.run(files, progress, file_workers, pictures_fps, add_thumbnails=bool(thumbnails))
+            indexer.read_passages(files, settings.sources)
     notice = loaded.notice
     if not notice and previous is not None and previous.sampling != settings.sampling:
         changed = [sampling_of.get(str(path), settings.sampling) != settings.sampling for path in report.done]
@@ -74,9 +78,14 @@ def index_files(
 
 
 def _settings(
-    previous: Settings | None, loaded: LoadedEncoder, sampling: Sampling, thumbnails: bool | None
+    previous: Settings | None,
+    loaded: LoadedEncoder,
+    sampling: Sampling,
+    thumbnails: bool | None,
+    sources: Mapping[str, Mapping[str, Any] | None],
 ) -> Settings:
     """Return the settings of the library for this run and later runs."""
+    chosen = {**(DEFAULT_SOURCES if previous is None else previous.sources), **sources}
     return Settings(
         encoder=loaded.encoder.name,
         encoder_identity=loaded.encoder.identity,
@@ -88,6 +97,7 @@ def _settings(
         model=previous.model if previous else NAME,
         model_folder=previous.model_folder if previous else None,
         thumbnails=(previous is None or previous.thumbnails) if thumbnails is None else thumbnails,
+        sources={name: dict(values) for name, values in chosen.items() if values is not None},
     )
 
 

@@ -36,19 +36,25 @@ finally:
 if hasattr(pa.lib, "_pandas_api"):
     pa.lib._pandas_api.__init__()
 
-__all__ = ["create_table", "ignored_conflicts", "lance", "pa"]
+__all__ = ["commit_first", "create_table", "ignored_conflicts", "lance", "pa", "write_fragments"]
 
 # words in the error message of a commit that failed because another process committed first
 _CONFLICTS = ("conflict", "Incompatible transaction")
 
 
 def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> lance.LanceDataset:
-    """Create a table of these rows. If another machine has already created the table, add the rows to it.
+    """Create a table of these rows. If another machine has already created the table, add the rows to it."""
+    return commit_first(rows.schema, write_fragments(rows, uri, storage_options=options), uri, options)
+
+
+def commit_first(
+    schema: pa.Schema, fragments: list[lance.FragmentMetadata], uri: str, options: dict[str, str] | None
+) -> lance.LanceDataset:
+    """Create a table of files that `write_fragments` wrote, see `create_table`.
 
     `lance.write_dataset` is not used: after a conflict it would replace the table of the other machine.
     """
-    fragments = write_fragments(rows, uri, storage_options=options)
-    first = lance.LanceOperation.Overwrite(rows.schema, fragments)
+    first = lance.LanceOperation.Overwrite(schema, fragments)
     try:
         return lance.LanceDataset.commit(uri, first, storage_options=options, max_retries=0)
     except OSError as error:
@@ -56,8 +62,8 @@ def create_table(rows: pa.Table, uri: str, options: dict[str, str] | None) -> la
             table = lance.dataset(uri, storage_options=options)
         except (OSError, ValueError):
             raise error from None
-        table.insert(rows)
-        return table
+        more = lance.LanceOperation.Append(fragments)
+        return lance.LanceDataset.commit(uri, more, read_version=table.version, storage_options=options)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from untrimmed.errors import ConfigError, IndexMismatchError, UntrimmedError, named, shown
 from untrimmed.search.store.bins import BinMoment, Bins
+from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import Settings, VideoRecord, absolute, batched_by_size, joined_products
 from untrimmed.search.store.table import StoredVideo, VideoIndex
 from untrimmed.search.store.thumbnails import copy_thumbnails
@@ -147,6 +148,7 @@ def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], 
         copied = _copy_rows(target, rows, libraries, progress)
         for library in parts:
             _copy_bins(target, library, rows)
+        _copy_passages(target, rows, libraries)
         if settings != old_settings:
             target.write_settings(settings)
     return MergeReport(len(rows), copied, sum(map(len, records)) - len(rows))
@@ -253,6 +255,27 @@ def _copy_bins(target: VideoIndex, source: VideoIndex, rows: Sequence[_MergedRow
         return replace(moment, video_id=by_path.get(record.path, moved_id))
 
     Bins(target.folder).add_copies(bins, moment_of_merged)
+
+
+def _copy_passages(target: VideoIndex, rows: Sequence[_MergedRow], libraries: Sequence[VideoIndex]) -> None:
+    """Copy the readings of the merged rows to the target. Of several readings by one source, the latest is kept."""
+    table = PassageTable(target.folder)
+    present = {(reading.video_id, reading.source): reading for reading in table.readings()}
+    for number, library in enumerate(libraries):
+        source = PassageTable(library.folder, follow=False)
+        merged = {row.video_id: row.record for row in rows if row.library == number}
+        for reading in source.readings():
+            record = merged.get(reading.video_id)
+            if record is None or record.content_hash != reading.content_hash:
+                continue
+            key = record.video_id, reading.source
+            previous = present.get(key)
+            if previous is None or previous.read_at < reading.read_at:
+                replaces = [] if previous is None else [previous.reading_id]
+                table.copy(source, reading, record.video_id, replaces)
+                present[key] = reading
+    table.keep({row.record.video_id for row in rows})
+    table.finish()
 
 
 def _num_bytes(video: StoredVideo) -> int:

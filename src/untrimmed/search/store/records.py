@@ -12,8 +12,8 @@ import json
 import os
 import shlex
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -29,8 +29,11 @@ from untrimmed.video.timing import Timing
 
 FORMAT = 1
 TABLE = "videos.lance"
+PASSAGES = "passages.lance"  # see `untrimmed.search.store.passages`
+READINGS_COPY = "readings.json"  # see `untrimmed.search.store.readings`
 VERSIONS = "_versions"  # folder of the table with a file for each commit
 THUMBNAILS = "thumbnails"  # name of the folder with thumbnails, see `untrimmed.search.store.thumbnails`
+DEFAULT_SOURCES: Mapping[str, Mapping[str, Any]] = {"subtitle": {}}  # of new libraries
 T = TypeVar("T")
 
 _SETTINGS = "library.json"
@@ -65,6 +68,8 @@ class Settings:
     model_folder: str | None = None  # folder of a trained model; None for a training-free model
     products: str = "float32"  # number formats with which frames were encoded, e.g. "bfloat16 and float32"
     thumbnails: bool = True  # whether thumbnails of new videos are stored
+    # the sources of passages that are read from videos, each with its settings (`untrimmed.passages.source`)
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: DEFAULT_SOURCES)
     format: int = FORMAT
 
     @property
@@ -310,7 +315,7 @@ def read_settings(folder: Path) -> Settings | None:
             raise IndexMismatchError(
                 f"{file}: was changed or is damaged (wrong checksum); restore it or index into another --library"
             )
-        values = {"thumbnails": True} | values
+        values = {"thumbnails": True, "sources": DEFAULT_SOURCES} | values
         if values["format"] == FORMAT and values.keys() == Settings.__dataclass_fields__.keys():
             return Settings(**values)
     except (ValueError, KeyError, TypeError, AttributeError):  # the file is not text, is not JSON, or lacks fields
@@ -355,11 +360,20 @@ def version_of(commit: list[Any] | None) -> int | None:
 
 def read_records_copy(folder: Path, commit: list[Any] | None) -> list[VideoRecord] | None:
     """Return the records by path from the copy; None if there is no valid copy for this commit."""
+    rows = read_copy(folder / _COPY, commit)
     try:
-        digest, _, content = (folder / _COPY).read_bytes().partition(b"\n")
+        return None if rows is None else [VideoRecord(**row) for row in rows]
+    except TypeError:  # another program wrote it
+        return None
+
+
+def read_copy(file: Path, commit: list[Any] | None) -> list[dict[str, Any]] | None:
+    """Return the rows of a copy that `write_copy` wrote; None if it is missing, damaged or of another commit."""
+    try:
+        digest, _, content = file.read_bytes().partition(b"\n")
         if digest != _digest(content) or (copy := json.loads(content))["commit"] != commit:
             return None
-        return [VideoRecord(**row) for row in copy["records"]]
+        return list(copy["records"])
     except (OSError, ValueError, KeyError, TypeError):  # the copy is missing, or another program wrote it
         return None
 
@@ -373,21 +387,25 @@ def write_records_copy(folder: Path, version: int, records: list[VideoRecord]) -
         commit = newest_commit(folder)
         if commit is None or version_of(commit) != version or read_records_copy(folder, commit) == records:
             return
-        content = json.dumps({"commit": commit, "records": [vars(record) for record in records]}).encode()
-        write_whole(folder / _COPY, _digest(content) + b"\n" + content)
+        write_copy(folder / _COPY, commit, [vars(record) for record in records])
 
 
-def remove_damaged_copy(folder: Path) -> list[Path]:
-    """Remove the copy of the records if its checksum is wrong; return the paths of removed files."""
-    copy = folder / _COPY
-    try:
-        digest, _, content = copy.read_bytes().partition(b"\n")
-    except OSError:
-        return []
-    if digest == _digest(content):
-        return []
-    copy.unlink(missing_ok=True)
-    return [copy]
+def write_copy(file: Path, commit: list[Any], rows: list[dict[str, Any]]) -> None:
+    """Write rows with a checksum, and the commit of the table from which they were read."""
+    content = json.dumps({"commit": commit, "records": rows}).encode()
+    write_whole(file, _digest(content) + b"\n" + content)
+
+
+def remove_damaged_copies(folder: Path) -> list[Path]:
+    """Remove the copies of records and readings whose checksum is wrong; return the paths of removed files."""
+    removed = []
+    for copy in (folder / _COPY, folder / READINGS_COPY):
+        with contextlib.suppress(OSError):
+            digest, _, content = copy.read_bytes().partition(b"\n")
+            if digest != _digest(content):
+                copy.unlink(missing_ok=True)
+                removed.append(copy)
+    return removed
 
 
 def _digest(content: bytes) -> bytes:

@@ -1,0 +1,95 @@
+"""Join passages to sentences.
+
+A subtitle or a piece of recognised speech often holds a part of a sentence. A library stores sentences, because a
+phrase may continue in the next subtitle and a vector of half a sentence says little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from untrimmed.passages.passage import Passage
+
+_MAX_GAP_S = 1.0
+_MAX_SENTENCE_S = 15.0
+_MAX_CHARACTERS = 300
+_MAX_OVERLAP_S = 0.05  # longer overlaps are two people who speak at the same time
+_ENDS = (".", "!", "?", "…", "。", "！", "？", "♪", "]", ")", ":", ";")
+_CLOSING = "\"'”’»)"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The span of one of the passages that a sentence was joined from, and the number of its characters."""
+
+    start_s: float
+    end_s: float
+    length: int
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A passage that may have been joined from several: `parts` has their spans, in order."""
+
+    passage: Passage
+    parts: tuple[Part, ...]
+
+    @property
+    def passages(self) -> list[Passage]:
+        """The passages that the sentence was joined from, without their words."""
+        passages = []
+        start = 0
+        for part in self.parts:
+            text = self.passage.text[start : start + part.length]
+            passages.append(replace(self.passage, text=text, start_s=part.start_s, end_s=part.end_s, words=()))
+            start += part.length + 1
+        return passages
+
+
+def sentences_of(passages: Iterable[Passage]) -> Iterator[Sentence]:
+    """Join consecutive passages of the same track until a sentence ends, or for at most 15 s.
+
+    The passages of a track must be in time order for this; others are not joined.
+    """
+    joined: list[Passage] = []
+    for passage in passages:
+        if joined and not _continues(joined, passage):
+            yield _sentence(joined)
+            joined = []
+        joined.append(passage)
+    if joined:
+        yield _sentence(joined)
+
+
+def _continues(joined: list[Passage], passage: Passage) -> bool:
+    """Whether a passage continues the sentence of the passages before it."""
+    last = joined[-1]
+    gap_s = passage.start_s - last.end_s
+    return (
+        (passage.source, passage.track, passage.language) == (last.source, last.track, last.language)
+        and passage.start_s >= last.start_s
+        and passage.end_s >= last.end_s
+        and -_MAX_OVERLAP_S <= gap_s <= _MAX_GAP_S
+        and passage.end_s - joined[0].start_s <= _MAX_SENTENCE_S
+        and sum(len(part.text) + 1 for part in joined) + len(passage.text) <= _MAX_CHARACTERS
+        and not last.text.rstrip(_CLOSING).endswith(_ENDS)
+        and not passage.text.startswith(("-", "–", "—", "♪", "[", "("))
+    )
+
+
+def _sentence(joined: list[Passage]) -> Sentence:
+    parts = tuple(Part(part.start_s, part.end_s, len(part.text)) for part in joined)
+    if len(joined) == 1:
+        return Sentence(joined[0], parts)
+    confidences = [part.confidence for part in joined if part.confidence is not None]
+    return Sentence(
+        replace(
+            joined[0],
+            text=" ".join(part.text for part in joined),
+            end_s=max(part.end_s for part in joined),
+            confidence=sum(confidences) / len(confidences) if confidences else None,
+            words=tuple(word for part in joined for word in part.words),
+        ),
+        parts,
+    )

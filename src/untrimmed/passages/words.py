@@ -1,0 +1,109 @@
+"""The words of a text, for the full-text index, for exact phrases and for marking matches.
+
+Words are compared without case and accents. Scripts without blanks between words (Chinese, Japanese, Thai) count each
+character as a word, so an exact phrase finds them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+_UNSPACED = (
+    r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+(?:['’](?:(?![{_UNSPACED}])[^\W_])+)*")
+_QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
+# English words that say nothing about what a passage is about. A query of only such words is searched for as it is.
+_STOP_WORDS = """
+    a about after all also am an and any are as at be because been before being both but by can could did do does dont
+    during each few for from had has have he her here him his how i if im in into is it its just me more most my no not
+    of on or other our out over own s same she so some t than that the their them then there these they this to too
+    under until up us very was we were what when where which while who will with would you your youre
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+MAX_WORD = 40  # longer words are cut, in the index and in queries
+
+
+@dataclass(frozen=True)
+class TextWord:
+    """A word in the form in which words are compared, and its place in the text: `text[start:end]`."""
+
+    form: str
+    start: int
+    end: int
+
+
+def words_of(text: str) -> list[TextWord]:
+    """Return the words of a text in order.
+
+    >>> [word.form for word in words_of("Don't panic, CAFÉ-owner!")]
+    ['dont', 'panic', 'cafe', 'owner']
+    """
+    words = []
+    for match in _WORD.finditer(text):
+        if form := folded(match[0]):
+            words.append(TextWord(form, match.start(), match.end()))
+    return words
+
+
+def folded(word: str) -> str:
+    """Return a word without case, accents and apostrophes.
+
+    >>> folded("Ärger")
+    'arger'
+    """
+    if word.isascii():
+        return word.lower().replace("'", "")[:MAX_WORD]
+    marked = unicodedata.normalize("NFKD", word.casefold().replace("’", "").replace("'", ""))
+    return "".join(letter for letter in marked if not unicodedata.combining(letter))[:MAX_WORD]
+
+
+def indexed_text(text: str) -> str:
+    """Return the words of a text, separated by blanks, for the full-text index.
+
+    >>> indexed_text("Don't panic!")
+    'dont panic'
+    """
+    return " ".join(word.form for word in words_of(text))
+
+
+@dataclass(frozen=True)
+class TextQuery:
+    """What a passage must match: the words of a sentence, and the phrases in quotes, which it must contain exactly."""
+
+    text: str  # the sentence without quotation marks
+    words: tuple[str, ...]  # without stop words, unless there are no others; each once
+    phrases: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, text: str) -> TextQuery:
+        """Parse a sentence.
+
+        >>> TextQuery.of('the "budget cuts" of May').phrases
+        (('budget', 'cuts'),)
+        """
+        quoted = ["".join(filter(None, match.groups())) for match in _QUOTED.finditer(text)]
+        phrases = [tuple(word.form for word in words_of(phrase)) for phrase in quoted]
+        forms = list(dict.fromkeys(word.form for word in words_of(text)))
+        content = [form for form in forms if form not in STOP_WORDS]
+        plain = _QUOTED.sub(lambda match: "".join(filter(None, match.groups())), text)
+        return cls(plain, tuple(content or forms), tuple(filter(None, phrases)))
+
+    def matches(self, text: str) -> list[TextWord]:
+        """Return the words of a text that the query contains. Stop words count only inside an exact phrase."""
+        words = words_of(text)
+        single = set(self.words)
+        found = {index for index, word in enumerate(words) if word.form in single}
+        for phrase in self.phrases:
+            for start in range(len(words) - len(phrase) + 1):
+                if tuple(word.form for word in words[start : start + len(phrase)]) == phrase:
+                    found.update(range(start, start + len(phrase)))
+        return [words[index] for index in sorted(found)]
+
+    def contains_phrases(self, text: str) -> bool:
+        """Whether a text contains each phrase of the query."""
+        content = f" {indexed_text(text)} "
+        return all(f" {' '.join(phrase)} " in content for phrase in self.phrases)

@@ -1,0 +1,122 @@
+"""The passages of one version of a library: found by words and by vectors.
+
+`PassagesView` belongs to a `View`. Its corpora hold the vectors of passages as a `FrameCorpus` holds those of frames,
+in the same kind of cached blocks and codes: one corpus for what is said, and one for what is written.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int
+
+from untrimmed.moments.clearest import SpanSettings
+from untrimmed.passages.passage import TextMode
+from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo
+from untrimmed.search.store.passages import PassageTable
+from untrimmed.search.store.readings import Reading
+from untrimmed.search.store.records import Records
+from untrimmed.search.store.table import StoredVideo
+from untrimmed.types import FrameFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.store.records import VideoRecord
+
+
+class PassageCorpus(BestVectorCorpus):
+    """The vectors of the passages of all videos in one mode. The score of a video is that of its best passage.
+
+    The vectors of a video are in the order of its passages by time, reading and number.
+    """
+
+    def __init__(self, mode: TextMode):
+        self.mode = mode
+        super().__init__(SpanSettings())
+
+    @property
+    def block_format(self) -> str:
+        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
+        return f"passages-{self.mode} 1"
+
+    def vector_video(self, stored: StoredVideo) -> VectorVideo:
+        """See `BestVectorCorpus`. The times are the starts of passages."""
+        features = stored.features
+        vectors = np.asarray(features.vectors, dtype=np.float16)
+        arrays = {VECTORS: vectors, TIMES: features.times_s}
+        return VectorVideo(stored.record.video_id, features.duration_s, vectors.shape[1], arrays)
+
+    def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
+        """Return no spans: a moment is the span of a passage, which the table stores."""
+        return np.empty((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class PassagesView:
+    """The passages of one version of a library. Those of videos that were removed or have changed are left out."""
+
+    table: PassageTable
+    stored_readings: Sequence[Reading]
+    records: Records
+    encoder: str  # identity of the encoder whose vectors can be compared with those of a query
+    load_corpus: Callable[[PassagesView, TextMode], PassageCorpus]
+
+    @cached_property
+    def readings(self) -> dict[str, list[Reading]]:
+        """The readings that are valid, by video."""
+        by_video: dict[str, list[Reading]] = {}
+        contents = {record.video_id: record.content_hash for record in self.records}
+        for reading in self.stored_readings:
+            if contents.get(reading.video_id) == reading.content_hash:
+                by_video.setdefault(reading.video_id, []).append(reading)
+        return by_video
+
+    def modes(self) -> frozenset[TextMode]:
+        """Return the modes of the passages that there are."""
+        return frozenset(reading.mode for reading in self._all_readings() if reading.num_passages)
+
+    @cached_property
+    def valid_readings(self) -> frozenset[str]:
+        """The ids of valid readings."""
+        return frozenset(reading.reading_id for reading in self._all_readings())
+
+    def _all_readings(self) -> Iterator[Reading]:
+        return itertools.chain.from_iterable(self.readings.values())
+
+    def corpus(self, mode: TextMode) -> PassageCorpus:
+        """Return the vectors of all passages in this mode."""
+        return self.load_corpus(self, mode)
+
+    def vector_records(self, mode: TextMode) -> Records:
+        """Return a record for each video with passages in this mode. It changes whenever their vectors change."""
+        return Records(self._vector_records(mode))
+
+    def _vector_records(self, mode: TextMode) -> Iterator[VideoRecord]:
+        for video_id, readings in self.readings.items():
+            used = [reading for reading in readings if (reading.mode, reading.encoder) == (mode, self.encoder)]
+            if count := sum(reading.num_passages for reading in used):
+                content = " ".join(sorted(reading.reading_id for reading in used))
+                yield replace(self.records.of(video_id), content_hash=content, num_frames=count)
+
+    def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
+        """Yield the vectors of passages as those of the frames of a video, with the start of each passage."""
+        records = self.vector_records(mode)
+        for start in range(0, len(video_ids), 64):
+            rows = self.table.vectors(video_ids[start : start + 64], mode)
+            for video_id, group in itertools.groupby(rows, key=itemgetter(0)):
+                valid = [row for row in group if row[1] in self.valid_readings and row[4]]
+                if valid:
+                    vectors = np.stack([np.frombuffer(row[4], dtype=np.float16) for row in valid])
+                    times_s = np.array([row[3] for row in valid], dtype=np.float64)
+                    record = records.of(video_id)
+                    yield StoredVideo(record, FrameFeatures(vectors, times_s, record.duration_s))
+
+    def places(self, video_id: str, mode: TextMode) -> list[tuple[str, int]]:
+        """Return reading and number of the passages of a video, in the order of their vectors."""
+        rows: Iterable[tuple[str, str, int, float, bytes]] = self.table.vectors([video_id], mode)
+        return [(row[1], row[2]) for row in rows if row[1] in self.valid_readings and row[4]]

@@ -1,0 +1,162 @@
+"""Read the passages of indexed videos: decide what is missing or outdated, read it, and commit each reading."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from untrimmed.encoders.encoder import ClipEncoder, Encoder
+from untrimmed.errors import FeatureError
+from untrimmed.passages.passage import Passage
+from untrimmed.passages.sentences import Sentence, sentences_of
+from untrimmed.passages.source import Media, PassageSource, ReadingReport, create_source
+from untrimmed.search.corpora.frames import FrameCorpus
+from untrimmed.search.store.passages import PassageTable, StoredPassage
+from untrimmed.search.store.readings import Reading
+from untrimmed.search.store.records import VideoRecord
+from untrimmed.search.store.table import VideoIndex
+from untrimmed.video.reader import VideoReader
+
+_SENTENCES_AT_A_TIME = 256  # encoded together
+# Readings without passages are committed together, after so many or so much time.
+_EMPTY_READINGS = 256
+_EMPTY_READINGS_S = 10.0
+
+
+@dataclass(frozen=True)
+class PassageStep:
+    """A step of reading passages: `done_s` seconds of a video are read, or all of it if `passages` is set."""
+
+    record: VideoRecord
+    source: str
+    done_s: float = 0.0
+    passages: int | None = None
+    warnings: tuple[str, ...] = ()
+    failure: str = ""
+
+
+@dataclass
+class PassageReader:
+    """Reads the passages of the videos of a library. The caller has opened the library for writing."""
+
+    index: VideoIndex
+    encoder: Encoder
+    sources: Mapping[str, Mapping[str, Any]]  # settings by name of the source
+    on_step: Callable[[PassageStep], None]
+    decoder: VideoReader | None = None  # a running decoder, which sources may use
+    table: PassageTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.table = PassageTable(self.index.folder)
+        self._empty: list[tuple[Reading, Reading | None]] = []  # with the reading that each replaces
+        self._emptied_at = time.monotonic()
+
+    def read(self, records: Iterable[VideoRecord]) -> None:
+        """Read what is missing or outdated. Each reading is a commit, so an interrupted run continues.
+
+        A video that cannot be read does not affect the others.
+
+        Raises:
+            UnknownNameError, ConfigError: A source or one of its settings does not exist.
+            EncoderError: The model of a source is missing.
+        """
+        known = {(reading.video_id, reading.source): reading for reading in self.table.readings()}
+        with ExitStack() as stack:
+            sources = [stack.enter_context(create_source(name, settings)) for name, settings in self.sources.items()]
+            checked: set[str] = set()
+            for record, source in itertools.product(records, sources):
+                media = Media(Path(record.path), record.duration_s, partial(self._shot_starts_s, record), self.decoder)
+                try:
+                    reading = self._reading(record, source, media)
+                    previous = known.get((record.video_id, source.name))
+                    if previous is not None and _state(previous) == _state(reading):
+                        continue
+                    if source.name not in checked:
+                        source.check()
+                        checked.add(source.name)
+                    self._read(record, source, media, reading, previous)
+                except (FeatureError, OSError) as error:
+                    problem = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+                    self.on_step(PassageStep(record, source.name, failure=problem))
+            self._commit_empty()
+        self.table.finish()
+
+    def _commit_empty(self) -> None:
+        replaced = [previous.reading_id for _, previous in self._empty if previous is not None]
+        if self._empty:
+            self.table.put_empty([reading for reading, _ in self._empty], replaced)
+        self._empty.clear()
+        self._emptied_at = time.monotonic()
+
+    def _reading(self, record: VideoRecord, source: PassageSource, media: Media) -> Reading:
+        """Return the reading that describes the current state of a video, without its passages."""
+        encoder = "" if isinstance(self.encoder, ClipEncoder) else self.encoder.identity
+        return Reading(
+            record.video_id,
+            source.name,
+            source.mode,
+            source.identity,
+            encoder,
+            record.content_hash,
+            source.fingerprint(media),
+            read_at=time.time(),
+        )
+
+    def _read(
+        self, record: VideoRecord, source: PassageSource, media: Media, reading: Reading, previous: Reading | None
+    ) -> None:
+        report = ReadingReport(lambda done_s: self.on_step(PassageStep(record, source.name, done_s)))
+
+        def inside() -> Iterator[Passage]:
+            late = 0
+            for passage in source.read(media, report):
+                if passage.start_s < record.duration_s or not record.duration_s:
+                    yield passage
+                else:
+                    late += 1
+            if late:
+                report.warn(f"{late} passages ({source.name}) begin after the end of the video and were left out")
+
+        passages = self._with_vectors(sentences_of(inside()))
+        if (first := next(passages, None)) is None:
+            reading = replace(reading, warnings=tuple(report.warnings))
+            self._empty.append((reading, previous))
+            if len(self._empty) == _EMPTY_READINGS or time.monotonic() - self._emptied_at > _EMPTY_READINGS_S:
+                self._commit_empty()
+        else:
+            replaces = [] if previous is None else [previous.reading_id]
+            reading = self.table.put(reading, itertools.chain([first], passages), replaces, report.warnings)
+        self.on_step(PassageStep(record, source.name, record.duration_s, reading.num_passages, reading.warnings))
+
+    def _with_vectors(self, sentences: Iterator[Sentence]) -> Iterator[StoredPassage]:
+        while batch := list(itertools.islice(sentences, _SENTENCES_AT_A_TIME)):
+            if isinstance(self.encoder, ClipEncoder):
+                vectors: Sequence[np.ndarray] = [np.empty(0, np.float16)] * len(batch)
+            else:
+                texts = self.encoder.encode_texts([sentence.passage.text for sentence in batch])
+                vectors = [text.sentence.astype(np.float16) for text in texts]
+            yield from map(StoredPassage, batch, vectors)
+
+    def _shot_starts_s(self, record: VideoRecord) -> list[float]:
+        """Return the starts of the shots of a video, computed from its stored frames."""
+        stored = self.index.get(record.video_id)
+        if stored is None or isinstance(self.encoder, ClipEncoder):
+            return [0.0]
+        corpus = FrameCorpus().update([stored])
+        video = corpus.video(record.video_id)
+        starts = np.unique(corpus.spans_of(record.video_id)[:, 0])
+        edges_s = (video.times_s[starts[1:]] + video.times_s[starts[1:] - 1]) / 2
+        return [0.0, *edges_s.tolist()]
+
+
+def _state(reading: Reading) -> tuple[str, ...]:
+    """Return what a reading depends on. If it is unchanged, the video is not read again."""
+    return reading.mode, reading.identity, reading.encoder, reading.content_hash, reading.fingerprint

@@ -1,0 +1,434 @@
+"""The table of passages of a library: one row per sentence, and one row per reading.
+
+A *reading* is everything that one source read from one video. It is added, replaced or removed in one commit, so a
+video never has a part of a reading. Its own row, the last one, is numbered -1 and says what was read, so that a video
+without text is not read again. The passages of a video stay when its file is moved. Those of an older content are
+ignored and replaced by the next indexing run.
+
+The words are indexed twice by Lance, in an inverted index for what is said and one for what is written. Rows of recent
+commits are not in the indices yet; Lance scans them in each search. The vectors are cached as those of frames are
+(`untrimmed.search.corpora.passages`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import xxhash
+from jaxtyping import Float16
+
+from untrimmed.errors import IndexMismatchError
+from untrimmed.passages.passage import Passage, TextMode, Word
+from untrimmed.passages.sentences import Part, Sentence
+from untrimmed.passages.words import TextQuery, indexed_text
+from untrimmed.search.store.lance_table import LanceTable
+from untrimmed.search.store.readings import Reading, write_readings_copy
+from untrimmed.search.store.records import PASSAGES, RESTORE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from untrimmed.search.store.lance import lance
+
+TEXT_MODES: tuple[TextMode, ...] = ("said", "written")
+_MARK = -1  # number of the row that describes a reading
+_ROWS_AT_A_TIME = 1 << 14
+_COLUMNS = [
+    "reading", "video_id", "number", "start_s", "end_s", "text", "language", "confidence", "track", "source",
+    "words", "parts", "said", "written", "vector", "digest", "vector_digest",
+]  # fmt: skip
+_TEXT_COLUMNS = [name for name in _COLUMNS if name not in ("said", "written", "vector", "vector_digest")]
+_CHECKED = ["reading", "number", "start_s", "end_s", "text", "digest"]
+_Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPassage:
+    """A sentence of a video with its vector, which is empty if the encoder has no vectors of sentences."""
+
+    sentence: Sentence
+    vector: Float16[np.ndarray, " D"]
+
+
+@dataclass(frozen=True, eq=False)
+class PassageMatch:
+    """A sentence of a video that contains words of a query, with its BM25 score."""
+
+    video_id: str
+    reading_id: str
+    number: int
+    sentence: Sentence
+    score: float = 0.0
+
+
+class PassageTable(LanceTable):
+    """The passages of one library. It is empty in libraries that were indexed without passages.
+
+    Writers hold the lock of the library (`VideoIndex`).
+    """
+
+    columns = (_COLUMNS,)
+    rows_per_fragment = 1 << 20
+
+    def __init__(self, folder: Path, *, follow: bool = True, version: int | None = None):
+        super().__init__(folder, PASSAGES, follow=follow, version=version)
+
+    # -- reading
+
+    def readings(self) -> list[Reading]:
+        """Return all readings, in any order."""
+        table = self._open_table()
+        if table is None:
+            return []
+        with self._guarded("read"):
+            rows = table.to_table(columns=[*_CHECKED, "video_id"], filter=f"number = {_MARK}")
+        readings = []
+        for row in rows.to_pylist():
+            if row["digest"] != _digest(row):
+                raise IndexMismatchError(
+                    f"{self._name}: a reading of passages is damaged; run: untrimmed doctor --repair"
+                )
+            readings.append(_reading(row))
+        if self._version is None:
+            write_readings_copy(self.folder, table.version, readings)
+        return readings
+
+    def read(self, video_ids: Sequence[str]) -> Iterator[PassageMatch]:
+        """Yield all passages of these videos, by video, then by time."""
+        for row in self._rows(video_ids, _TEXT_COLUMNS):
+            yield self._match(row)
+
+    def vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int, float, bytes]]:
+        """Yield video, reading, number, start and vector (float16) of all passages, by video, then by time."""
+        for row in self._rows(video_ids, ["vector", "vector_digest"], f"{mode} IS NOT NULL"):
+            if row["vector_digest"] != _vector_digest(row["vector"]):
+                raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
+            yield row["video_id"], row["reading"], row["number"], row["start_s"], row["vector"]
+
+    def passages_at(self, places: Collection[tuple[str, int]], video_ids: Sequence[str]) -> Iterator[PassageMatch]:
+        """Yield the passages with these readings and numbers, of these videos."""
+        numbers = ", ".join(sorted({str(number) for _, number in places}))
+        for row in self._rows(video_ids, _TEXT_COLUMNS, f"number IN ({numbers})"):
+            if (row["reading"], row["number"]) in places:
+                yield self._match(row)
+
+    def _rows(self, video_ids: Sequence[str], names: Sequence[str], condition: str = "true") -> Iterator[_Row]:
+        """Yield columns of the passages of these videos, by video, then by time."""
+        table = self._open_table()
+        if table is None:
+            return
+        names = [*dict.fromkeys([*names, "video_id", "start_s", "reading", "number"])]
+        for start in range(0, len(video_ids), 64):
+            ids = ", ".join(_literal(video_id) for video_id in video_ids[start : start + 64])
+            with self._guarded("read"):
+                rows = table.to_table(columns=names, filter=f"video_id IN ({ids}) AND number > {_MARK} AND {condition}")
+                rows = rows.sort_by([(name, "ascending") for name in ("video_id", "start_s", "reading", "number")])
+            for batch in rows.to_batches(max_chunksize=1024):
+                yield from batch.to_pylist()
+
+    def search(
+        self, query: TextQuery, mode: TextMode, *, limit: int, among: Collection[str] | None = None
+    ) -> list[PassageMatch]:
+        """Return the passages with the highest BM25 score for the words of a query.
+
+        Each passage contains all phrases of the query, and at least one of its words. With `among`, only videos with
+        these ids are searched.
+        """
+        table = self._open_table()
+        if table is None or not query.words or (among is not None and not among):
+            return []
+        condition = None if among is None else f"video_id IN ({', '.join(map(_literal, sorted(among)))})"
+        with self._guarded("read"):
+            rows = table.to_table(
+                columns=[*_TEXT_COLUMNS, "_score"],
+                full_text_query=_full_text_query(query, mode),
+                limit=limit,
+                filter=condition,
+                prefilter=condition is not None,
+            )
+        matches = [replace(self._match(row), score=row["_score"]) for row in rows.to_pylist()]
+        return sorted(matches, key=lambda match: (-match.score, match.video_id, match.sentence.passage.start_s))
+
+    def _match(self, row: _Row) -> PassageMatch:
+        if row["digest"] != _digest(row):
+            raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
+        return PassageMatch(row["video_id"], row["reading"], row["number"], _sentence(row))
+
+    def damaged(self) -> list[Reading]:
+        """Return the readings with a damaged passage, or with too few of them. This reads the whole table."""
+        table = self._open_table()
+        if table is None:
+            return []
+        counts: dict[str, int] = {}
+        readings: dict[str, Reading] = {}
+        damaged: set[str] = set()
+        video_of: dict[str, str] = {}
+        with self._guarded("read"):
+            for batch in table.to_batches(columns=[*_CHECKED, "video_id", "vector", "vector_digest"]):
+                for row in batch.to_pylist():
+                    video_of[row["reading"]] = row["video_id"]
+                    if row["digest"] != _digest(row) or row["vector_digest"] != _vector_digest(row["vector"]):
+                        damaged.add(row["reading"])
+                    elif row["number"] == _MARK:
+                        readings[row["reading"]] = _reading(row)
+                    else:
+                        counts[row["reading"]] = counts.get(row["reading"], 0) + 1
+        for reading_id, video_id in video_of.items():
+            reading = readings.get(reading_id)
+            if reading is None:
+                readings[reading_id] = Reading(video_id, "", "said", "", "", "", reading_id=reading_id)
+                damaged.add(reading_id)
+            elif counts.get(reading_id, 0) != reading.num_passages:
+                damaged.add(reading_id)
+        return [readings[reading_id] for reading_id in sorted(damaged)]
+
+    # -- writing: each call is one atomic commit
+
+    def put(
+        self,
+        reading: Reading,
+        passages: Iterable[StoredPassage],
+        replaces: Collection[str] = (),
+        warnings: Sequence[str] = (),
+    ) -> Reading:
+        """Add a reading with its passages and remove the readings with the ids in `replaces`.
+
+        The passages are written while they are read, so any number needs little memory. If they raise an error, nothing
+        is committed. `warnings` may grow while they are read. Return the reading with its number of passages and the
+        warnings.
+        """
+        number = 0
+
+        def tables() -> Iterator[pa.Table]:
+            nonlocal number, reading
+            rows: list[_Row] = []
+            for passage in passages:
+                rows.append(_row(reading, number, passage))
+                number += 1
+                if len(rows) == _ROWS_AT_A_TIME:
+                    yield _table(rows)
+                    rows = []
+            reading = replace(reading, num_passages=number, warnings=tuple(warnings))
+            yield _table([*rows, _mark(reading)])
+
+        self.put_rows(tables(), replaces)
+        return reading
+
+    def put_empty(self, readings: Sequence[Reading], replaces: Collection[str] = ()) -> None:
+        """Add readings without passages, and remove the readings with the ids in `replaces`, in one commit."""
+        self.put_rows([_table(list(map(_mark, readings)))], replaces)
+
+    def copy(self, source: PassageTable, reading: Reading, video_id: str, replaces: Collection[str] = ()) -> None:
+        """Copy a reading of another library, for the video with this id."""
+        import pyarrow as pa
+
+        table = source._open_table()
+        assert table is not None, "the reading comes from this table"
+        copied = replace(reading, video_id=video_id)
+
+        def tables() -> Iterator[pa.Table]:
+            condition = f"reading = {_literal(reading.reading_id)} AND number > {_MARK}"
+            for batch in table.to_batches(columns=_COLUMNS, filter=condition, batch_size=_ROWS_AT_A_TIME):
+                rows = pa.Table.from_batches([batch]).cast(_schema())
+                ids = pa.array([video_id] * len(rows), pa.string())
+                yield rows.set_column(_COLUMNS.index("video_id"), "video_id", ids)
+            yield _table([_mark(copied)])
+
+        self.put_rows(tables(), replaces)
+
+    def put_rows(self, tables: Iterable[pa.Table], replaces: Collection[str] = ()) -> None:
+        """Add rows, and remove the readings with the ids in `replaces`, in one commit."""
+        from untrimmed.search.store.lance import commit_first, write_fragments
+
+        table = self._open_table()
+        fragments: list[lance.FragmentMetadata] = []
+        for rows in tables:
+            with self._guarded("written to"):
+                fragments += write_fragments(rows, self._uri, mode="append", storage_options=self._options)
+        with self._guarded("written to"):
+            if table is None:
+                self._table = commit_first(_schema(), fragments, self._uri, self._options)
+            else:
+                self._commit(table, _ids_condition(replaces), fragments)
+        self._committed()
+
+    def remove(self, readings: Collection[str]) -> None:
+        """Remove readings with their passages, by id."""
+        table = self._open_table()
+        if table is None or not readings:
+            return
+        with self._guarded("written to"):
+            self._commit(table, _ids_condition(readings), [])
+        self._committed()
+
+    def keep(self, video_ids: Collection[str]) -> None:
+        """Remove the readings of all other videos."""
+        self.remove([reading.reading_id for reading in self.readings() if reading.video_id not in video_ids])
+
+    def compact(self) -> None:
+        """Merge small fragments, add their rows to the indices, and remove old versions."""
+        from untrimmed.search.store.lance import ignored_conflicts
+
+        super().compact()
+        if (table := self._open_table()) is not None:
+            with self._guarded("written to"), ignored_conflicts():
+                if table.count_rows(f"number > {_MARK}"):  # most libraries have no passages, and need no indices
+                    self._create_indices()
+                    table.optimize.optimize_indices()
+
+    def finish(self) -> None:
+        """Compact the table if something was committed. Called at the end of each change of the library."""
+        if self._commits:
+            self.compact()
+            self.readings()  # writes the copy of the readings
+
+    def _commit(self, table: lance.LanceDataset, condition: str, fragments: list[lance.FragmentMetadata]) -> None:
+        """Remove the rows that meet a condition, and add fragments, in one commit."""
+        from untrimmed.search.store.lance import lance
+
+        operation: lance.LanceOperation.BaseOperation = lance.LanceOperation.Append(fragments)
+        if condition:
+            updated: list[lance.FragmentMetadata] = []
+            removed: list[int] = []
+            for fragment in table.get_fragments():
+                if fragment.count_rows(filter=condition):
+                    remaining = fragment.delete(condition)
+                    if remaining is None:
+                        removed.append(fragment.fragment_id)
+                    else:
+                        updated.append(remaining)
+            operation = lance.LanceOperation.Update(
+                removed_fragment_ids=removed, updated_fragments=updated, new_fragments=fragments
+            )
+        self._table = lance.LanceDataset.commit(
+            self._uri, operation, read_version=table.version, storage_options=self._options
+        )
+
+    def _create_indices(self) -> None:
+        """Create the indices that are missing: by video, and of the words of each mode."""
+        table = self._open_table()
+        assert table is not None, "the table has just been opened"
+        present = {name for index in table.describe_indices() for name in index.field_names}
+        if "video_id" not in present:
+            table.create_scalar_index("video_id", "BTREE")
+        for mode in TEXT_MODES:
+            if mode not in present:
+                table.create_scalar_index(
+                    mode,
+                    "INVERTED",
+                    with_position=True,  # for phrases
+                    # `indexed_text` has divided the text into words and folded them
+                    base_tokenizer="whitespace",
+                    lower_case=False,
+                    stem=False,
+                    remove_stop_words=False,
+                    ascii_folding=False,
+                    max_token_length=None,
+                )
+
+
+def _full_text_query(query: TextQuery, mode: TextMode) -> Any:
+    from lance.query import BooleanQuery, MatchQuery, Occur, PhraseQuery
+
+    words = MatchQuery(" ".join(query.words), mode)
+    if not query.phrases:
+        return words
+    phrases = [
+        PhraseQuery(" ".join(phrase), mode) if len(phrase) > 1 else MatchQuery(phrase[0], mode)
+        for phrase in query.phrases
+    ]
+    return BooleanQuery([*((Occur.MUST, phrase) for phrase in phrases), (Occur.SHOULD, words)])
+
+
+def _literal(text: str) -> str:
+    """Return a text as an SQL literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _ids_condition(reading_ids: Collection[str]) -> str:
+    """Return the SQL condition that selects the rows of readings; empty without readings."""
+    return f"reading IN ({', '.join(map(_literal, sorted(reading_ids)))})" if reading_ids else ""
+
+
+@cache
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    types = {"number": pa.int32(), "start_s": pa.float64(), "end_s": pa.float64(), "confidence": pa.float32()}
+    types["vector"] = pa.binary()
+    return pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
+
+
+def _table(rows: Sequence[_Row]) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(list(rows), schema=_schema())
+
+
+def _row(reading: Reading, number: int, stored: StoredPassage) -> _Row:
+    passage = stored.sentence.passage
+    parts = stored.sentence.parts
+    vector = np.asarray(stored.vector, dtype=np.float16).tobytes()
+    row = {
+        "reading": reading.reading_id,
+        "video_id": reading.video_id,
+        "number": number,
+        "start_s": passage.start_s,
+        "end_s": passage.end_s,
+        "text": passage.text,
+        "language": passage.language,
+        "confidence": passage.confidence,
+        "track": passage.track,
+        "source": passage.source,
+        "words": json.dumps([(word.text, word.start_s, word.end_s) for word in passage.words]) if passage.words else "",
+        "parts": json.dumps([(part.start_s, part.end_s, part.length) for part in parts]) if len(parts) > 1 else "",
+        "said": indexed_text(passage.text) if reading.mode == "said" else None,
+        "written": indexed_text(passage.text) if reading.mode == "written" else None,
+        "vector": vector,
+        "vector_digest": _vector_digest(vector),
+    }
+    return row | {"digest": _digest(row)}
+
+
+def _mark(reading: Reading) -> _Row:
+    """Return the row that describes a reading. It has no words, so searches do not find it."""
+    state = asdict(reading)
+    del state["video_id"], state["reading_id"]
+    row: _Row = dict.fromkeys(_COLUMNS, "")
+    row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": _MARK, "start_s": 0.0, "end_s": 0.0}
+    row |= {"text": json.dumps(state), "source": reading.source, "confidence": None, "said": None, "written": None}
+    return row | {"vector": b"", "vector_digest": _vector_digest(b""), "digest": _digest(row)}
+
+
+def _reading(row: _Row) -> Reading:
+    try:
+        state = json.loads(row["text"])
+        warnings = tuple(state.pop("warnings"))
+        return Reading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
+    except (ValueError, TypeError, KeyError):
+        raise IndexMismatchError(f"a reading of passages is of another version of untrimmed; {RESTORE}") from None
+
+
+def _sentence(row: _Row) -> Sentence:
+    words = tuple(Word(*word) for word in json.loads(row["words"])) if row["words"] else ()
+    confidence = None if row["confidence"] is None else round(row["confidence"], 6)
+    passage = Passage(
+        row["text"], row["start_s"], row["end_s"], row["source"], row["language"], confidence, words, row["track"]
+    )
+    parts = json.loads(row["parts"]) if row["parts"] else [(passage.start_s, passage.end_s, len(passage.text))]
+    return Sentence(passage, tuple(Part(*part) for part in parts))
+
+
+def _digest(row: _Row) -> str:
+    content = f"{row['reading']} {row['number']} {row['start_s']!r} {row['end_s']!r} {row['text']}"
+    return xxhash.xxh3_64_hexdigest(content.encode())
+
+
+def _vector_digest(vector: bytes) -> str:
+    return xxhash.xxh3_64_hexdigest(vector)

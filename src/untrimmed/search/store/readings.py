@@ -1,0 +1,65 @@
+"""What was read from which video, and a copy of it in a file, because opening the table of passages is slow.
+
+The copy, `readings.json`, has only readings with passages. So it is almost empty in a library without passages, whose
+searches then do not open the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from untrimmed.passages.passage import TextMode
+from untrimmed.search.store.records import PASSAGES, READINGS_COPY, newest_commit, read_copy, version_of, write_copy
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one source read from one video. It is valid while video, source and files beside the video are unchanged."""
+
+    video_id: str
+    source: str
+    mode: TextMode
+    identity: str  # of the source
+    encoder: str  # identity of the encoder of the vectors
+    content_hash: str  # of the video
+    fingerprint: str = ""  # of the files beside the video
+    num_passages: int = 0
+    warnings: tuple[str, ...] = ()
+    read_at: float = 0.0
+    reading_id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+
+
+def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[Reading] | None:
+    """Return the readings with passages from the copy; None if there is no valid copy for this commit."""
+    rows = read_copy(folder / READINGS_COPY, commit)
+    try:
+        return None if rows is None else [Reading(**{**row, "warnings": tuple(row["warnings"])}) for row in rows]
+    except (TypeError, KeyError):  # another program wrote it
+        return None
+
+
+def write_readings_copy(folder: Path, version: int, readings: list[Reading]) -> None:
+    """Write the copy of the readings if they are of the newest version and the folder is writable."""
+    with contextlib.suppress(OSError):
+        commit = newest_commit(folder, PASSAGES)
+        used = [reading for reading in readings if reading.num_passages]
+        if commit is None or version_of(commit) != version or read_readings_copy(folder, commit) == used:
+            return
+        write_copy(folder / READINGS_COPY, commit, [asdict(reading) for reading in used])
+
+
+def read_readings(folder: Path) -> list[Reading]:
+    """Return the readings of a library that have passages: from the copy if it is valid, otherwise from the table."""
+    commit = newest_commit(folder, PASSAGES)
+    if commit is None:
+        return []
+    readings = read_readings_copy(folder, commit)
+    if readings is None:
+        from untrimmed.search.store.passages import PassageTable
+
+        readings = [reading for reading in PassageTable(folder).readings() if reading.num_passages]
+    return readings

@@ -1,0 +1,126 @@
+"""Reads the cues of subtitle files and of subtitle streams. This runs only in the decoding child process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import av
+
+from untrimmed.video.decode import MediaProblemError, OpenVideo, open_regular_file, read_packets
+from untrimmed.video.subtitle_text import (
+    MAX_CUE,
+    MAX_FILE_BYTES,
+    Cue,
+    EncodingUnknownError,
+    Faults,
+    plain_ass_text,
+    read_cues,
+)
+
+# Streams whose cues FFmpeg converts to ASS; all other subtitle streams are pictures or have no decoder.
+_TEXT_CODECS = """
+    subrip srt ass ssa mov_text webvtt text microdvd mpl2 jacosub sami realtext stl subviewer subviewer1 vplayer
+"""
+TEXT_CODECS = frozenset(_TEXT_CODECS.split())
+_MAX_STREAMS = 32
+_CUES_AT_A_TIME = 500
+_CHARACTERS_AT_A_TIME = 50_000  # a message has at most a million bytes, and a character up to 12
+
+
+def subtitle_streams(video: OpenVideo) -> tuple[list[Any], list[str]]:
+    """Return the subtitle streams with text, and the names of those that cannot be read."""
+    streams: list[Any] = []
+    unread = []
+    for stream in video.container.streams.subtitles:
+        codec = stream.codec_context.name if stream.codec_context is not None else ""
+        if codec in TEXT_CODECS and len(streams) < _MAX_STREAMS:
+            streams.append(stream)
+        else:
+            language = language_of(stream)
+            unread.append(f"stream {stream.index}{f' ({language})' if language else ''}: {codec or 'unknown codec'}")
+    return streams, unread
+
+
+def language_of(stream: Any) -> str:
+    """Return the language code of a stream; empty if the file does not name it."""
+    language = str(stream.metadata.get("language", ""))[:20].strip()
+    return "" if language.lower() in ("und", "unk", "zxx") else language
+
+
+def stream_cues(
+    video: OpenVideo, streams: list[Any], origin_s: float, on_progress: Callable[[float], None], warnings: list[str]
+) -> Iterator[tuple[int, Cue]]:
+    """Yield the cues of text streams with the index of their stream, in the order of the file.
+
+    `origin_s` is the time of the first frame of the video.
+    """
+    for packet in read_packets(video, streams, warnings):
+        if packet.pts is None:
+            continue
+        time_base = packet.time_base or packet.stream.time_base
+        start_s = float(packet.pts * time_base) - origin_s
+        end_s = start_s + float((packet.duration or 0) * time_base)
+        on_progress(max(0.0, start_s))
+        try:
+            decoded = packet.decode()
+        except av.error.FFmpegError:
+            continue
+        texts = [text for subtitle in decoded or () if (text := _text_of(subtitle))]
+        text = " ".join(texts)[:MAX_CUE]
+        if text and end_s > 0:
+            start_ms = max(0, round(1000 * start_s))
+            end_ms = round(1000 * end_s)
+            yield packet.stream.index, Cue(start_ms, end_ms if end_ms > start_ms else start_ms + 1000, text)
+
+
+def _text_of(subtitle: Any) -> str:
+    line = getattr(subtitle, "ass", b"") or b""
+    # ReadOrder, Layer, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+    return plain_ass_text(line.decode("utf-8", errors="replace").split(",", 8)[-1])
+
+
+def file_cues(path: str, language: str, on_progress: Callable[[float], None]) -> tuple[list[Cue], Faults]:
+    """Return the cues of a subtitle file by time, each once.
+
+    Raises:
+        MediaProblemError: The file is too large, is not text, or has no cue.
+    """
+    descriptor = open_regular_file(path)
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        if size > MAX_FILE_BYTES:
+            raise MediaProblemError(
+                f"has {size >> 20} MB, expected subtitles of at most {MAX_FILE_BYTES >> 20} MB", "remove it"
+            )
+        faults = Faults()
+        cues: dict[Cue, None] = {}
+        try:
+            for cue in read_cues(file, Path(path).suffix.lower(), language, faults):
+                cues[cue] = None
+                if not len(cues) % 4096:
+                    on_progress(cue.start_ms / 1000)
+        except EncodingUnknownError:
+            raise MediaProblemError(
+                "is not a text file", "replace it by subtitles as text (.srt, .vtt, .ass)"
+            ) from None
+    if not cues:
+        raise MediaProblemError(f"has no cue that can be read ({faults.broken} are broken)", "replace it, or remove it")
+    return sorted(cues, key=lambda cue: cue[:2]), faults
+
+
+def in_batches(cues: Iterable[Any], text_of: Callable[[Any], str]) -> Iterator[list[Any]]:
+    """Yield cues in lists that fit into one message."""
+    batch: list[Any] = []
+    length = 0
+    for cue in cues:
+        batch.append(cue)
+        length += len(text_of(cue))
+        if len(batch) == _CUES_AT_A_TIME or length >= _CHARACTERS_AT_A_TIME:
+            yield batch
+            batch = []
+            length = 0
+    if batch:
+        yield batch

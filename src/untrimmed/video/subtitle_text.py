@@ -1,0 +1,317 @@
+"""Parse subtitles: files in the formats SubRip, WebVTT and ASS/SSA, and the styled texts of streams.
+
+Files may be broken or hostile, so each line is parsed alone, lines and cues have a maximum length, and a cue that
+cannot be read is counted and left out. Times are whole milliseconds.
+"""
+
+from __future__ import annotations
+
+import codecs
+import html
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple
+
+MAX_LINE = 10_000
+MAX_CUE = 4_000  # characters
+MAX_FILE_BYTES = 1 << 28
+_SAMPLE_BYTES = 1 << 18
+_MIN_READING_MS = 1000
+_READING_MS = 60  # assumed duration per character of a cue whose end is before its start
+_ROLL_UP_MS = 100  # a cue that begins this soon after another may repeat its lines
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# Legacy encodings of subtitles, by languages that file names give. Detection is tried first with these.
+_ENCODINGS = {
+    ("ru", "rus", "uk", "ukr", "bg", "bul", "be", "mk", "russian"): ("cp1251", "koi8_r"),
+    ("pl", "pol", "cs", "cze", "ces", "sk", "hu", "hun", "hr", "sl", "ro", "rum"): ("cp1250", "iso8859_2"),
+    ("el", "gre", "ell", "greek"): ("cp1253", "iso8859_7"),
+    ("tr", "tur", "turkish"): ("cp1254",),
+    ("he", "heb"): ("cp1255",),
+    ("ar", "ara", "fa", "per"): ("cp1256",),
+    ("lt", "lv", "et"): ("cp1257",),
+    ("vi", "vie"): ("cp1258",),
+    ("th", "tha"): ("cp874",),
+    ("zh", "chi", "zho", "chs", "chinese"): ("gb18030", "big5"),
+    ("cht", "zh-tw", "zh-hk"): ("big5", "gb18030"),
+    ("ja", "jpn", "japanese"): ("cp932", "euc_jp"),
+    ("ko", "kor", "korean"): ("cp949",),
+    ("en", "eng", "de", "ger", "deu", "fr", "fre", "fra", "es", "spa", "it", "ita", "pt", "por", "nl", "sv", "da", "no",
+     "fi"): ("cp1252",),
+}  # fmt: skip
+_LIKELY = [
+    *("cp1252", "cp1251", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp874"),
+    *("koi8_r", "gb18030", "big5", "cp932", "euc_jp", "cp949"),
+]
+
+_TIME = r"-?\d{1,4}(?:\s*:\s*\d{1,2}){0,2}\s*(?:[.,:]\s*\d{1,3})?"
+_TIMING = re.compile(rf"^\s*({_TIME})\s*-{{1,2}}\s*>\s*({_TIME})(?:\s|$)")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--.*?-->|<\d[\d:.]*>|</?>")
+_BREAK_TAG = re.compile(r"<(?:br|/p|/div)\b[^<>]*>", re.IGNORECASE)
+_OVERRIDE = re.compile(r"\{\\[^{}]*\}|\{[yYcCfFsSoP]:[^{}]*\}")
+_ANY_OVERRIDE = re.compile(r"\{[^{}]*\}")
+_DRAWING = re.compile(r"\{[^{}]*\\p[1-9]\d*[^{}]*\}.*?(?=\{[^{}]*\\p0[^{}]*\}|$)", re.DOTALL)
+_ASS_FIELDS = ["layer", "start", "end", "style", "name", "marginl", "marginr", "marginv", "effect", "text"]
+
+
+class Cue(NamedTuple):
+    """A subtitle: its span in milliseconds, and its plain text on one line."""
+
+    start_ms: int
+    end_ms: int
+    text: str
+
+
+@dataclass
+class Faults:
+    """Number of cues that were left out because their times could not be read, and whether bytes were replaced."""
+
+    broken: int = 0
+    has_replaced_bytes: bool = False
+
+
+class EncodingUnknownError(Exception):
+    """A file is not text."""
+
+
+def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Iterator[Cue]:
+    """Yield the cues of a subtitle file (.srt, .vtt, .ass or .ssa), in the order of the file.
+
+    Raises: EncodingUnknownError if the file is not text.
+    """
+    encoding, is_exact = detect_encoding(file, language)
+    faults.has_replaced_bytes = not is_exact
+    file.seek(0)
+    reader = codecs.getreader(encoding)(file, "replace")
+    lines = _lines(reader)
+    cues = (
+        _ass_cues(lines, faults) if suffix in (".ass", ".ssa") else _timed_cues(lines, faults, is_vtt=suffix == ".vtt")
+    )
+    for start_ms, end_ms, text in cues:
+        if text:
+            yield Cue(start_ms, end_ms, text)
+
+
+def _lines(reader: codecs.StreamReader) -> Iterator[str]:
+    """Yield lines without their ends, at most `MAX_LINE` characters each; line feeds and carriage returns end lines."""
+    rest = ""
+    while block := reader.read(1 << 16):
+        rest += block.replace("\0", "")
+        is_open = rest.endswith("\r")  # a line feed may follow
+        lines = re.split(r"\r\n|\n|\r", rest[:-1] if is_open else rest)
+        rest = lines.pop() + ("\r" if is_open else "")
+        if len(rest) > MAX_LINE:
+            rest = rest[:MAX_LINE]
+        yield from (line[:MAX_LINE] for line in lines)
+    if rest:
+        yield rest.rstrip("\r")
+
+
+def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
+    """Return the encoding of a text file, and whether all its bytes are valid in it.
+
+    Raises: EncodingUnknownError if the file is not text.
+    """
+    sample = file.read(_SAMPLE_BYTES)
+    for mark, encoding in _BOMS:
+        if sample.startswith(mark):
+            return encoding, True
+    if b"\0" in sample:
+        even, odd = sample[0::2].count(0), sample[1::2].count(0)
+        if max(even, odd) > len(sample) // 8 and min(even, odd) < max(even, odd) // 4:
+            return ("utf-16-le" if odd > even else "utf-16-be"), True
+        raise EncodingUnknownError
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    block = sample
+    try:
+        while block:
+            decoder.decode(block)
+            block = file.read(_SAMPLE_BYTES)
+        decoder.decode(b"", final=True)
+        return "utf-8", True
+    except UnicodeDecodeError:
+        pass
+    text = sample.translate(None, bytes(range(32)) + bytes(range(48, 58)))
+    if text.count(b"\x7f") + sum(sample.count(bytes([code])) for code in (1, 2, 3, 4, 5, 6, 7, 8)) > len(sample) // 50:
+        raise EncodingUnknownError
+    named = next((encodings for names, encodings in _ENCODINGS.items() if language.lower() in names), ())
+    for encoding in named:
+        try:
+            sample.rpartition(b"\n")[0].decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        return encoding, True
+    if sum(byte > 127 for byte in sample) * 50 < len(sample) and _is_almost_utf8(sample):
+        return "utf-8", False
+    from charset_normalizer import from_bytes  # only few files need it
+
+    best = from_bytes(sample, steps=8, chunk_size=2048, cp_isolation=_LIKELY).best()
+    return (best.encoding, True) if best is not None else ("cp1252", False)
+
+
+def _is_almost_utf8(sample: bytes) -> bool:
+    """Whether at least 9 of 10 characters that are not ASCII are valid UTF-8, as in a damaged file."""
+    text = sample.decode("utf-8", errors="replace")
+    special = [character for character in text if ord(character) > 127]
+    return special.count("�") * 10 <= len(special)
+
+
+def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterator[tuple[int, int, str]]:
+    """Yield the cues of SubRip or WebVTT. A line with two times begins a cue.
+
+    In WebVTT, a blank line ends it. In SubRip, the text may contain blank lines; a number before the next cue is not a
+    part of the text.
+    """
+    span: tuple[int, int] | None = None
+    text: list[str] = []
+    previous: tuple[int, list[str]] = (-(10**9), [])  # end and lines of the last cue
+
+    def cue() -> Iterator[tuple[int, int, str]]:
+        nonlocal previous
+        if span is not None:
+            cleaned = list(filter(None, map(plain_text, text)))
+            new = _without_repeated(cleaned, previous, span[0]) if is_vtt else cleaned
+            previous = span[1], cleaned or previous[1]
+            joined = " ".join(new)[:MAX_CUE]
+            yield (span[0], _plausible_end(*span, joined), joined)
+
+    for line in lines:
+        match = _TIMING.match(line) if "->" in line else None
+        if match is None and "-->" in line and (span is None or not is_vtt):
+            faults.broken += 1
+            if text and text[-1].strip().isdigit():
+                text.pop()
+            yield from cue()
+            span, text = None, []
+        elif match is not None:
+            while text and not text[-1].strip():
+                text.pop()
+            if not is_vtt and text and text[-1].strip().isdigit():
+                text.pop()
+            yield from cue()
+            text = []
+            span = _span(match[1], match[2])
+            faults.broken += span is None
+        elif is_vtt and not line.strip():
+            yield from cue()
+            span, text = None, []
+        elif span is not None and sum(map(len, text)) < 2 * MAX_CUE:
+            text.append(line)
+    if not is_vtt and len(text) > 1 and text[-1].strip().isdigit() and not text[-2].strip():
+        text.pop()  # the number of a cue that is missing
+    yield from cue()
+
+
+def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int) -> list[str]:
+    """Return the lines that the previous cue does not end with: captions that roll up repeat lines."""
+    end_ms, shown = previous
+    if start_ms - end_ms > _ROLL_UP_MS:
+        return lines
+    for count in range(min(len(lines), len(shown)), 0, -1):
+        if shown[-count:] == lines[:count]:
+            return lines[count:]
+    return lines
+
+
+def _ass_cues(lines: Iterable[str], faults: Faults) -> Iterator[tuple[int, int, str]]:
+    """Yield the cues of ASS or SSA: the lines `Dialogue:` of the section [Events]."""
+    fields = _ASS_FIELDS
+    for line in lines:
+        key, colon, value = line.partition(":")
+        key = key.strip().lower()
+        if key == "format" and "text" in value.lower() and "start" in value.lower():
+            fields = [name.strip().lower() for name in value.split(",")]
+        if key != "dialogue" or not colon:
+            continue
+        values = value.split(",", len(fields) - 1)
+        event = dict(zip(fields, values, strict=False))
+        span = _span(event.get("start", ""), event.get("end", "")) if len(values) == len(fields) else None
+        if span is None:
+            faults.broken += 1
+            continue
+        text = plain_ass_text(event.get("text", ""))
+        yield span[0], _plausible_end(*span, text), text
+
+
+def _span(start: str, end: str) -> tuple[int, int] | None:
+    """Return two times in milliseconds; None if one cannot be read, or the end is before the video."""
+    start_ms, end_ms = _milliseconds(start), _milliseconds(end)
+    if start_ms is None or end_ms is None or max(start_ms, end_ms) < 0:
+        return None
+    return max(start_ms, 0), max(end_ms, 0)
+
+
+def _milliseconds(text: str) -> int | None:
+    """Return a time such as 1:02:03,456 or 02:03.4 in milliseconds; None if it is none.
+
+    >>> _milliseconds("1:02:03,456"), _milliseconds("02:03.4"), _milliseconds("1:02:03:456"), _milliseconds("x")
+    (3723456, 123400, 3723456, None)
+    """
+    text = re.sub(r"\s", "", text)
+    match = re.fullmatch(r"(-?)(\d+(?::\d+)*)(?:[.,](\d+))?", text)
+    if match is None:
+        return None
+    numbers = [int(number) for number in match[2].split(":")]
+    fraction = match[3] or ""
+    if len(numbers) == 4 and not fraction:
+        fraction = f"{match[2].rpartition(':')[2]}"
+        numbers.pop()
+    if len(numbers) > 3 or (not fraction and len(numbers) == 1) or max(numbers) > 10**6:
+        return None
+    seconds = 0
+    for number in numbers:
+        seconds = 60 * seconds + number
+    milliseconds = 1000 * seconds + int(f"{fraction:0<3}"[:3] or 0)
+    return -milliseconds if match[1] else milliseconds
+
+
+def _plausible_end(start_ms: int, end_ms: int, text: str) -> int:
+    """Return the end of a cue, or if it is not after the start, an end that leaves time to read the text."""
+    return end_ms if end_ms > start_ms else start_ms + max(_MIN_READING_MS, _READING_MS * len(text))
+
+
+def plain_ass_text(text: str) -> str:
+    """Return the text of an ASS event without styles and drawings.
+
+    >>> plain_ass_text(r"{\\an8}Hello,\\N{\\i1}you{\\i0} {\\p1}m 0 0 l 9 9{\\p0}")
+    'Hello, you'
+    """
+    text = text[:MAX_LINE]
+    text = _DRAWING.sub("", text) if "\\p" in text else text
+    return plain_text(_ANY_OVERRIDE.sub("", text))
+
+
+def plain_text(text: str) -> str:
+    """Return a text without tags, control characters and repeated blanks; empty if it has no letter or digit.
+
+    >>> plain_text("<i>3 < 5</i> &amp; <font color='red'>7</font>{\\\\an8}")
+    '3 < 5 & 7'
+    """
+    text = text[:MAX_LINE]
+    if "{" in text:
+        text = _OVERRIDE.sub("", text)
+    if "\\" in text:
+        text = text.replace("\\N", " ").replace("\\n", " ").replace("\\h", " ")
+    if "<" in text:
+        text = _BREAK_TAG.sub(" ", text)
+        for _ in range(8):  # tags inside tags
+            text, count = _TAG.subn("", text)
+            if not count:
+                break
+        else:
+            text = text.replace("<", " ")
+    if "&" in text:
+        text = html.unescape(text)
+    if not text.isascii() or not text.isprintable():
+        text = unicodedata.normalize("NFC", text)
+        text = "".join(c if unicodedata.category(c)[0] != "C" else " " if c in "\t\n\r" else "" for c in text)
+    text = " ".join(text.split())
+    return text[:MAX_CUE] if any(map(str.isalnum, text)) else ""

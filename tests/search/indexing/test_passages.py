@@ -1,0 +1,207 @@
+"""Passages are read with the videos, kept with them, and read again only if something has changed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import untrimmed
+from tests.search.conftest import use_encoder
+from tests.toy import WideWordEncoder, write_clip
+from untrimmed.errors import FeatureError, IndexMismatchError
+from untrimmed.passages import source as sources
+from untrimmed.passages.passage import Passage, Word
+from untrimmed.passages.source import PassageSource, register_source
+from untrimmed.passages.words import TextQuery
+from untrimmed.search.store.passages import PassageTable
+from untrimmed.search.store.readings import read_readings
+from untrimmed.search.store.records import PASSAGES, READINGS_COPY
+
+SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:03,000\ncuts today.\n"
+
+
+@pytest.fixture
+def encoder(monkeypatch):
+    encoder = WideWordEncoder()
+    use_encoder(monkeypatch, encoder)
+    return encoder
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "films").mkdir()
+    write_clip(tmp_path / "films" / "sea.mp4", ["blue", "white"])
+    write_clip(tmp_path / "films" / "sun.mp4", ["yellow", "red"])
+    (tmp_path / "films" / "sea.en.srt").write_text(SRT)
+    return tmp_path / "films"
+
+
+@pytest.fixture
+def lib(encoder, folder, tmp_path):
+    library = untrimmed.open(tmp_path / "library")
+    library.index(folder)
+    return library
+
+
+def texts(library):
+    table = PassageTable(library.folder)
+    return [match.sentence.passage.text for record in library.videos() for match in table.read([record.video_id])]
+
+
+def test_subtitles_beside_a_video_are_stored_as_sentences(lib):
+    (match,) = PassageTable(lib.folder).read([lib.videos()[0].video_id])
+    passage = match.sentence.passage
+    assert (passage.text, passage.start_s, passage.end_s) == ("We made budget cuts today.", 0.5, 3.0)
+    assert (passage.source, passage.language, passage.track) == ("subtitle", "en", "sea.en.srt")
+    assert [(part.text, part.start_s, part.end_s) for part in match.sentence.passages] == [
+        ("We made budget", 0.5, 1.5),
+        ("cuts today.", 1.6, 3.0),
+    ]
+    assert [reading.num_passages for reading in read_readings(lib.folder)] == [1]
+
+
+def test_vectors_of_sentences_are_stored_and_cached(lib, encoder):
+    passages = lib.engine.view().passages
+    assert passages.modes() == {"said"}
+    video_id = lib.videos()[0].video_id
+    (vector,) = passages.corpus("said").video(video_id).vectors[:, :4]
+    expected = encoder.encode_texts(["We made budget cuts today."])[0].sentence
+    np.testing.assert_allclose(vector, expected, atol=1e-3)
+    assert (lib.folder / "cache" / "passages-said").is_dir()
+
+
+def test_known_videos_get_passages_without_decoding_pictures_again(lib, folder, encoder):
+    encoded = encoder.num_encoded
+    (folder / "sun.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\nThe sun rises\n")
+    report = lib.index(folder)
+    assert (report.passages, report.done) == ({"subtitle": 1}, [])
+    assert texts(lib) == ["We made budget cuts today.", "The sun rises"]
+    assert encoder.num_encoded == encoded
+    assert lib.index(folder).passages == {}
+
+
+def test_changed_and_removed_subtitle_files_are_read_again(lib, folder):
+    (folder / "sea.en.srt").write_text(SRT.replace("today", "tomorrow, maybe"))
+    assert lib.index(folder).passages == {"subtitle": 1}
+    assert texts(lib) == ["We made budget cuts tomorrow, maybe."]
+    (folder / "sea.en.srt").unlink()
+    assert lib.index(folder).passages == {"subtitle": 0}
+    assert texts(lib) == []
+    assert lib.engine.view().passages is None
+
+
+def test_without_subtitles_nothing_is_read_until_they_are_turned_on(encoder, folder, tmp_path):
+    library = untrimmed.open(tmp_path / "other")
+    library.index(folder, sources={"subtitle": None})
+    assert not (library.folder / PASSAGES).exists()
+    library.index(folder)
+    assert texts(library) == []
+    assert library.index(folder, sources={"subtitle": {}}).passages == {"subtitle": 1}
+    assert library.index(folder, sources={"subtitle": None}).passages == {}
+    assert texts(library) == ["We made budget cuts today."], "turning a source off keeps its passages"
+
+
+def test_passages_are_removed_with_their_video(lib, folder):
+    lib.remove([folder / "sea.mp4"])
+    assert PassageTable(lib.folder).search(TextQuery.of("budget"), "said", limit=5) == []
+    assert [reading.num_passages for reading in PassageTable(lib.folder).readings()] == [0]
+
+
+def test_passages_stay_with_a_moved_video_and_go_with_a_changed_one(lib, folder):
+    (folder / "sea.mp4").rename(folder / "ocean.mp4")
+    (folder / "sea.en.srt").rename(folder / "ocean.en.srt")
+    lib.index(folder)
+    assert texts(lib) == ["We made budget cuts today."]
+    write_clip(folder / "ocean.mp4", ["green", "white", "red"])
+    (folder / "ocean.en.srt").unlink()
+    lib.index(folder)
+    assert texts(lib) == []
+
+
+def test_parts_keep_their_passages_in_a_merge(encoder, folder, tmp_path):
+    for part in ("1/2", "2/2"):
+        untrimmed.open(tmp_path / "films-lib").index(folder, part=part)
+    merged = untrimmed.open(tmp_path / "merged")
+    parts = [tmp_path / f"films-lib.part-{number}-of-2" for number in (1, 2)]
+    merged.merge(parts)
+    assert texts(merged) == ["We made budget cuts today."]
+    (match,) = PassageTable(merged.folder).search(TextQuery.of('"budget cuts"'), "said", limit=5)
+    assert match.video_id in {record.video_id for record in merged.videos()}
+    version = PassageTable(merged.folder).version()
+    merged.merge(parts)
+    assert PassageTable(merged.folder).version() == version, "nothing is copied twice"
+    assert merged.index(folder).passages == {}, "a merged reading is not repeated"
+
+
+def test_a_library_without_the_table_opens_and_searches(lib, folder, tmp_path):
+    import shutil
+
+    shutil.rmtree(lib.folder / PASSAGES)
+    (lib.folder / READINGS_COPY).unlink()
+    old = untrimmed.open(lib.folder)
+    assert old.search("blue")[0].video.name == "sea.mp4"
+    assert read_readings(old.folder) == []
+    assert old.index(folder).passages == {"subtitle": 1}
+
+
+def test_damaged_passages_are_reported_and_repaired(lib, folder):
+    table = PassageTable(lib.folder)
+    table._open_table().update({"text": "'We made budget cats today.'"}, where="number = 0")
+    with pytest.raises(IndexMismatchError):
+        table.search(TextQuery.of("budget"), "said", limit=5)
+    report = untrimmed.open(lib.folder).repair()
+    assert [record.path for record in report.texts] == [str(folder / "sea.mp4")]
+    assert texts(lib) == []
+    lib.index(folder)
+    assert texts(lib) == ["We made budget cuts today."]
+
+
+@pytest.fixture
+def lyrics(monkeypatch):
+    """A plug-in source. It fails for the video in `broken` after its first passage."""
+    monkeypatch.setattr(sources, "_SOURCES", dict(sources._SOURCES))
+    broken = set()
+
+    @register_source("lyrics")
+    @dataclass(frozen=True)
+    class Lyrics(PassageSource):
+        mode = "written"
+        verse: int = 1
+
+        @property
+        def identity(self):
+            return f"lyrics {self.verse}"
+
+        def read(self, media, report):
+            assert media.shot_starts_s()[0] == 0.0
+            words = (Word("la", 0.25, 0.5), Word("lo", 0.5, 0.75))
+            yield Passage(f"la lo {self.verse}", 0.25, 0.75, self.name, "it", 0.5, words)
+            if media.path.name in broken:
+                raise FeatureError("the singer is ill; wait")
+            report.warn("only one verse")
+
+    return broken
+
+
+def test_a_plug_in_source_is_read_with_its_settings(lib, folder, lyrics):
+    report = lib.index(folder, sources={"lyrics": {"verse": 2}})
+    assert report.passages == {"lyrics": 2}
+    assert {failure.reason for failure in report.warnings} == {"only one verse"}
+    match = list(PassageTable(lib.folder).read([lib.videos()[1].video_id]))[0]
+    passage = match.sentence.passage
+    assert (passage.text, passage.confidence, passage.words[1]) == ("la lo 2", 0.5, Word("lo", 0.5, 0.75))
+    assert lib.engine.view().passages.modes() == {"said", "written"}
+    assert lib.index(folder).passages == {}, "its settings are stored"
+    assert lib.index(folder, sources={"lyrics": {"verse": 3}}).passages == {"lyrics": 2}
+    assert sorted(texts(lib)) == ["We made budget cuts today.", "la lo 3", "la lo 3"]
+
+
+def test_a_failed_reading_leaves_nothing_and_is_repeated(lib, folder, lyrics):
+    lyrics.add("sun.mp4")
+    report = lib.index(folder, sources={"lyrics": {}})
+    assert report.passages == {"lyrics": 1}
+    assert any("ill" in failure.reason for failure in report.warnings)
+    assert texts(lib).count("la lo 1") == 1
+    lyrics.clear()
+    assert lib.index(folder).passages == {"lyrics": 1}
+    assert texts(lib).count("la lo 1") == 2
