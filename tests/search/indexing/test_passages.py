@@ -13,8 +13,8 @@ from untrimmed.passages import source as sources
 from untrimmed.passages.passage import Passage, Word
 from untrimmed.passages.source import PassageSource, register_source
 from untrimmed.passages.words import TextQuery
+from untrimmed.search.store.listing import read_readings
 from untrimmed.search.store.passages import PassageTable
-from untrimmed.search.store.readings import read_readings
 from untrimmed.search.store.records import PASSAGES, READINGS_COPY
 
 SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:03,000\ncuts today.\n"
@@ -187,7 +187,7 @@ def test_a_plug_in_source_is_read_with_its_settings(lib, folder, lyrics):
     report = lib.index(folder, sources={"lyrics": {"verse": 2}})
     assert report.passages == {"lyrics": 2}
     assert {failure.reason for failure in report.warnings} == {"only one verse"}
-    match = list(PassageTable(lib.folder).read([lib.videos()[1].video_id]))[0]
+    match = next(PassageTable(lib.folder).read([lib.videos()[1].video_id]))
     passage = match.sentence.passage
     assert (passage.text, passage.confidence, passage.words[1]) == ("la lo 2", 0.5, Word("lo", 0.5, 0.75))
     assert lib.engine.view().passages.modes() == {"said", "written"}

@@ -7,7 +7,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from untrimmed.search.store.records import Records, VideoRecord, newest_commit, read_records_copy, settings_file
+from untrimmed.search.store.readings import Reading, read_readings_copy
+from untrimmed.search.store.records import (
+    PASSAGES,
+    Records,
+    VideoRecord,
+    newest_commit,
+    read_records_copy,
+    settings_file,
+)
 
 # Folders in which drives and network shares are mounted, and how many levels below them mounts can be: 2 for /media, as
 # in /media/USB and /media/me/USB.
@@ -32,6 +40,19 @@ def read_records(folder: Path) -> list[VideoRecord]:
     from untrimmed.search.store.table import VideoIndex
 
     return VideoIndex(folder).scan()
+
+
+def read_readings(folder: Path) -> list[Reading]:
+    """Return the readings of a library that have passages: from the copy if it is valid, otherwise from the table."""
+    commit = newest_commit(folder, PASSAGES)
+    if commit is None:
+        return []
+    readings = read_readings_copy(folder, commit)
+    if readings is None:
+        from untrimmed.search.store.passages import PassageTable
+
+        readings = [reading for reading in PassageTable(folder).readings() if reading.num_passages]
+    return readings
 
 
 def path_of(folder: Path, name: str) -> Path:

@@ -50,16 +50,3 @@ def write_readings_copy(folder: Path, version: int, readings: list[Reading]) -> 
         if commit is None or version_of(commit) != version or read_readings_copy(folder, commit) == used:
             return
         write_copy(folder / READINGS_COPY, commit, [asdict(reading) for reading in used])
-
-
-def read_readings(folder: Path) -> list[Reading]:
-    """Return the readings of a library that have passages: from the copy if it is valid, otherwise from the table."""
-    commit = newest_commit(folder, PASSAGES)
-    if commit is None:
-        return []
-    readings = read_readings_copy(folder, commit)
-    if readings is None:
-        from untrimmed.search.store.passages import PassageTable
-
-        readings = [reading for reading in PassageTable(folder).readings() if reading.num_passages]
-    return readings
