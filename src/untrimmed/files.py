@@ -24,7 +24,8 @@ def whole_file(path: Path, *, replace: bool = True, is_only_writer: bool = False
 
     Missing parent folders are created. After an error, the temporary file and the new folders are deleted, and an older
     `path` is unchanged. If the process is killed or the power fails, `path` is the old or the new file, and the hidden
-    temporary file may remain. If no other process writes `path`, set `is_only_writer`: the next call then deletes it.
+    temporary file may remain. With `is_only_writer`, the next call deletes such a remainder; no other process may then
+    write `path`.
 
     Raises: FileExistsError if `replace` is False and `path` exists when the block ends.
     """

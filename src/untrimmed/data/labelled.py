@@ -119,8 +119,8 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
     """Assign videos to splits by hash.
 
-    Val and test get a tenth of the videos each, and at least three if possible, so that no split of a small data set is
-    empty: with one video in val, every model would find it, and the first epoch would be the best. Train gets the rest.
+    Val and test get a tenth of the videos each, and at least three if possible. With one video in val, every model
+    would find it, and the first epoch would be the best. Train gets the rest.
 
     Raises: FeatureError for fewer than three videos.
     """

@@ -41,8 +41,9 @@ class PackSettings(metaclass=Checked):
     - `fixed_frames` gives every video exactly `max_frames` rows by repeating frames of short videos (JSG's default).
     - `precision` is the number format in which means and norms are computed: float64 for BigFile folders, float32 for
       JSG's HDF5 files, as released.
-    - `teacher` is None or how DL-DKD gives student and teacher equally many frames: the conference version cuts the
-      teacher's frames; the later version first resamples the student to the teacher's length if that is shorter.
+    - `teacher` is the rule by which DL-DKD gives student and teacher equally many frames, or None. The conference
+      version cuts the teacher's frames. The later version first resamples the student to the teacher's length if the
+      teacher has fewer frames.
     """
 
     num_clips: int = 32

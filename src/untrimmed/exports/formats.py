@@ -128,5 +128,5 @@ def _one_file_per_video(
 
 
 def _encoded(text: str) -> bytes:
-    """The text in UTF-8. Bytes that are not UTF-8, which names of files can contain, are escaped."""
+    """The text in UTF-8. Names of files can contain bytes that are not UTF-8; these are escaped."""
     return text.encode("utf-8", "backslashreplace")

@@ -59,9 +59,11 @@ def square_branch_terms(
 ) -> dict[str, Float[Tensor, ""]]:
     """Return the terms of `branch_terms` for a matrix with one column per query and positives on the diagonal.
 
-    `contrast` selects InfoNCE: `released` has one denominator for a row and its column together (`nce_square`),
-    `per_direction` has one for each (`nce`), and `paper` is JSG Eq. 7 with cosines instead of exponentials
-    (`nce_of_shares`).
+    `contrast` selects InfoNCE:
+
+    - `released` has one denominator for a row and its column together (`nce_square`);
+    - `per_direction` has one denominator for each (`nce`);
+    - `paper` is JSG Eq. 7, with cosines instead of exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)
     column_ranks = draws.candidate_ranks(f"{branch}_columns", *cosine.shape)

@@ -30,10 +30,10 @@ def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[T
 def nce_of_shares(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Return InfoNCE without exponentials, exactly as printed in GMMFormer Eq. 12, v2 Eq. 21 and JSG Eq. 7.
 
-    `scores` are cosines. The loss of a positive pair is -log(c / r) - log(c / s), averaged over pairs: c is the pair's
-    cosine, r the sum of the query's cosines with all videos, and s the sum of c and the video's cosines with the
-    queries of other videos. The papers do not define the logarithm of a negative cosine; here such cosines count as
-    0.000001 and have no gradient.
+    `scores` are cosines. The loss of a positive pair is -log(c / r) - log(c / s), averaged over pairs. Here c is the
+    cosine of the pair, and r is the sum of the query's cosines with all videos. The sum s consists of c and of the
+    video's cosines with the queries of other videos. The papers do not define the logarithm of a negative cosine; here
+    such cosines count as 0.000001 and have no gradient.
 
     >>> nce_of_shares(torch.tensor([[0.6, 0.2], [0.2, 0.6]]), torch.tensor([0, 1]))  # 2 log(8 / 6)
     tensor(0.5754)

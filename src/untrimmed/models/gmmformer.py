@@ -5,8 +5,8 @@ Released code: huangmozhi9527/GMMFormer. We follow the release; the paper's vers
 - The released layers normalise after the residual; Eq. 8-9 normalise before (`norm: pre`).
 - The released layers have no feed-forward part; Eq. 8-9 have one (`ffn_ratio: 4`).
 - The released windows use relative positions (`window`).
-- The released window of the second branch depends on the longest video of the batch, and so do the vectors of all its
-  videos (`window_length: full` avoids this).
+- The released window of the second branch depends on the longest video of the batch, so a video's vectors depend on the
+  batch (`window_length: full` avoids this).
 """
 
 import math

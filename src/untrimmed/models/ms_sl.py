@@ -43,9 +43,10 @@ class MSSLVideos(EncodedVideos):
 
 @register("ms_sl")
 class MSSL(ClipFrameModel):
-    """A query, a clip and a frame tower. The clip score compares 528 proposals: every run of consecutive units (of 32).
+    """Three towers: for queries, clips and frames.
 
-    The best proposal (key clip) is the query of the attention that pools the frames.
+    A video has 32 units, and every run of consecutive units is a proposal (528 proposals). The clip score is that of
+    the best proposal (key clip), which is also the query of the attention that pools the frames.
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -32,9 +32,9 @@ class PrototypeShares(Record):
 class PrototypeSettings:
     """Settings of prototypes, for this attachment and for the method `proto`.
 
-    The default of `iterations` is for the builder `cross_attention`; the paper uses 1 with CLIP's features. The other
-    builders of Table 6 have more in their papers: Perceiver 8 (arXiv 2103.03206, ImageNet), slot attention 3 (arXiv
-    2006.15055).
+    The default of `iterations` is for the builder `cross_attention`; the paper uses 1 with CLIP's features. The papers
+    of the other builders in Table 6 use more iterations: Perceiver 8 (arXiv 2103.03206, ImageNet), slot attention 3
+    (arXiv 2006.15055).
     """
 
     num_prototypes: int = 30  # number of prototypes of each branch (Table 5)

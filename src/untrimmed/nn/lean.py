@@ -2,7 +2,7 @@
 
 The results equal those of the plain operations, which the modules keep for CUDA, `torch.compile` and tests. The work is
 split into pieces that fit the CPU caches, so that element-wise operations cost little. Under autocast, matrix products
-(including gradients of weights) and the tensors saved for them are in autocast's format; norms, softmax and sums
+(including gradients of weights) and the tensors saved for them are in autocast's format. Norms, softmax and sums
 (including gradients of biases) are in float32.
 
 For the backward pass, a layer saves its input, its queries, keys and values, the hidden values of the feed-forward part

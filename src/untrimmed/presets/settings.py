@@ -45,10 +45,10 @@ class TrainSettings(metaclass=Checked):
 
     End of an epoch:
 
-    - `select_by`: the metric on the validation split that chooses the best epoch (the first one on a tie): a metric of
-      videos ("SumR", "R@1", "mAP", ...) or of moments ("event SumR", "R@10 IoU=0.5", ...), or your own, called with a
-      `Validation`; a higher result is better. On DiDeMo a moment is right if it matches at least `annotators`
-      annotations: 2 as released, 1 in JSG's paper.
+    - `select_by`: the metric on the validation split that chooses the best epoch. It is a metric of videos ("SumR",
+      "R@1", "mAP", ...), a metric of moments ("event SumR", "R@10 IoU=0.5", ...), or your own, called with a
+      `Validation`. A higher result is better; of equal results, the first epoch is chosen. On DiDeMo a moment is right
+      if it matches at least `annotators` annotations: 2 as released, 1 in JSG's paper.
     - `patience`: training stops after more than this many epochs without a new best.
     - `epochs`: 0 leaves the model at its random initial weights.
     """

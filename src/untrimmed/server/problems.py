@@ -90,7 +90,7 @@ def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Make the application answer errors of this package, invalid requests, and bugs with problem details."""
+    """Let the application answer with problem details after errors of this package, invalid requests, and bugs."""
 
     @app.exception_handler(UntrimmedError)
     async def library_error(_: Request, error: UntrimmedError) -> Response:

@@ -114,7 +114,10 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return two p-values for the difference of two candidates: over seeds and over queries. Empty without a rival."""
+    """Return two p-values for the difference of two candidates: over seeds and over queries.
+
+    Both texts are empty if there is no other candidate.
+    """
     if rival is None or rival == candidate:
         return "", ""
     over_seeds, over_queries = p_of_sum_r(results.reports[candidate], results.reports[rival])

@@ -9,8 +9,8 @@ A schedule is one of two kinds of functions:
   the number of updates if it has a parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`. OneCycleLR
   also gets `max_lr`.
 
-If a schedule has no parameter for the warm-up (`warmup_share` or `num_warmup_steps`), we add one: its rates are
-multiplied by a factor that rises linearly from 0 to 1 over the first `train.warmup_share` of the updates.
+If a schedule has no parameter for a warm-up (`warmup_share` or `num_warmup_steps`), we add a warm-up. During the first
+`train.warmup_share` of the updates, a factor of the rates then rises linearly from 0 to 1.
 """
 
 import inspect

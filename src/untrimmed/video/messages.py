@@ -20,8 +20,8 @@ def write_message(descriptor: int, message: dict[str, Any], pixels: list[bytes] 
 
     The text is ASCII: file names that are not valid UTF-8 are sent as escaped surrogates.
 
-    The function uses system calls, because Python's buffered writer can lose bytes: if the process is stopped and
-    continued (Ctrl-Z and `fg`, or a debugger) while the pipe is full, the system only writes a part of them.
+    If the process is stopped and continued (Ctrl-Z and `fg`, or a debugger) while the pipe is full, the system writes
+    only a part of the bytes. Python's buffered writer would then lose the rest, so the function uses system calls.
     """
     text = json.dumps(message).encode("ascii")
     parts = pixels or []

@@ -1,9 +1,9 @@
 """Prepare many frames for a model at once, as a `transformers` image processor does frame by frame.
 
 The processor's settings (resize, centre crop, scale, mean and deviation) are read once. Torch resizes with Pillow's
-filters, but rounds differently: when a landscape frame is reduced, 1 value in 100 differs by 1 grey level of 255,
-rarely by 2; in portrait frames of noise, 1 value in 4 differs by 1. A probe image detects processors that do more than
-these steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks); these processors are called directly.
+filters, but rounds differently. In a reduced landscape frame, 1 value in 100 differs by 1 grey level of 255, rarely by
+2. In portrait frames of noise, 1 value in 4 differs by 1. A probe image detects processors that do more than these
+steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks). Such processors are called directly.
 """
 
 import inspect
@@ -122,7 +122,7 @@ def _read_settings(processor: Any) -> FramePipeline | None:
 def _size(processor: Any, name: str) -> dict[str, int]:
     """Return those keys of a processor's size setting that have a value.
 
-    The setting is a dict, or from transformers 5 on a record.
+    The setting is a dict. From transformers 5 on, it is a record.
     """
     size = getattr(processor, name, None) or {}
     return {key: int(value) for key, value in dict(size).items() if value is not None}

@@ -55,9 +55,9 @@ class PreparedQuery(ABC):
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return at least one span of one video in seconds, best first, each with its most relevant time (peak).
 
-        Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened; only the
-        best span can be shorter, if the video is. Spans do not overlap, except that with `nested` a long span can be
-        followed by a much shorter one around its peak.
+        Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened. Only the
+        best span can be shorter, if the video is shorter. Spans do not overlap. With `nested`, however, a long span can
+        be followed by a much shorter one around its peak.
         """
 
     @abstractmethod

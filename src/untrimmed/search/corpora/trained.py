@@ -154,8 +154,8 @@ class TrainedModel:
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
-    All videos are padded to the length of the longest one, because some scores depend on padding (JSG's) and must not
-    depend on the block that contains the video. When the longest video changes, the others are only padded again.
+    All videos are padded to the length of the longest one, because some scores (JSG's) depend on padding. Otherwise the
+    score of a video would depend on its block. When the longest video changes, the others are only padded again.
     """
 
     min_size_for_codes: ClassVar[int] = 1000

@@ -83,7 +83,8 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video in seconds that do not overlap, best first. Short spans are widened.
 
-        Without a limit, spans are returned whose score is at least half way from the curve's mean to the best score.
+        Without a limit, spans are returned until their score falls below the middle between the best score and the
+        curve's mean.
         """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)

@@ -57,8 +57,8 @@ class CombinedQuery(PreparedQuery):
 
     The score of a time is the weighted mean of the terms minus a penalty: `without` times the largest excess of an
     exclusion over its usual score in the same shot (with `nowhere`: in the whole video). The score of a video is that
-    of its best time. With `then`, it is the weighted mean of the scores of the best pair of times, of which the second
-    is at most `within_s` seconds after the first.
+    of its best time. With `then`, the score is that of its best pair of times, as the weighted mean of both scores. The
+    second time is at most `within_s` seconds after the first.
     """
 
     def __init__(

@@ -83,10 +83,15 @@ def is_deleted(path: str) -> bool:
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
     """Return videos whose files were deleted, and videos on missing drives by the drive's root.
 
-    - If folders of the path are missing, the topmost missing folder counts as the root of a drive if it is a broken
-      link, if drives are mounted beside it, or if its parent contains no other video of the library.
-    - If only the file is missing, its folder counts as an unmounted drive if it contains no other video of the library
-      and is empty or a place where drives are mounted.
+    A file counts as being on a missing drive in these cases:
+
+    - The topmost missing folder (or the file itself) is a broken link.
+    - Folders are missing. Drives are mounted beside the topmost one, or its parent contains no existing video of the
+      library.
+    - Only the file is missing. Its folder contains no existing video of the library, and is empty or beside mounted
+      drives.
+
+    The root of the drive is the topmost missing folder, or in the last case the file's folder.
     """
     absent = [record for record in records if is_deleted(record.path)]
     present = {record.path for record in records} - {record.path for record in absent}
