@@ -238,7 +238,7 @@ class RAL(Attachment):
     def _frames(
         self, model: Carrier, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
-        """Return the frames, the mask of real frames, and a mask of videos whose score is at least 0."""
+        """Return the frames, the mask of real frames, and a mask of videos whose score cannot be negative."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 

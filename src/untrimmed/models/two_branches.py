@@ -219,6 +219,6 @@ class TwoBranchModel(ClipFrameModel):
     def _frames(
         self, videos: EncodedVideos
     ) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"], Bool[Tensor, " V"] | None]:
-        """Return the frames, the mask of real frames, and a mask of videos with scores that are at least 0."""
+        """Return the frames, the mask of real frames, and a mask of videos whose score cannot be negative."""
         frames, mask = frames_of(videos)
         return frames, mask, zero_floor(num_frames_of(videos), self.config.max_frames, self.config.padding_scores)

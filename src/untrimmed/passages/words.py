@@ -1,7 +1,7 @@
 """The words of a text, for the full-text index, for exact phrases and for marking matches.
 
-Words are compared without case and accents. Scripts without blanks between words (Chinese, Japanese, Thai) count each
-character as a word, so an exact phrase finds them.
+Words are compared without case and accents. In scripts without blanks between words (Chinese, Japanese, Thai), each
+character counts as a word, so that an exact phrase can be found.
 """
 
 from __future__ import annotations

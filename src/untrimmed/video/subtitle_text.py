@@ -211,7 +211,7 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
 
 
 def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int) -> list[str]:
-    """Return the lines that the previous cue does not end with: captions that roll up repeat lines."""
+    """Return the lines without those that the previous cue ends with, because captions that roll up repeat lines."""
     end_ms, shown = previous
     if start_ms - end_ms > _ROLL_UP_MS:
         return lines
@@ -250,7 +250,7 @@ def _span(start: str, end: str) -> tuple[int, int] | None:
 
 
 def _milliseconds(text: str) -> int | None:
-    """Return a time such as 1:02:03,456 or 02:03.4 in milliseconds; None if it is none.
+    """Return a time such as 1:02:03,456 or 02:03.4 in milliseconds; None for any other text.
 
     >>> _milliseconds("1:02:03,456"), _milliseconds("02:03.4"), _milliseconds("1:02:03:456"), _milliseconds("x")
     (3723456, 123400, 3723456, None)

@@ -84,7 +84,7 @@ class LanceTable:
     def set_aside_damaged_commits(self) -> list[Path]:
         """Go back to the newest commit that can be read, and return the renamed files of later commits.
 
-        There are none if the last commit can be read, or if no commit can. Only for a library in a folder.
+        The list is empty if the last commit can be read, or if no commit can be read. Only for a library in a folder.
         """
         from untrimmed.search.store.lance import lance
 

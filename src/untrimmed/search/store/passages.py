@@ -1,9 +1,9 @@
 """The table of passages of a library: one row per sentence, and one row per reading.
 
 A *reading* is everything that one source read from one video. It is added, replaced or removed in one commit, so a
-video never has a part of a reading. Its own row, the last one, is numbered -1 and says what was read, so that a video
-without text is not read again. The passages of a video stay when its file is moved. Those of an older content are
-ignored and replaced by the next indexing run.
+video never has a part of a reading. The reading has a row of its own, which is written last and has the number -1. This
+row says what was read, so that a video without text is not read again. The passages of a video stay when its file is
+moved. Passages of an older content of the file are ignored until the next indexing run replaces them.
 
 The words are indexed twice by Lance, in an inverted index for what is said and one for what is written. Rows of recent
 commits are not in the indices yet; Lance scans them in each search. The vectors are cached as those of frames are
@@ -199,9 +199,9 @@ class PassageTable(LanceTable):
     ) -> Reading:
         """Add a reading with its passages and remove the readings with the ids in `replaces`.
 
-        The passages are written while they are read, so any number needs little memory. If they raise an error, nothing
-        is committed. `warnings` may grow while they are read. Return the reading with its number of passages and the
-        warnings.
+        The passages are written while they are read, so any number needs little memory. If reading raises an error,
+        nothing is committed. `warnings` may grow while passages are read. Return the reading with its number of
+        passages and the warnings.
         """
         number = 0
 
