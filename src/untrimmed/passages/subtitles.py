@@ -52,7 +52,7 @@ class Subtitles(PassageSource):
         return "\n".join(states)
 
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
-        """Yield the passages of all tracks: those of files one file after another, those of streams in temporal order.
+        """Yield the passages of all tracks, one track after another: first the streams, then the files.
 
         A subtitle file that cannot be read is named in a warning.
         """
