@@ -1,5 +1,6 @@
 """Helpers for tests of the page."""
 
+import re
 import time
 
 TILE = "button.tile"
@@ -25,6 +26,35 @@ def tile_names(page):
 
 def play_time(page):
     return page.evaluate("document.querySelector('video').currentTime")
+
+
+def timecode(page):
+    """The timecode of the inspector."""
+    return page.text_content("output[aria-label=Timecode]")
+
+
+def seconds_in(address, name):
+    return float(re.search(rf"[?&]{name}=([\d.]+)", address).group(1))
+
+
+def with_first_selected(visit):
+    """A page on which keys have selected a sentence's first moment."""
+    page = visit()
+    page.keyboard.type("blue")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    return page
+
+
+def with_first_playing(visit):
+    """A page on which keys have opened a sentence's first moment, whose edges are at the exact cuts."""
+    page = with_first_selected(visit)
+    with page.expect_response(lambda response: "/edges?" in response.url):
+        page.keyboard.press("Enter")
+    page.wait_for_selector("video")
+    return page
 
 
 _PAINTED = """text => new Promise(done => {

@@ -33,10 +33,10 @@ def demo(browser):
 def test_the_picture_of_the_readme(demo, shot):
     ask(demo, "a cup of espresso on a wooden table")
     demo.locator(TILE).first.click()
-    demo.wait_for_selector("canvas[aria-label*='relevance']")
+    demo.wait_for_selector("[role=slider][aria-label*='relevance']")
     demo.get_by_role("button", name="Add to bin").click()
     demo.evaluate("document.activeElement.blur()")
-    until(demo, "parseFloat(document.querySelector('.now').textContent.slice(2)) > 31")
+    until(demo, "document.querySelector('output[aria-label=Timecode]').textContent > '00:00:31:00'")
     shot(demo, "page")
     assert demo.locator("li h2").first.text_content() == "reel_07.mp4"
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 import untrimmed
 from tests.toy import write_clip
-from tests.web.browsing import TILE, ask, painted_ms, play_time, tile_names, until
+from tests.web.browsing import TILE, ask, painted_ms, tile_names, until, with_first_playing
 from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy, served
 from untrimmed.search import library as library_module
 from untrimmed.server.pictures import Pictures
@@ -161,39 +161,6 @@ def test_recent_searches_can_be_repeated_and_cleared(visit):
     assert earlier.count() == 0
 
 
-def test_a_hit_plays_its_span_in_a_loop_and_seeks_to_a_tenth_of_a_second(visit, shot):
-    page = visit("?q=green")
-    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
-    start_s, end_s = (float(x) for x in re.search(r"s=([\d.]+)&e=([\d.]+)", page.url).groups())
-    assert 3.5 < start_s < 4.5
-    until(page, "document.querySelector('video')?.readyState > 1")
-    page.evaluate("document.querySelector('video').pause()")
-    for at_s in (start_s, 7.3, 10.04, 0.5):
-        page.evaluate("at => { document.querySelector('video').currentTime = at }", at_s)
-        until(page, "!document.querySelector('video').seeking")
-        assert abs(play_time(page) - at_s) < 0.1
-    shown = page.evaluate(
-        "at => new Promise(done => { const v = document.querySelector('video');"
-        " v.requestVideoFrameCallback((_, frame) => done(frame.mediaTime)); v.currentTime = at })",
-        start_s + 0.5,
-    )
-    assert abs(shown - start_s - 0.5) < 0.1
-    print(f"the frame shown is {1000 * abs(shown - start_s - 0.5):.0f} ms from the requested time")
-    page.evaluate("end => { const v = document.querySelector('video'); v.currentTime = end - 0.3; v.play() }", end_s)
-    until(page, "start => { const t = document.querySelector('video').currentTime; return t < start + 1 }", arg=start_s)
-    assert play_time(page) >= start_s - 0.1
-    shot(page, "player")
-
-
-def test_a_span_at_the_end_of_its_video_loops_too(visit):
-    page = visit("?q=white")
-    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
-    until(page, "document.querySelector('video')?.readyState > 1")
-    page.evaluate("{ const v = document.querySelector('video'); v.currentTime = v.duration - 0.3; void v.play() }")
-    until(page, "(v => !v.paused && v.currentTime < v.duration - 0.5)(document.querySelector('video'))")
-    assert play_time(page) > 3.5
-
-
 def test_loading_pictures_are_transparent_and_from_the_middle_of_a_moment(visit):
     page, requests = visit(), []
     page.route("**/thumbnail?*", lambda route: requests.append(route.request.url))  # never answered
@@ -268,95 +235,6 @@ def test_a_step_of_scrubbing_is_quick_and_decodes_no_video(visit, library, monke
     assert sorted(spent_ms)[len(spent_ms) // 2] < most_ms
 
 
-def test_the_time_axis_shows_the_picture_under_the_pointer(visit, shot):
-    page = visit("?q=white")
-    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
-    axis = page.get_by_role("slider", name="Time in the video")
-    addresses = []
-    for part in (0.2, 0.8):
-        box = axis.bounding_box()
-        page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
-        preview = page.locator(".preview img")
-        preview.wait_for()
-        until(page, "document.querySelector('.preview img').naturalWidth > 0")
-        addresses.append(preview.get_attribute("src"))
-    shot(page, "preview")
-    assert len(set(addresses)) == 2
-    page.mouse.move(0, 0)
-    assert page.locator(".preview").count() == 0
-
-
-def test_a_session_by_keyboard_alone(visit):
-    page = visit()
-    page.keyboard.type("blue")
-    page.keyboard.press("Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("Escape")
-    assert page.evaluate("[document.activeElement.id, document.getElementById('q').value]") == ["", "blue"]
-    page.keyboard.press("q")
-    page.keyboard.press("ArrowDown")
-    until(page, "document.activeElement.dataset.chosen === 'true'")
-    first = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert first.startswith("sea.webm"), "the browser can play it"
-    page.keyboard.press("ArrowRight")
-    until(
-        page,
-        "first => document.activeElement.matches('.tile')"
-        " && document.activeElement.getAttribute('aria-label') !== first",
-        arg=first,
-    )
-    page.keyboard.press("ArrowLeft")
-    until(page, "first => document.activeElement.getAttribute('aria-label') === first", arg=first)
-    page.keyboard.press("Enter")
-    page.wait_for_selector("video")
-    start, end = (page.text_content(f"output[aria-label={edge}]") for edge in ("Start", "End"))
-    page.keyboard.press("{")
-    assert page.text_content("output[aria-label=Start]") != start
-    page.keyboard.press("[")
-    assert page.text_content("output[aria-label=Start]") == start
-    page.keyboard.press("}")
-    assert page.text_content("output[aria-label=End]") != end
-    page.keyboard.press("b")
-    page.wait_for_selector("section[aria-label=Bin] li")
-    page.keyboard.press("ArrowRight")  # to a moment that is not playing
-    page.keyboard.press("b")
-    until(page, "document.querySelectorAll('section[aria-label=Bin] li').length === 2")
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("+")
-    page.keyboard.press("?")
-    page.wait_for_selector("dialog[open] dl")
-    page.keyboard.press("Escape")
-    until(page, "!document.querySelector('dialog[open]')")
-    page.keyboard.press("v")
-    assert page.get_by_role("button", name="Whole video").get_attribute("aria-pressed") == "true"
-    page.keyboard.press("i")
-    page.wait_for_selector("ul[aria-label=Examples] li")
-    page.keyboard.press("Escape")
-    until(page, "!document.querySelector('video')")
-    page.keyboard.press("q")
-    assert page.evaluate("document.activeElement.id") == "q"
-
-
-def with_first_selected(visit):
-    """A page on which keys have selected a sentence's first moment."""
-    page = visit()
-    page.keyboard.type("blue")
-    page.keyboard.press("Enter")
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    page.keyboard.press("ArrowDown")
-    until(page, "document.activeElement.dataset.chosen === 'true'")
-    return page
-
-
-def with_first_playing(visit):
-    """A page on which keys have opened a sentence's first moment, whose edges are at the exact cuts."""
-    page = with_first_selected(visit)
-    with page.expect_response(lambda response: "/edges?" in response.url):
-        page.keyboard.press("Enter")
-    page.wait_for_selector("video")
-    return page
-
-
 def test_enter_presses_the_focused_button(visit):
     page = with_first_playing(visit)
     playing = page.url
@@ -376,14 +254,6 @@ def test_enter_presses_the_focused_button(visit):
     page.get_by_role("button", name="Close").press("Enter")
     until(page, "!document.querySelector('video')")
     until(page, "document.activeElement.dataset.chosen === 'true'")
-
-
-def test_space_pauses_while_a_tile_has_the_focus(visit):
-    page = with_first_playing(visit)
-    assert page.evaluate("document.activeElement.matches('.tile')")
-    until(page, "!document.querySelector('video').paused")
-    page.keyboard.press("Space")
-    until(page, "document.querySelector('video').paused")
 
 
 def test_the_focus_moves_from_removed_elements_to_the_selected_moment(visit):
@@ -414,7 +284,7 @@ def test_colours_follow_the_system_until_a_theme_is_chosen(visit, dark, shot):
     light, night = "rgb(255, 255, 255)", "rgb(17, 19, 23)"
     page = visit("?q=red", dark=dark)
     page.locator(TILE).first.click()
-    page.wait_for_selector("canvas[aria-label*='relevance']")
+    page.wait_for_selector("[role=slider][aria-label*='relevance']")
     seen = [paper()]
     for name in ("system", "light", "dark"):
         page.get_by_role("button", name=f"Colours: {name}").click()
@@ -424,39 +294,9 @@ def test_colours_follow_the_system_until_a_theme_is_chosen(visit, dark, shot):
     if not dark:
         page.get_by_role("button", name="Colours: light").click()
     page.reload()
-    page.wait_for_selector("canvas[aria-label*='relevance']")
+    page.wait_for_selector("[role=slider][aria-label*='relevance']")
     assert paper() == (light if dark else night), "remembered"
     shot(page, f"chosen_{'light' if dark else 'dark'}")
-
-
-def test_a_click_in_the_curve_goes_to_its_time(visit):
-    page = visit("?q=green")
-    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
-    page.wait_for_selector("canvas[aria-label*='relevance']")
-    box = page.locator("canvas").bounding_box()
-    page.locator("canvas").click(position={"x": box["width"] * 0.75, "y": 30})
-    until(page, "Math.abs(document.querySelector('video').currentTime - 9) < 1.2")
-    inked = page.evaluate(
-        "(() => { const c = document.querySelector('canvas'); const d = c.getContext('2d')"
-        ".getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0;"
-        " return n })()"
-    )
-    assert inked > 500
-    page.keyboard.press("i")
-    until(page, "document.querySelector('#q').value === ''")
-    page.wait_for_selector("canvas[aria-label*='relevance']")  # of the search for the frame
-    page.locator("canvas").press("ArrowRight")
-    until(page, "Number(document.querySelector('canvas').getAttribute('aria-valuenow')) > 9")
-
-
-def test_single_frames_are_shown_if_the_browser_cannot_decode(visit):
-    page = visit("?q=yellow")
-    page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
-    picture = page.locator(".screen img")
-    picture.wait_for()
-    first = picture.get_attribute("src")
-    until(page, "first => document.querySelector('.screen img').getAttribute('src') !== first", arg=first)
-    until(page, "document.querySelector('.screen img').naturalHeight === 180")
 
 
 def test_a_shared_address_shows_the_same_after_a_reload(visit, browser):
@@ -641,10 +481,6 @@ def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
     assert any(name.startswith("later.webm") for name in tile_names(page))
 
 
-def seconds_in(address, name):
-    return float(re.search(rf"[?&]{name}=([\d.]+)", address).group(1))
-
-
 def test_a_follow_up_is_searched_within_some_seconds(visit):
     page = visit("?q=white")
     page.get_by_text("Then, without, filters").click()
@@ -661,27 +497,6 @@ def test_a_follow_up_is_searched_within_some_seconds(visit):
         gap.press("Enter")
     query = request.value.post_data_json
     assert (query["within_s"], query["without"]) == (1.5, ["white", "red"])
-
-
-def test_a_follow_up_is_shown_beside_the_moment_and_played(visit, shot):
-    page = visit("?q=white&then=green")
-    tile = page.locator(f"{TILE}[aria-label^='flag.webm']").first
-    tile.locator("img").nth(1).wait_for()
-    until(page, "[...document.querySelectorAll('button.tile img')].slice(0, 2).every(img => img.naturalWidth > 0)")
-    with page.expect_response(lambda response: "/edges?" in response.url):  # the edges move to the exact cuts
-        tile.click()
-    player = page.get_by_role("article", name="Player")
-    assert player.get_by_role("button", name="First ").get_attribute("aria-pressed") == "true"
-    until(page, "document.querySelector('video')?.readyState > 1")
-    start_s = seconds_in(page.url, "s")
-    shot(page, "then")
-    player.get_by_role("button", name="Then ").click()
-    then_s = seconds_in(page.url, "s")
-    assert then_s > start_s
-    until(page, "at => Math.abs(document.querySelector('video').currentTime - at) < 1", arg=then_s)
-    assert player.get_by_role("button", name="Then ").get_attribute("aria-pressed") == "true"
-    player.get_by_role("button", name="First ").click()
-    assert seconds_in(page.url, "s") == start_s
 
 
 def test_the_number_of_hits_is_in_the_address_and_invalid_numbers_are_marked(visit):
@@ -709,7 +524,7 @@ def test_more_and_less_like_this(visit, shot):
     page = visit("?q=white")
     before = rank()
     page.locator(f"{TILE}[aria-label^='sun.webm']").first.click()
-    page.wait_for_selector("canvas")
+    page.wait_for_selector("video")
     page.keyboard.press("p")
     until(page, "document.querySelector('ul[aria-label=Examples] li')?.textContent.includes('like sun.webm')")
     liked = rank()
@@ -732,7 +547,7 @@ def test_axe_finds_nothing_serious(visit, dark, shot):
     page = visit("?q=white", dark=dark)
     page.locator(TILE).first.click()
     page.get_by_role("button", name="Add to bin").click()
-    page.wait_for_selector("canvas[aria-label*='relevance']")
+    page.wait_for_selector("[role=slider][aria-label*='relevance']")
     shot(page, "dark" if dark else "light")
     violations = [v for v in Axe().run(page).response["violations"] if v["impact"] in ("serious", "critical")]
     page.get_by_role("button", name="Index").click()
@@ -750,15 +565,14 @@ def test_the_page_fits_a_phone_without_scrolling_sideways(visit, calibrated, sho
     page.wait_for_selector(TILE)
     shot(page, "phone_results")
     page.locator(TILE).last.tap()
-    page.wait_for_selector("canvas")
-    until(
-        page,
-        "(([head, box]) => box.top >= head.bottom && box.bottom <= innerHeight)"
-        "(['header', '.screen'].map(name => document.querySelector(name).getBoundingClientRect()))",
-    )
+    page.wait_for_selector("video")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, "phone_player")
+    page.get_by_role("button", name="Larger player").tap()
+    page.get_by_role("slider", name="In", exact=True).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("video").bounding_box()["width"] > 300
-    shot(page, "phone_player")
+    shot(page, "phone_large_player")
     page.get_by_text("Then, without, filters").click()
     page.evaluate("scrollTo(0, 0)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

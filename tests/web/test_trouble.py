@@ -122,6 +122,7 @@ def test_a_service_that_stops_during_playback_is_reported(visit):
     page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
     page.locator(".screen img").wait_for()
     page.context.set_offline(True)
+    page.locator(".body").click(position={"x": 10, "y": 30})
     page.locator(".screen").get_by_text("service does not respond").wait_for()
     page.context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
@@ -136,7 +137,7 @@ def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, sho
     try:
         page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
         page.locator(".screen").get_by_text("cannot be opened").wait_for()
-        until(page, "document.querySelector('.lost img').naturalWidth > 0")
+        until(page, "document.querySelector('.screen img').naturalWidth > 0")
         until(page, "[...document.querySelectorAll('.strip img')].every(image => image.naturalWidth > 0)")
         shot(page, "gone")
         assert page.get_by_role("button", name="Add to bin").is_enabled()

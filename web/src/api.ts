@@ -4,6 +4,8 @@ import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, Search
 
 export type { Folder, Job, RelevanceCurve, Watch }
 
+const CURVE_POINTS = 4000 // the most that the service sends: enough to zoom in on a film
+
 /** The service cannot be reached. */
 export class Unreachable extends Error {
   constructor() {
@@ -73,7 +75,7 @@ export const searchPicture = async (picture: Blob, query: SearchRequest, signal:
   return (await ask(`/api/search/picture?${parameters}`, { method: 'POST', body: picture, signal })).json()
 }
 export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
-  post<RelevanceCurve>(`/api/videos/${id}/relevance`, query, signal)
+  post<RelevanceCurve>(`/api/videos/${id}/relevance?points=${CURVE_POINTS}`, query, signal)
 
 export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`
@@ -84,6 +86,9 @@ export const thumbnails = (id: string) => get<Thumbnails>(`/api/videos/${id}/thu
 /** A span with its edges at the exact cuts. */
 export const edges = (id: string, { start_s, end_s }: Span) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}`)
+/** The address of a span as an MP4 file. */
+export const clip = (id: string, { start_s, end_s }: Span) =>
+  `/api/videos/${id}/clip?start_s=${start_s.toFixed(3)}&end_s=${end_s.toFixed(3)}`
 export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file that the browser downloads. */

@@ -12,10 +12,16 @@ import {
   type MomentJson,
   type SearchAnswer,
   type SearchRequest,
+  type Span,
   type WeightsJson
 } from './service'
 
-export interface Open { video_id: string; video: string; duration_s: number; start_s: number; end_s: number; from_s: number } // playback begins at `from_s`
+/** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change. */
+export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges }
+type Edge = 'start_s' | 'end_s'
+type Edges = Partial<Record<Edge, boolean>>
+/** A moment whose edges may have been moved to exact cuts. */
+type ShownMoment = MomentJson & { atCut?: Edges }
 export interface BinMoment extends Mark { video: string; note: string }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
@@ -60,9 +66,7 @@ class Session {
   open = $state<Open | null>(null)
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
-  hasMovedOn = false // whether the arrow keys have selected another moment than the open one
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
-  #openAt: { hit: number; moment: number } | null = null // position of the open moment in the hits, until these change
   inContext = $state(false)
   bin = $state<BinMoment[]>(stored<BinMoment[]>(BIN, []))
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
@@ -203,12 +207,9 @@ class Session {
   }
   #startOver(): void {
     this.chosen = { hit: 0, moment: 0 }
-    this.hasMovedOn = false
-    this.#openAt = null
   }
   #moveTo(chosen: { hit: number; moment: number }): void {
     this.chosen = chosen
-    this.hasMovedOn = chosen.hit !== this.#openAt?.hit || chosen.moment !== this.#openAt.moment
     this.judged = null
   }
   /** Select a moment if the current answer has it. */
@@ -219,8 +220,6 @@ class Session {
     if (hit < 0) return
     const moment = this.hits[hit].moments.findIndex((span) => span.start_s === start_s && span.end_s === end_s)
     this.chosen = { hit, moment }
-    const { open } = this
-    this.hasMovedOn = open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s
   }
   /** Show a hit of an answer that is not complete yet. */
   #addHit(hit: HitJson, { aborted }: AbortSignal): void {
@@ -325,39 +324,47 @@ class Session {
     }
   }
 
-  show(hit: number, moment: number): void {
+  /** Open a moment of the hits. `change` is "small" for steps from moment to moment, which Back skips. */
+  show(hit: number, moment: number, change: Change = 'new'): void {
     const video = this.hits[hit]
-    const span = video?.moments[moment]
+    const span: ShownMoment | undefined = video?.moments[moment]
     if (!span) return
-    this.chosen = this.#openAt = { hit, moment }
-    this.hasMovedOn = false
+    this.chosen = { hit, moment }
     this.judged = null
     this.pair = video.then ? [span, video.then[moment]] : null
     const { video_id, duration_s } = video
-    const from_s = this.hasQuery ? span.peak_s : span.start_s
-    this.open = { video_id, video: video.video, duration_s, start_s: span.start_s, end_s: span.end_s, from_s }
+    const { start_s, end_s, peak_s, atCut = {} } = span
+    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s: this.hasQuery ? peak_s : start_s, atCut }
     this.inContext = false
     this.lost = ''
-    this.write('new')
+    this.write(change)
     if (this.hasQuery) void this.#snap(span, video_id)
   }
+  /** Open the selected moment, unless it is open already. */
+  playChosen(): void {
+    const hit = this.hits[this.chosen.hit]
+    const span = hit?.moments[this.chosen.moment]
+    const { open } = this
+    if (!span || (open?.video_id === hit.video_id && open.start_s === span.start_s && open.end_s === span.end_s)) return
+    this.show(this.chosen.hit, this.chosen.moment, open ? 'small' : 'new')
+  }
   /** Move the edges of the open moment to the exact cuts, unless another moment is open or they were moved by then. */
-  async #snap(span: MomentJson, video_id: string): Promise<void> {
+  async #snap(span: ShownMoment, video_id: string): Promise<void> {
     const { start_s, end_s } = span
     const exact = await api.edges(video_id, span).catch(() => null) // a video that cannot be read keeps its edges
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
-    Object.assign(span, exact, { peak_s: Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s)) })
+    const atCut = { start_s: exact.start_s !== start_s, end_s: exact.end_s !== end_s }
+    Object.assign(span, exact, { atCut, peak_s: Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s)) })
     const { open } = this
     if (open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s) return
-    Object.assign(open, exact)
+    Object.assign(open, exact, { atCut })
     this.write('small')
   }
   /** Loop another span of the open video. */
-  turnTo({ start_s, end_s, peak_s }: MomentJson): void {
+  turnTo({ start_s, end_s, peak_s, atCut = {} }: ShownMoment): void {
     if (!this.open) return
-    this.hasMovedOn = false
-    this.#openAt = this.judged = null
-    Object.assign(this.open, { start_s, end_s, from_s: peak_s })
+    this.judged = null
+    this.open = { ...this.open, start_s, end_s, from_s: peak_s, atCut }
     this.inContext = false
     this.write('new')
   }
@@ -365,17 +372,24 @@ class Session {
     this.open = null
     this.write('new')
   }
-  /** Move an edge of the open span. */
-  nudge(edge: 'start_s' | 'end_s', by: number): void {
-    if (!this.open) return
-    this.hasMovedOn = false
+  /** Set the start or end of the open moment. If it is on the other side of the other edge, that moves too. */
+  mark(edge: Edge, to_s: number, min_s: number): void {
+    const { open } = this
+    if (!open) return
+    const length_s = open.end_s - open.start_s
+    if (edge === 'start_s' && to_s > open.end_s - min_s) this.trim('end_s', to_s + length_s, min_s)
+    if (edge === 'end_s' && to_s < open.start_s + min_s) this.trim('start_s', to_s - length_s, min_s)
+    this.trim(edge, to_s, min_s)
+  }
+  /** Move an edge of the open moment, up to `min_s` before the other edge. */
+  trim(edge: Edge, to_s: number, min_s: number): void {
+    const { open } = this
+    if (!open) return
     this.judged = null
-    const moved = Math.min(this.open.duration_s, Math.max(0, this.open[edge] + by))
-    if (edge === 'start_s' ? moved < this.open.end_s - 0.05 : moved > this.open.start_s + 0.05) {
-      this.open[edge] = Math.round(moved * 1000) / 1000
-      if (edge === 'start_s') this.open.from_s = this.open.start_s
-      this.write('small')
-    }
+    const moved = edge === 'start_s' ? Math.min(to_s, open.end_s - min_s) : Math.max(to_s, open.start_s + min_s)
+    open[edge] = Math.min(open.duration_s, Math.max(0, moved))
+    open.atCut[edge] = false
+    this.write('small')
   }
   /** Select the moment `by` steps away, across videos. */
   step(by: number): void {
@@ -489,7 +503,7 @@ class Session {
       const { video, duration_s } = await api.detail(id)
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
-      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s }
+      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {} }
     } catch (error) {
       if (hasLeft()) return
       if (error instanceof api.Refusal && [404, 422].includes(error.status)) {

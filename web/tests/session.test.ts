@@ -55,13 +55,21 @@ beforeEach(async () => {
 })
 
 describe('playback', () => {
-  it('begins at the peak of a moment, and at its start once that is moved', async () => {
+  it('begins at the peak of a moment', async () => {
     session.text = 'a dog'
     await session.search('new')
     session.show(0, 1)
     expect(session.open).toMatchObject({ start_s: 10, end_s: 12, from_s: 11 })
-    session.nudge('start_s', -0.5)
-    expect(session.open).toMatchObject({ start_s: 9.5, from_s: 9.5 })
+  })
+  it('of the selected moment replaces that of another one without an entry of the history', async () => {
+    session.text = 'a dog'
+    await session.search('new')
+    session.playChosen()
+    const { length } = entries
+    session.step(1)
+    session.playChosen()
+    expect(session.open).toMatchObject({ start_s: 10 })
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=a+dog&v=${ID}&s=10.000&e=12.000`])
   })
 })
 
@@ -72,10 +80,11 @@ describe('an open moment', () => {
     exact = { start_s: 10.2, end_s: 11.8 }
     session.show(0, 1)
     await vi.waitFor(() => expect(session.open).toMatchObject({ start_s: 10.2, end_s: 11.8, from_s: 11 }))
+    expect(session.open!.atCut).toEqual({ start_s: true, end_s: true })
     expect(session.hits[0].moments[1]).toMatchObject(exact)
     exact = { start_s: 0.3, end_s: 2 }
     session.show(0, 0)
-    session.nudge('end_s', 0.5)
+    session.trim('end_s', 2.5, 0.04)
     await vi.waitFor(() => expect(session.hits[0].moments[0]).toMatchObject(exact!))
     expect(session.open).toMatchObject({ start_s: 0, end_s: 2.5 })
     exact = null
@@ -205,31 +214,27 @@ describe('selection', () => {
   })
   it('moves the edges of the open moment inside the video, never past each other', () => {
     session.show(0, 0)
-    session.nudge('start_s', -0.5)
+    session.trim('start_s', -0.5, 0.04)
     expect(session.open).toMatchObject({ start_s: 0, end_s: 2 })
-    session.nudge('start_s', 1.95)
-    expect(session.open).toMatchObject({ start_s: 0 })
-    session.nudge('end_s', 100)
+    session.trim('start_s', 5, 0.04)
+    expect(session.open).toMatchObject({ start_s: 1.96, end_s: 2 })
+    session.trim('end_s', 100, 0.04)
     expect(session.open).toMatchObject({ end_s: 60 })
     expect(entries.at(-1)).toContain('e=60.000')
   })
-  it('knows whether the open moment is still the chosen one', () => {
+  it('marks a start after the end, or an end before the start, by moving the other edge as well', () => {
     session.show(0, 1)
-    expect(session.hasMovedOn).toBe(false)
-    session.step(1)
-    expect(session.hasMovedOn).toBe(true)
-    session.step(-1)
-    expect(session.hasMovedOn).toBe(false)
-  })
-  it('stays with the open moment where a step leads nowhere', () => {
-    session.show(0, 0)
-    session.step(-1)
-    expect([session.hasMovedOn, session.chosen]).toEqual([false, { hit: 0, moment: 0 }])
+    session.mark('start_s', 20, 0.04)
+    expect(session.open).toMatchObject({ start_s: 20, end_s: 22 })
+    session.mark('end_s', 5, 0.04)
+    expect(session.open).toMatchObject({ start_s: 3, end_s: 5 })
+    session.mark('end_s', 4, 0.04)
+    expect(session.open).toMatchObject({ start_s: 3, end_s: 4 })
   })
   it('changes the edges of a moment without an entry of the history', () => {
     session.show(0, 1)
     const { length } = entries
-    session.nudge('end_s', 0.5)
+    session.trim('end_s', 12.5, 0.04)
     expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&v=${ID}&s=10.000&e=12.500`])
   })
   it('judges a moment, takes the judgement back, and replaces one with other edges', async () => {

@@ -1,0 +1,278 @@
+"""The inspector in Debian's Chromium: playback, timecodes, edges and the time axis."""
+
+import re
+
+import pytest
+
+from tests.web.browsing import TILE, play_time, seconds_in, timecode, until, with_first_playing
+
+pytestmark = pytest.mark.check
+
+FRAME_S = 1 / 25
+TIMECODE = "document.querySelector('output[aria-label=Timecode]').textContent"
+STATUS = "document.querySelector('[role=toolbar] [role=status]').textContent"
+
+
+def open_sea(visit, **options):
+    """A page on which the moment of `sea.webm` plays, whose edges are at the exact cuts."""
+    page = visit("?q=white", **options)
+    with page.expect_response(lambda response: "/edges?" in response.url):
+        page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    until(page, f"{TIMECODE}.length === 11")
+    return page
+
+
+def frame_number(code):
+    """The number of a timecode at 25 frames per second."""
+    hours, minutes, seconds, frames = map(int, code.split(":"))
+    return (hours * 3600 + minutes * 60 + seconds) * 25 + frames
+
+
+def test_a_hit_plays_its_span_in_a_loop_and_seeks_to_a_tenth_of_a_second(visit, shot):
+    page = visit("?q=green")
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    start_s, end_s = (float(x) for x in re.search(r"s=([\d.]+)&e=([\d.]+)", page.url).groups())
+    assert 3.5 < start_s < 4.5
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.evaluate("document.querySelector('video').pause()")
+    for at_s in (start_s, 7.3, 10.04, 0.5):
+        page.evaluate("at => { document.querySelector('video').currentTime = at }", at_s)
+        until(page, "!document.querySelector('video').seeking")
+        assert abs(play_time(page) - at_s) < 0.1
+    shown = page.evaluate(
+        "at => new Promise(done => { const v = document.querySelector('video');"
+        " v.requestVideoFrameCallback((_, frame) => done(frame.mediaTime)); v.currentTime = at })",
+        start_s + 0.5,
+    )
+    assert abs(shown - start_s - 0.5) < 0.1
+    print(f"the frame shown is {1000 * abs(shown - start_s - 0.5):.0f} ms from the requested time")
+    page.evaluate("end => { const v = document.querySelector('video'); v.currentTime = end - 0.3; v.play() }", end_s)
+    until(page, "start => { const t = document.querySelector('video').currentTime; return t < start + 1 }", arg=start_s)
+    assert play_time(page) >= start_s - 0.1
+    shot(page, "player")
+
+
+def test_a_span_at_the_end_of_its_video_loops_too(visit):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.evaluate("{ const v = document.querySelector('video'); v.currentTime = v.duration - 0.3; void v.play() }")
+    until(page, "(v => !v.paused && v.currentTime < v.duration - 0.5)(document.querySelector('video'))")
+    assert play_time(page) > 3.5
+
+
+def test_the_time_axis_shows_the_picture_under_the_pointer(visit, shot):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    axis = page.get_by_role("slider", name="Time in the video")
+    addresses = []
+    for part in (0.2, 0.8):
+        box = axis.bounding_box()
+        page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
+        preview = page.locator(".preview img")
+        preview.wait_for()
+        until(page, "document.querySelector('.preview img').naturalWidth > 0")
+        addresses.append(preview.get_attribute("src"))
+    shot(page, "preview")
+    assert len(set(addresses)) == 2
+    page.mouse.move(0, 0)
+    assert page.locator(".preview").count() == 0
+
+
+def test_space_pauses_while_a_tile_has_the_focus(visit):
+    page = with_first_playing(visit)
+    assert page.evaluate("document.activeElement.matches('.tile')")
+    until(page, "!document.querySelector('video').paused")
+    page.keyboard.press("Space")
+    until(page, "document.querySelector('video').paused")
+
+
+def test_a_click_in_the_curve_goes_to_its_time(visit):
+    page = visit("?q=green")
+    page.locator(f"{TILE}[aria-label^='flag.webm']").first.click()
+    axis = page.get_by_role("slider", name="Time in the video, with relevance")
+    axis.wait_for()
+    box = page.locator("canvas").bounding_box()
+    page.locator("canvas").click(position={"x": box["width"] * 0.75, "y": 30})
+    until(page, "Math.abs(document.querySelector('video').currentTime - 9) < 1.2")
+    inked = page.evaluate(
+        "(() => { const c = document.querySelector('canvas'); const d = c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0;"
+        " return n })()"
+    )
+    assert inked > 500
+    page.keyboard.press("s")
+    until(page, "document.querySelector('#q').value === ''")
+    axis.wait_for()  # of the search for the frame
+    axis.press("ArrowRight")
+    until(page, "Number(document.querySelector('.ruler').getAttribute('aria-valuenow')) > 9")
+
+
+def test_a_still_is_shown_if_the_browser_cannot_decode(visit):
+    page = visit("?q=yellow")
+    page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
+    picture = page.locator(".screen img")
+    picture.wait_for()
+    until(page, "document.querySelector('.screen img').naturalHeight === 180")
+    first = picture.get_attribute("src")
+    page.locator(".body").click(position={"x": 10, "y": 30})
+    until(page, "first => document.querySelector('.screen img').getAttribute('src') !== first", arg=first)
+
+
+def test_a_follow_up_is_shown_beside_the_moment_and_played(visit, shot):
+    page = visit("?q=white&then=green")
+    tile = page.locator(f"{TILE}[aria-label^='flag.webm']").first
+    tile.locator("img").nth(1).wait_for()
+    until(page, "[...document.querySelectorAll('button.tile img')].slice(0, 2).every(img => img.naturalWidth > 0)")
+    with page.expect_response(lambda response: "/edges?" in response.url):  # the edges move to the exact cuts
+        tile.click()
+    player = page.get_by_role("article", name="Player")
+    assert player.get_by_role("button", name="First ").get_attribute("aria-pressed") == "true"
+    until(page, "document.querySelector('video')?.readyState > 1")
+    start_s = seconds_in(page.url, "s")
+    shot(page, "then")
+    player.get_by_role("button", name="Then ").click()
+    then_s = seconds_in(page.url, "s")
+    assert then_s > start_s
+    until(page, "at => Math.abs(document.querySelector('video').currentTime - at) < 1", arg=then_s)
+    assert player.get_by_role("button", name="Then ").get_attribute("aria-pressed") == "true"
+    player.get_by_role("button", name="First ").click()
+    assert seconds_in(page.url, "s") == start_s
+
+
+def test_j_k_l_play_stop_and_step(visit):
+    page = open_sea(visit)
+    until(page, f"{STATUS} === 'Playing'")
+    page.keyboard.press("k")
+    until(page, f"{STATUS} === 'Paused' && document.querySelector('video').paused")
+    before = frame_number(timecode(page))
+    page.keyboard.down("k")
+    page.keyboard.press("l")
+    page.wait_for_timeout(100)
+    assert frame_number(timecode(page)) == before + 1
+    for key, expected in (("j", before), (".", before + 1), (",", before), ("Shift+ArrowRight", before + 1)):
+        if key != "j":
+            page.keyboard.up("k")
+        page.keyboard.press(key)
+        page.wait_for_timeout(100)
+        assert frame_number(timecode(page)) == expected, key
+    page.keyboard.press("l")
+    page.keyboard.press("l")
+    until(page, f"{STATUS} === '2× speed' && document.querySelector('video').playbackRate === 2")
+    page.keyboard.press("v")  # play on, so that the loop does not interfere
+    page.keyboard.press("End")
+    page.keyboard.press("j")
+    until(page, f"{STATUS} === '−1× speed'")
+    at_s = play_time(page)
+    until(page, "at => document.querySelector('video').currentTime < at - 0.3", at_s)
+    page.keyboard.press("k")
+    until(page, f"{STATUS} === 'Paused'")
+
+
+def test_i_and_o_trim_to_the_frame_on_screen(visit):
+    page = open_sea(visit)
+    page.keyboard.press("k")
+    page.keyboard.press("v")
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.keyboard.press(".")
+    page.wait_for_timeout(100)
+    assert timecode(page) == "00:00:00:03"
+    page.keyboard.press("i")
+    page.keyboard.press(">")
+    page.wait_for_timeout(100)
+    page.keyboard.press("o")
+    shown = [page.text_content(f"output[aria-label={name}]") for name in ("Start", "End", "Length")]
+    assert shown == ["00:00:00:03", "00:00:00:13", "00:00:00:11"]
+    assert seconds_in(page.url, "s") == pytest.approx(3 * FRAME_S)
+    assert seconds_in(page.url, "e") == pytest.approx(14 * FRAME_S)
+    page.keyboard.press("]")
+    page.keyboard.press("{")
+    assert page.text_content("output[aria-label=Length]") == "00:00:00:11"
+    page.keyboard.press("Shift+I")
+    until(page, f"{TIMECODE} === '00:00:00:04'")
+    page.keyboard.press("Shift+O")
+    until(page, f"{TIMECODE} === '00:00:00:14'")
+
+
+def test_edges_are_dragged_to_frames_and_moved_by_keys(visit, shot):
+    page = open_sea(visit)
+    edge = page.get_by_role("slider", name="In", exact=True)
+    start_s = seconds_in(page.url, "s")
+    assert page.get_by_text("at a shot change").count() > 0
+    box = edge.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + 20
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x - 31, y, steps=5)
+    page.mouse.up()
+    moved_s = seconds_in(page.url, "s")
+    assert moved_s < start_s - 0.1
+    assert moved_s / FRAME_S == pytest.approx(round(moved_s / FRAME_S), abs=0.02), "a whole number of frames"
+    assert edge.get_attribute("aria-valuetext") == page.text_content("output[aria-label=Start]")
+    shot(page, "trim")
+    edge.press("ArrowRight")
+    assert seconds_in(page.url, "s") == pytest.approx(moved_s + FRAME_S, abs=0.001)
+    edge.press("Shift+ArrowLeft")
+    assert seconds_in(page.url, "s") == pytest.approx(moved_s - 9 * FRAME_S, abs=0.001)
+    edge.press("End")
+    assert seconds_in(page.url, "s") == pytest.approx(seconds_in(page.url, "e") - FRAME_S, abs=0.001)
+
+
+def test_the_axis_zooms_around_the_pointer_pans_and_fits(visit, shot):
+    page = open_sea(visit)
+    page.keyboard.press("k")
+    body = page.locator(".body")
+    box = body.bounding_box()
+
+    def labels():
+        return page.locator(".ruler span").all_text_contents()
+
+    whole = labels()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
+    for _ in range(6):
+        page.mouse.wheel(0, -200)
+    until(page, "before => document.querySelector('.ruler').textContent !== before", "".join(whole))
+    close = labels()
+    frames = [frame_number(code) for code in close]
+    assert max(frames) - min(frames) < 25, "less than a second"
+    shot(page, "zoom")
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 30, steps=5)
+    page.mouse.up()
+    until(page, "before => document.querySelector('.ruler').textContent !== before", "".join(close))
+    assert min(map(frame_number, labels())) > min(frames), "panned, not sought"
+    page.keyboard.press("z")  # the moment with its surroundings, which is all of this short video
+    until(page, "before => document.querySelector('.ruler').textContent === before", "".join(whole))
+    page.mouse.wheel(0, -500)
+    until(page, "before => document.querySelector('.ruler').textContent !== before", "".join(whole))
+    body.dblclick(position={"x": 100, "y": 30})
+    until(page, "before => document.querySelector('.ruler').textContent === before", "".join(whole))
+
+
+def test_the_state_is_that_of_the_video(visit):
+    page = visit("?q=white", trouble=True)
+    page.wait_for_selector(TILE)
+    page.route("**/media", lambda route: None)  # never answered
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
+    until(page, f"{STATUS} === 'Loading'")
+    page.wait_for_timeout(500)
+    assert page.evaluate(STATUS) == "Loading", "nothing has arrived"
+    page.unroute("**/media")
+    page.reload()
+    until(page, f"{STATUS} === 'Playing'")
+    page.evaluate("document.querySelector('video').pause()")  # as a browser does, for example for a call
+    until(page, f"{STATUS} === 'Paused'")
+
+
+def test_arrow_keys_play_the_next_moment(visit):
+    page = with_first_playing(visit)
+    first = page.url
+    page.keyboard.press("ArrowRight")
+    until(page, "before => location.href !== before", first)
+    chosen = page.locator("[data-chosen=true]").get_attribute("aria-label")
+    until(page, "name => document.querySelector('video').ariaLabel === name", chosen.partition(",")[0])
+    until(page, f"{STATUS} === 'Playing'")
+    page.go_back()
+    until(page, "!document.querySelector('video')")

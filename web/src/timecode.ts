@@ -1,0 +1,113 @@
+// Frames and SMPTE timecodes of a file, counted as in src/untrimmed/exports/counting.py.
+
+/** The fields of a video that say how its frames are counted. */
+export interface Timing { frame_rate: string; has_variable_rate: boolean; start_timecode: string }
+
+const USUAL_RATE = 25 // step of files whose rate is unknown
+const ROUNDING = 0.05 // of a frame: containers round times to milliseconds
+
+const two = (value: number) => String(value).padStart(2, '0')
+
+/** Converts between seconds from the first frame, frames, and timecodes of one file. */
+export class FrameClock {
+  readonly isKnown: boolean
+  readonly isVariable: boolean
+  readonly isDrop: boolean
+  readonly #frames: number // per `#seconds`
+  readonly #seconds: number
+  readonly #base: number // timecodes per second
+  readonly #start: number // frame of the start timecode
+
+  constructor({ frame_rate, has_variable_rate, start_timecode }: Timing) {
+    const [frames, seconds = 1] = frame_rate.split('/').map(Number)
+    this.isKnown = frames > 0 && seconds > 0
+    this.isVariable = has_variable_rate
+    this.#frames = this.isKnown ? frames : USUAL_RATE
+    this.#seconds = this.isKnown ? seconds : 1
+    this.#base = Math.ceil(this.rate)
+    this.isDrop = start_timecode.includes(';') && this.#seconds === 1001 && [30000, 60000].includes(this.#frames)
+    this.#start = this.#frameOf(start_timecode)
+  }
+
+  get rate(): number {
+    return this.#frames / this.#seconds
+  }
+  /** The rate for people, e.g. 29.97. */
+  get rateName(): string {
+    if (!this.isKnown) return 'unknown frame rate'
+    const rate = Math.round(this.rate * 1000) / 1000
+    const kind = this.isDrop ? ' drop frame' : this.isVariable ? ', variable' : ''
+    return `${this.#seconds === 1001 && rate > 24 ? rate.toFixed(2) : rate} fps${kind}`
+  }
+  /** The number of the frame that is on screen at a time. */
+  frameAt(time_s: number): number {
+    return Math.max(0, Math.floor((time_s * this.#frames) / this.#seconds + ROUNDING))
+  }
+  /** The number of the frame whose start is nearest to a time. */
+  nearest(time_s: number): number {
+    return Math.max(0, Math.floor((time_s * this.#frames) / this.#seconds + 0.5))
+  }
+  /** The time at which a frame begins. */
+  timeOf(frame: number): number {
+    return (frame * this.#seconds) / this.#frames
+  }
+  /** The middle of a frame: players that seek there show this frame, however they round. */
+  middleOf(frame: number): number {
+    return this.timeOf(frame + 0.5)
+  }
+  /** The nearest time at which a frame begins. */
+  snap(time_s: number): number {
+    return this.timeOf(this.nearest(time_s))
+  }
+  /** The timecode of the frame that is on screen at a time: HH:MM:SS:FF, with `;` before the frames for drop frame. */
+  at(time_s: number): string {
+    return this.isKnown ? this.timecode(this.#start + this.frameAt(time_s)) : clockTime(time_s)
+  }
+  /** The timecode of a moment's first frame, which begins nearest to its start. */
+  first(start_s: number): string {
+    return this.isKnown ? this.timecode(this.#start + this.nearest(start_s)) : clockTime(start_s)
+  }
+  /** The timecode of a moment's last frame: its end is the start of the next one. */
+  last(end_s: number): string {
+    return this.isKnown ? this.timecode(this.#start + Math.max(0, this.nearest(end_s) - 1)) : clockTime(end_s)
+  }
+  /** The number of frames of a moment, as HH:MM:SS:FF. */
+  length(start_s: number, end_s: number): string {
+    return this.isKnown ? this.timecode(this.nearest(end_s) - this.nearest(start_s)) : clockTime(end_s - start_s)
+  }
+  /** The timecode with this number. After 24 hours, timecodes start again at 0. */
+  timecode(frame: number): string {
+    let number = frame
+    if (this.isDrop) {
+      // The first numbers of each minute are skipped, except in every tenth minute.
+      const skipped = this.#base / 15
+      const perMinute = this.#base * 60 - skipped
+      const perTenMinutes = perMinute * 10 + skipped
+      const tens = Math.floor(frame / perTenMinutes)
+      const rest = frame % perTenMinutes
+      number += skipped * (9 * tens + Math.max(0, Math.floor((rest - skipped) / perMinute)))
+    }
+    number %= this.#base * 86400
+    const seconds = Math.floor(number / this.#base)
+    const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60].map(two).join(':')
+    return `${parts}${this.isDrop ? ';' : ':'}${two(number % this.#base)}`
+  }
+  /** The frame of a timecode; 0 if it is none of this rate. */
+  #frameOf(text: string): number {
+    const match = /^(\d\d):(\d\d):(\d\d)[:;](\d+)$/.exec(text)
+    if (!match) return 0
+    const [hours, minutes, seconds, frames] = match.slice(1).map(Number)
+    if (minutes > 59 || seconds > 59 || frames >= this.#base) return 0
+    const skipped = this.isDrop ? this.#base / 15 : 0
+    const minute = hours * 60 + minutes
+    return (minute * 60 + seconds) * this.#base + frames - skipped * (minute - Math.floor(minute / 10))
+  }
+}
+
+/** HH:MM:SS.mmm, for files whose frames cannot be counted. */
+function clockTime(time_s: number): string {
+  const thousandths = Math.max(0, Math.round(time_s * 1000))
+  const seconds = Math.floor(thousandths / 1000)
+  const parts = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60].map(two).join(':')
+  return `${parts}.${String(thousandths % 1000).padStart(3, '0')}`
+}
