@@ -92,7 +92,7 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error does not name the final path: it names the temporary one, or none (as for a full disk)."""
+    """Whether an error names the temporary path instead of the final one, or no path (as for a full disk)."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

@@ -35,8 +35,8 @@ def compare(
     """Print one table of runs, the best first, with p-values.
 
     Runs that differ only in their seed share a row: mean and standard deviation.
-    Each data set has its own table. Arguments that are files are ignored, so you
-    can use a pattern for the runs of a study, such as study/tvr/*-3000-*.
+    Each data set has its own table. Files among the arguments are ignored. So a pattern such as study/tvr/*-3000-*
+    selects the runs of a study.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate

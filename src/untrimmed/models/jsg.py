@@ -321,7 +321,8 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Return the gaze of each query at its video: proposals around the centre of its best glance proposal.
+        """Return the gaze of each query at its video: its proposals are around the centre of the query's best glance
+        proposal.
 
         As released, the gaze of the variant `video` does not train the query tower.
         """

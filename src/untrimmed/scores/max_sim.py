@@ -161,9 +161,9 @@ def _best_rows_in_tiles(
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
     """Compute `best_rows` without a gradient, by products in bfloat16 in tiles that fit the cache.
 
-    The video's mean row is multiplied in float32, and only the rows' differences from it in bfloat16, which makes
-    rounding errors small. Padding repeats the first real row. The 16 bits of a product become the upper half of a
-    float32 and the row's index the lower half, so that one maximum returns both.
+    To keep rounding errors small, each row is the video's mean row plus a difference. Only the products of differences
+    are in bfloat16; the product of the mean row is in float32. Padding repeats the first real row. The 16 bits of a
+    product become the upper half of a float32 and the row's index the lower half, so that one maximum returns both.
     """
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)

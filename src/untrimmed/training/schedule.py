@@ -5,9 +5,9 @@ A schedule is one of two kinds of functions:
 - A function of the update, counted from 0, returns the factor of all learning rates. If it has the parameters
   `total_steps` (the number of updates of the run) and `warmup_share`, it gets them.
 - A function or class whose first parameter is `optimizer` returns a torch scheduler. Its `step` is called after each
-  update (of `ReduceLROnPlateau`: after each epoch, with the metric of `train.select_by`). The function or class gets
-  the number of updates if it has a parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`. OneCycleLR
-  also gets `max_lr`.
+  update. For `ReduceLROnPlateau`, it is called after each epoch, with the metric of `train.select_by`. The function or
+  class gets the number of updates if it has a parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`.
+  OneCycleLR also gets `max_lr`.
 
 If a schedule has no parameter for a warm-up (`warmup_share` or `num_warmup_steps`), we add a warm-up. During the first
 `train.warmup_share` of the updates, a factor of the rates then rises linearly from 0 to 1.

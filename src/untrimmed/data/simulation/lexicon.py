@@ -23,7 +23,7 @@ FUNCTION_WORDS = frozenset((
 MEANING_DIM = 48
 CLUSTERS = 60
 CENTRE_WEIGHT = 0.6
-"""Weight of the vector that synonyms share. The cosine of two synonyms is about its square."""
+"""Weight of the vector that synonyms share. The cosine of two synonyms is about the square of this weight."""
 RARE_SHARE = 0.05
 """A word is rare if less than this share of the captions contains the word."""
 MIXING = 1.5

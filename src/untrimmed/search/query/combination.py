@@ -123,8 +123,8 @@ class CombinedQuery(PreparedQuery):
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
         A span's score is the curve's value at its best time. The span ends on each side where the curve falls below the
-        middle between this score and the curve's mean. First spans do not overlap. Except in the best pair, their best
-        times must be peaks of the curve, because the slope beside a moment is not another moment.
+        middle between this score and the curve's mean. First spans do not overlap. The best time of each pair after the
+        first must be a peak of the curve, because the slope beside a moment is not another moment.
 
         Without a limit, pairs are returned until the score of the first moment falls below the middle between the best
         score and the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is
