@@ -321,8 +321,9 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Return the gaze of each query at its video: its proposals are around the centre of the query's best glance
-        proposal.
+        """Return the gaze of each query at its video.
+
+        Its proposals are around the centre of the query's best glance proposal.
 
         As released, the gaze of the variant `video` does not train the query tower.
         """
