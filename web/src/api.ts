@@ -1,8 +1,8 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { ExportRequest, Facts, Folder, HitJson, Job, RelevanceCurve, SearchAnswer, SearchLine, SearchRequest, Span, Thumbnails, VideoDetail, VideoList, Watch } from './service'
+import type { CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Thumbnails, VideoDetail, VideoList, Watch } from './service'
 
-export type { Folder, Job, RelevanceCurve, Watch }
+export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
 const CURVE_POINTS = 4000 // the most that the service sends: enough to zoom in on a film
 
@@ -46,6 +46,11 @@ export const facts = () => get<Facts>('/api/facts')
 export const isReachable = () => facts().then(() => true, (error) => !(error instanceof Unreachable))
 export const detail = (id: string) => get<VideoDetail>(`/api/videos/${id}`)
 export const folders = () => get<Folder[]>('/api/folders')
+export const removeFolder = async (folder_id: string): Promise<RemovedVideos> =>
+  (await ask(`/api/folders/${folder_id}`, { method: 'DELETE' })).json()
+/** The folders that can be chosen in a folder, or at the top. */
+export const browse = (folder_id = '') => get<FolderListing>(`/api/browse${folder_id && `/${folder_id}`}`)
+export const findFolders = (name: string) => post<CountedFolder[]>('/api/browse/find', { name })
 export const watches = () => get<Watch[]>('/api/watches')
 export const watch = (folder_id: string) => post<Watch[]>('/api/watches', { folder_ids: [folder_id] })
 export const unwatch = async (folder_id: string): Promise<Watch[]> =>
@@ -116,3 +121,15 @@ export function clock(time_s: number): string {
   const seconds = `${String(Math.floor(tenths / 10) % 60).padStart(2, '0')}.${tenths % 10}`
   return hours ? `${hours}:${String(minutes).padStart(2, '0')}:${seconds}` : `${minutes}:${seconds}`
 }
+
+/** An estimated time, no more precise than estimates are. */
+export function roundTime(time_s: number): string {
+  if (time_s < 55) return `${Math.max(1, Math.round(time_s / 10)) * 10} s`
+  let minutes = Math.max(1, Math.round(time_s / 60))
+  if (minutes < 60) return `${minutes} min`
+  if (minutes >= 600) return `${Math.round(minutes / 60)} h`
+  minutes = Math.round(minutes / 5) * 5
+  return minutes % 60 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${minutes / 60} h`
+}
+/** A number with its noun: 1 video, 2 videos. */
+export const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? '' : 's'}`

@@ -62,6 +62,7 @@ class Session {
   isArriving = $state(false) // the hits shown belong to a search that is still running
   library = $state<HitJson[]>([]) // shown while there is no query
   numVideos = $state(0)
+  isLoaded = $state(false) // whether `numVideos` is known
   libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
@@ -308,6 +309,7 @@ class Session {
     try {
       const { total, videos } = await api.videos(48)
       this.numVideos = total
+      this.isLoaded = true
       if (!total) await this.loadLibraryPath()
       this.library = videos.map((video, i) => ({
         ...video,

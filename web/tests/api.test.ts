@@ -67,3 +67,8 @@ describe('names and times', () => {
     expect(api.frame('id', -1)).toBe('/api/videos/id/frame?time_s=0.00&short_side=180')
   })
 })
+
+it('shows estimates no more precise than they are, as the command line does', () => {
+  const shown = [0, 7, 50, 55, 200, 3599, 5000, 35_900, 200_000].map(api.roundTime)
+  expect(shown).toEqual(['10 s', '10 s', '50 s', '1 min', '3 min', '1 h', '1 h 25 min', '10 h', '56 h'])
+})
