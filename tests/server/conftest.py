@@ -61,6 +61,11 @@ def client(toy, world, access):
 @pytest.fixture
 def ids(client):
     """Video ids by file name."""
+    return ids_of(client)
+
+
+def ids_of(client):
+    """Video ids by file name."""
     return {
         video["video"].rpartition("/")[2]: video["video_id"] for video in client.get("/api/videos").json()["videos"]
     }

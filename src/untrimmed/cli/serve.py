@@ -73,6 +73,15 @@ def serve(
     shards: ShardsOption = 1,
     replicas: ReplicasOption = 1,
     precision: PrecisionOption = "auto",
+    proxies: Annotated[
+        float,
+        runtime_option(
+            "--proxies",
+            min=0.0,
+            metavar="GB",
+            help="Space for videos that the service converted because browsers cannot play the files.",
+        ),
+    ] = 2.0,
 ) -> None:
     """Start the web page and the HTTP service of the library.
 
@@ -130,6 +139,7 @@ def serve(
         is_port_fixed="port" in options or not opens_page,
         on_start=announce,
         on_job=_JobPrinter(),
+        proxy_bytes=round(proxies * 1e9),
     )
 
 

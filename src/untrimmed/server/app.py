@@ -13,11 +13,12 @@ from starlette.types import Scope
 from untrimmed.search.library import Library
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import read_settings
-from untrimmed.server import bin_routes, job_routes, search_routes, thumbnail_routes, video_routes
+from untrimmed.server import bin_routes, job_routes, proxy_routes, search_routes, thumbnail_routes, video_routes
 from untrimmed.server.access import Access, Guard, Heads
 from untrimmed.server.depends import ServiceDependency
 from untrimmed.server.metrics import KIND, Meter, Metrics
 from untrimmed.server.problems import RESPONSES, Problem, add_problems
+from untrimmed.server.proxies import DEFAULT_CACHE_BYTES
 from untrimmed.server.schemas import Facts, Health, Job
 from untrimmed.server.service import Service
 from untrimmed.server.watched_folders import read_folders
@@ -54,6 +55,7 @@ def create_app(
     pace: Pace = Pace(),
     on_job: Callable[[Job], None] = lambda job: None,
     warm: bool = False,
+    proxy_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> FastAPI:
     """Create the service as an ASGI application.
 
@@ -68,9 +70,17 @@ def create_app(
         pace: Intervals at which watched folders are checked.
         on_job: Called with every finished indexing run that a change in a watched folder started.
         warm: Load the encoder and vectors in the background when the application starts.
+        proxy_bytes: Largest size of the cached proxies.
     """
     watch = (*watch, *read_folders(library.folder))
-    service = Service(library, (*folders, *watch), (*roots, *folders, *watch), pace=pace, on_job=on_job)
+    service = Service(
+        library,
+        (*folders, *watch),
+        (*roots, *folders, *watch),
+        pace=pace,
+        on_job=on_job,
+        proxy_bytes=proxy_bytes,
+    )
     metrics = Metrics()
 
     @asynccontextmanager
@@ -96,7 +106,7 @@ def create_app(
     metrics.gauge("videos", "Indexed videos.", lambda: len(service.records()))
     metrics.gauge("open_jobs", "Indexing runs that are not finished.", lambda: service.jobs.num_open)
     metrics.gauge("cached_picture_bytes", "Size of the frames cached in memory.", lambda: service.pictures.num_bytes)
-    for module in (search_routes, video_routes, thumbnail_routes, bin_routes, job_routes):
+    for module in (search_routes, video_routes, thumbnail_routes, proxy_routes, bin_routes, job_routes):
         app.include_router(module.router)
     app.include_router(router)
     _add_schema_of_problems(app)

@@ -16,6 +16,7 @@ from untrimmed.search.library import Library
 from untrimmed.server.access import Access
 from untrimmed.server.app import create_app
 from untrimmed.server.notice import announce, url_of
+from untrimmed.server.proxies import DEFAULT_CACHE_BYTES
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
@@ -35,6 +36,7 @@ def serve(
     is_port_fixed: bool = True,
     on_start: Callable[[str], None],
     on_job: Callable[[Job], None],
+    proxy_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> None:
     """Serve a library until Ctrl-C.
 
@@ -43,12 +45,22 @@ def serve(
         is_port_fixed: Without this, any free port is used if the port is in use.
         on_start: Called with the address when the service starts.
         on_job: Called with every finished indexing run that a change in a watched folder started.
+        proxy_bytes: Largest size of the cached proxies.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
     """
     with listening_at(host, port, is_port_fixed=is_port_fixed) as (listening, address):
-        app = create_app(library, access=access, folders=folders, watch=watch, roots=roots, on_job=on_job, warm=True)
+        app = create_app(
+            library,
+            access=access,
+            folders=folders,
+            watch=watch,
+            roots=roots,
+            on_job=on_job,
+            warm=True,
+            proxy_bytes=proxy_bytes,
+        )
         on_start(address)
         local = _local_address(host)
         with (

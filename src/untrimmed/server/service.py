@@ -28,6 +28,7 @@ from untrimmed.server.jobs import Jobs
 from untrimmed.server.media import frame_source
 from untrimmed.server.pictures import Pictures
 from untrimmed.server.problems import PublicError
+from untrimmed.server.proxies import DEFAULT_CACHE_BYTES, Proxies
 from untrimmed.server.schemas import Job
 from untrimmed.server.watched_folders import read_folders, write_folders
 from untrimmed.server.watching import Pace, Watches
@@ -52,6 +53,7 @@ class Service:
     roots: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
+    proxy_bytes: int = DEFAULT_CACHE_BYTES  # largest size of the cached proxies
     # called with every finished run that a change in a watched folder started
     on_job: Callable[[Job], None] = lambda job: None
 
@@ -59,6 +61,7 @@ class Service:
         self.thumbnails = ThumbnailFiles(self.library.folder)
         self.bins = Bins(self.library.folder)
         self.browser = FolderBrowser(self.roots)
+        self.proxies = Proxies(self.library.folder, max_bytes=self.proxy_bytes)
         self.jobs = Jobs(self.library)
         self.watches = Watches(self.jobs, self._has_videos, self.on_job, self.pace)
         self._search = CapacityLimiter(4)
@@ -232,6 +235,7 @@ class Service:
         self.cancel_long_work()
         self.jobs.close()
         self.pictures.close()
+        self.proxies.close()
         if self._warming is not None:
             # wait for this thread, because a process that exits while the thread loads a C++ library would abort
             self._warming.join()

@@ -1,8 +1,8 @@
 """Write a span of a video to a new file. Re-encoding makes the cuts exact. This runs in the decoding child process."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -11,23 +11,23 @@ import numpy as np
 from av.audio.frame import AudioFrame
 from av.audio.resampler import AudioResampler
 from av.video.frame import VideoFrame
-from av.video.reformatter import ColorRange, VideoReformatter
+from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from untrimmed.video.decode import (
+    UNSPECIFIED_COLORSPACE,
     MediaProblemError,
     OpenVideo,
     Orientation,
     decode_packet,
     pixel_aspect,
     read_packets,
+    scaled_size,
     square_size,
     stamp,
 )
 from untrimmed.video.timeline import EPSILON_S, Timeline
 
 VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
-# In order of preference. Builds of FFmpeg differ in the encoders that they have; all players support these formats.
-VIDEO_ENCODERS = ("libx264", "libopenh264", "mpeg4")
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
 MAX_INTERLEAVE_S = 10.0  # how much later than its picture a file may store sound; later sound is dropped
 
@@ -42,6 +42,31 @@ class ShownFrame:
 
     time_s: float
     frame: VideoFrame
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How a new file is encoded. Builds of FFmpeg differ in the encoders that they have."""
+
+    container: str
+    video_encoders: Sequence[str]  # in order of preference
+    sound_encoder: str = "aac"
+    sound_rates: tuple[int, ...] = (22050, 24000, 32000, 44100, 48000)  # the last one is used for other rates
+    short_side: int | None = None  # larger pictures are reduced
+    keeps_priming: bool = True  # whether the file can contain sound before time 0, which players skip
+    video_options: dict[str, dict[str, str]] = field(default_factory=dict)  # by encoder
+    container_options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def video_encoder(self) -> str:
+        """The first encoder that this build of FFmpeg has."""
+        return next(name for name in self.video_encoders if name in av.codecs_available)
+
+
+def clip_encoding(container: str) -> Encoding:
+    """The encoding of clips: good quality, and formats that all players support."""
+    options = {"preset": "veryfast", "crf": "20", "bf": "0", "threads": "2"}
+    return Encoding(container, ("libx264", "libopenh264", "mpeg4"), video_options={"libx264": options})
 
 
 @dataclass(frozen=True)
@@ -62,7 +87,8 @@ class Cut:
 class CutWriter:
     """Writes the new file: of the given frames and sound, the part that is in the span."""
 
-    def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: str, format_name: str) -> None:
+    def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: Any, encoding: Encoding) -> None:
+        """Open a new file. `out` is its path, or an object to whose method `write` its bytes are passed."""
         self.video = video
         self.start_s = start_s
         self.end_s = end_s
@@ -71,7 +97,8 @@ class CutWriter:
         self.last: ShownFrame | None = None
         self.picture_until_s = start_s
         self.sound_until_s = -math.inf  # end of the sound that was read from the source video
-        self._container = av.open(out, "w", format=format_name)
+        self._encoding = encoding
+        self._container = av.open(out, "w", format=encoding.container, options=encoding.container_options)
         self._scaler = VideoReformatter()
         self._picture: Any = None
         self._sound: Any = None
@@ -80,9 +107,10 @@ class CutWriter:
 
     def add_sound_track(self, source: Any) -> None:
         """Add a sound track. Call it before the first frame, because a file declares its tracks at the start."""
-        rate = source.rate if source.rate in (22050, 24000, 32000, 44100, 48000) else 48000
+        rates = self._encoding.sound_rates
+        rate = source.rate if source.rate in rates else rates[-1]
         layout = "mono" if source.channels == 1 else "stereo"
-        self._sound = self._container.add_stream("aac", rate=rate, layout=layout)
+        self._sound = self._container.add_stream(self._encoding.sound_encoder, rate=rate, layout=layout)
         self._resampler = AudioResampler(format="fltp", layout=layout, rate=rate)
 
     def add_frame(self, frame: VideoFrame, shown_s: float, until_s: float) -> None:
@@ -93,12 +121,14 @@ class CutWriter:
             return
         picture = self._upright(frame)
         if self._picture is None:
-            self._picture = self._start_picture(picture)
+            self._picture = self._start_picture(picture, frame)
+        is_rgb = picture.format.name == "rgb24"
         picture = self._scaler.reformat(
             picture,
             self._picture.width,
             self._picture.height,
             "yuv420p",
+            dst_colorspace=self._picture.codec_context.colorspace if is_rgb else None,
             dst_color_range=ColorRange.MPEG,
             interpolation="BICUBIC",
         )
@@ -134,7 +164,7 @@ class CutWriter:
             clipped.sample_rate = rate
             clipped.time_base = Fraction(1, rate)
             clipped.pts = offset + first
-            self._early_sound += self._sound.encode(clipped)
+            self._early_sound += self._encode_sound(clipped)
         if self._picture is not None:  # the file's header, written with the first packet, needs both tracks
             self._container.mux(self._early_sound)
             self._early_sound = []
@@ -142,38 +172,59 @@ class CutWriter:
     def close(self) -> None:
         """Finish the file."""
         self._container.mux(self._early_sound)
-        for track in (self._picture, self._sound):
-            if track is not None:
-                self._container.mux(track.encode(None))
+        if self._picture is not None:
+            self._container.mux(self._picture.encode(None))
+        if self._sound is not None:
+            self._container.mux(self._encode_sound(None))
         self._container.close()
 
-    def _start_picture(self, picture: VideoFrame) -> Any:
-        name = next(name for name in VIDEO_ENCODERS if name in av.codecs_available)
+    def _encode_sound(self, frame: AudioFrame | None) -> list[Any]:
+        packets = self._sound.encode(frame)
+        return [packet for packet in packets if self._encoding.keeps_priming or packet.pts >= 0]
+
+    def _start_picture(self, picture: VideoFrame, frame: VideoFrame) -> Any:
+        name = self._encoding.video_encoder
         rate = Fraction(1 / self.video.frame_s).limit_denominator(1001)
-        options = {"preset": "veryfast", "crf": "20", "bf": "0", "threads": "2"} if name == "libx264" else {}
+        options = self._encoding.video_options.get(name, {})
         track: Any = self._container.add_stream(name, rate=rate, options=options)
         # Chroma has half the resolution, so both sides must be even.
         track.width, track.height = max(2, picture.width // 2 * 2), max(2, picture.height // 2 * 2)
         track.pix_fmt = "yuv420p"
-        if name != "libx264":
+        if not options:
             track.bit_rate = 4 * track.width * track.height
         if name != "mpeg4":  # this encoder allows at most 65535 ticks per second
             track.codec_context.time_base = Fraction(1, VIDEO_TICKS)
         track.codec_context.flags |= FRAME_DURATION
-        track.codec_context.colorspace = picture.colorspace
+        track.codec_context.colorspace = _matrix(frame)
         track.codec_context.color_range = ColorRange.MPEG
         return track
 
     def _upright(self, frame: VideoFrame) -> VideoFrame:
         width, height = square_size(frame.width, frame.height, pixel_aspect(self.video.stream))
+        if self._encoding.short_side is not None:
+            width, height = scaled_size(width, height, self._encoding.short_side)
         orientation = Orientation.of(frame)
         if orientation == Orientation():
-            return self._scaler.reformat(frame, width, height) if width != frame.width else frame
-        pixels: Any = self._scaler.reformat(frame, width, height, "rgb24").to_ndarray()
+            return (
+                self._scaler.reformat(frame, width, height) if (width, height) != (frame.width, frame.height) else frame
+            )
+        pixels: Any = self._scaler.reformat(
+            frame, width, height, "rgb24", src_colorspace=_matrix(frame), dst_color_range=ColorRange.JPEG
+        ).to_ndarray()
         if orientation.transpose:
             pixels = pixels.transpose(1, 0, 2)
         pixels = pixels[:: -1 if orientation.flip_y else 1, :: -1 if orientation.flip_x else 1]
         return VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+
+
+def _matrix(frame: VideoFrame) -> int:
+    """The colour matrix of a frame. By convention, untagged HD pictures are in BT.709 and smaller ones in BT.601.
+
+    A new file must name it, because its pictures may be smaller than HD.
+    """
+    if frame.colorspace != UNSPECIFIED_COLORSPACE:
+        return int(frame.colorspace)
+    return int(Colorspace.ITU709 if frame.height >= 720 else Colorspace.ITU601)
 
 
 def write_cut(
@@ -181,7 +232,7 @@ def write_cut(
     origin: int | None,
     span_s: tuple[float, float],
     out: str,
-    format_name: str,
+    container: str,
     on_progress: Callable[[float], None],
     *,
     is_sought: bool,
@@ -200,7 +251,7 @@ def write_cut(
     origin_s = float((origin or 0) * video.stream.time_base)
     if is_sought:
         _seek(video, origin, start_s)
-    writer = CutWriter(video, start_s, end_s, out, format_name)
+    writer = CutWriter(video, start_s, end_s, out, clip_encoding(container))
     try:
         sound = video.container.streams.best("audio")
         if sound is not None and sound.codec_context is None:

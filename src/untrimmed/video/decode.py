@@ -40,6 +40,7 @@ SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mx
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
 ADVICE_PICTURE = "name a PNG, JPEG, WebP, BMP or GIF file"
+UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
 HEAD_BYTES = 256
 # Common files that are not videos, by their first bytes or by words near the start. Playlists are never followed.
 FIRST_BYTES = {

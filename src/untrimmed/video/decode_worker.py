@@ -27,6 +27,7 @@ from untrimmed.video.decode import (
     DEMUXERS,
     SEEKABLE,
     STILL_DEMUXERS,
+    UNSPECIFIED_COLORSPACE,
     MediaProblemError,
     OpenVideo,
     Orientation,
@@ -51,7 +52,6 @@ from untrimmed.video.timing import Timing
 HEARTBEAT_S = 1.0
 MAX_LOG_BYTES = 1 << 20
 MIN_SEEK_S = 5.0
-UNSPECIFIED_COLORSPACE = 2  # AVCOL_SPC_UNSPECIFIED
 
 
 class Worker:
@@ -73,6 +73,7 @@ class Worker:
             "sound": self.sound,
             "picture": self.picture,
             "cut": self.cut,
+            "proxy": self.proxy,
             "timing": self.timing,
             "subtitle_file": self.subtitle_file,
             "subtitle_streams": self.subtitle_streams,
@@ -240,7 +241,9 @@ class Worker:
             origin = None if first is None else first.pts
         with self._open(request) as video:
             assert video.stream.time_base is not None
-            if origin is not None and start_s >= MIN_SEEK_S and video.container.format.name in SEEKABLE:
+            if start_s < MIN_SEEK_S or video.container.format.name not in SEEKABLE:
+                origin = None  # the sampler must decode the first frame: some decoders are wrong without it
+            if origin is not None:
                 with contextlib.suppress(av.error.FFmpegError):
                     video.container.seek(origin + int(start_s / video.stream.time_base), stream=video.stream)
             sampler = FrameSampler(video, self._on_progress, origin=origin)
@@ -358,6 +361,28 @@ class Worker:
                         return
         with self._open(request) as video:
             send(write_cut(video, origin, *args, is_sought=False), video)
+
+    def proxy(self, request: dict[str, Any]) -> None:
+        """Write a proxy of a span to a new file, then send `end` with the time in the video at which it ends."""
+        from untrimmed.video.cut import SeekError
+        from untrimmed.video.proxy import proxy_encoding, write_proxy
+
+        span_s = request["start_s"], request["end_s"]
+        with open(request["out"], "wb") as out, self._open(request) as sound:
+            args = span_s, out, proxy_encoding(), self._on_progress
+            with self._open(request) as video:
+                video.stream.codec_context.thread_count = request["threads"]
+                first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)  # as in `cut`
+                origin = first.pts if first is not None else None
+                if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
+                    with contextlib.suppress(SeekError):
+                        end_s = write_proxy(video, sound, origin, *args, is_sought=True)
+                        self._send({"kind": "end", "end_s": end_s})
+                        return
+            with self._open(request) as video:
+                video.stream.codec_context.thread_count = request["threads"]
+                end_s = write_proxy(video, sound, origin, *args, is_sought=False)
+                self._send({"kind": "end", "end_s": end_s})
 
     def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
         """Whether a cut has the same frames as the video has when it is decoded from its start."""

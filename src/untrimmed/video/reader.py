@@ -39,6 +39,7 @@ __all__ = [
     "FrameBatch",
     "FrameReader",
     "Limits",
+    "ProxyWriter",
     "Sampling",
     "SoundPiece",
     "SoundReader",
@@ -376,6 +377,46 @@ class SubtitleReader:
         finally:
             if not is_done:
                 process.kill()
+
+
+class ProxyWriter(_Decoder):
+    """Writes proxies of any files with one long-lived child process. A context manager.
+
+    Only `cancel` may be called from another thread.
+    """
+
+    def __init__(self, *, limits: Limits = Limits()) -> None:
+        super().__init__(limits, threading.Event())
+
+    def write(self, path: Path, start_s: float, end_s: float, out: Path, identity: list[int] | None = None) -> float:
+        """Write a span of a video to a new file that browsers play while it grows (see `video.proxy`).
+
+        Returns the time in the video, in seconds, at which the new file ends. The caller deletes the file after an
+        error. With an `identity` (see `messages.identity_of`), a file with another identity is refused.
+
+        Raises:
+            VideoError: The file cannot be used, a limit is reached, or `cancel` was called.
+        """
+        request = {
+            "task": "proxy",
+            "start_s": start_s,
+            "end_s": end_s,
+            "out": os.path.abspath(out),
+            "identity": identity,
+            "threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        }
+        message, _ = self.ask(path, request).next_message(path)
+        return float(message["end_s"])
+
+    def cancel(self) -> None:
+        """Stop the current call of `write`, or the next one."""
+        assert self._stop is not None
+        self._stop.set()
+
+    def reset(self) -> None:
+        """Allow further calls of `write` after `cancel`."""
+        assert self._stop is not None
+        self._stop.clear()
 
 
 class FrameReader(_Decoder):

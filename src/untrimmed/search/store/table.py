@@ -20,6 +20,7 @@ from jaxtyping import Float16
 
 from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError, shown
 from untrimmed.search.store.lance_table import LanceTable
+from untrimmed.search.store.proxies import remove_unused_proxies
 from untrimmed.search.store.records import (
     RESTORE,
     TABLE,
@@ -133,7 +134,9 @@ class VideoIndex(LanceTable):
             if self._commits and kind is None:  # after an error or Ctrl-C, leave this to the next writer
                 self.compact()
                 records = self.scan()  # writes the copy of the records
-                remove_unused_thumbnails(self.folder, (record.content_hash for record in records))
+                content_hashes = {record.content_hash for record in records}
+                remove_unused_thumbnails(self.folder, content_hashes)
+                remove_unused_proxies(self.folder, content_hashes)
         finally:
             assert self._lock is not None, "entered before"
             self._lock.release()

@@ -1,0 +1,47 @@
+"""The cached proxies of a library: one file for each span that was played, named after the content and the span.
+
+A service writes them and deletes the oldest (`untrimmed.server.proxies`). The writer of the library deletes those of
+videos that are not in the library any more.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+PROXIES = "proxies"
+_MAX_UNFINISHED_S = 3600.0  # an unfinished file that is older belongs to a service that was killed
+
+
+def proxy_name(content_hash: str, start_s: float, end_s: float) -> str:
+    """Return the file name of the proxy of a span. Times are rounded to milliseconds."""
+    return f"{content_hash}-{round(start_s * 1000)}-{round(end_s * 1000)}"
+
+
+def remove_unused_proxies(library: Path, content_hashes: Iterable[str]) -> None:
+    """Remove the proxies of all videos except those with these content hashes."""
+    used = set(content_hashes)
+    with contextlib.suppress(OSError):  # the library may have no proxies
+        for file in (library / PROXIES).iterdir():
+            if file.name.lstrip(".").partition("-")[0] not in used:
+                file.unlink(missing_ok=True)
+
+
+def remove_oldest_proxies(folder: Path, max_bytes: int) -> None:
+    """Remove the proxies that were used the longest time ago until the others have at most `max_bytes`."""
+    files = []
+    with contextlib.suppress(OSError):
+        for file in folder.iterdir():
+            with contextlib.suppress(OSError):  # another service may remove files, too
+                status = file.stat()
+                files.append((status.st_mtime, status.st_size, file))
+    num_bytes = 0
+    for used_at, size, file in sorted(files, reverse=True):
+        num_bytes += size
+        is_unfinished = file.name.startswith(".")
+        if is_unfinished and time.time() - used_at < _MAX_UNFINISHED_S:
+            continue
+        if is_unfinished or num_bytes > max_bytes:
+            num_bytes -= size
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)

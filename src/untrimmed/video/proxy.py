@@ -1,0 +1,173 @@
+"""Writes a span of a video as a small file that browsers play while it grows. This runs in the decoding child process.
+
+The file is a fragmented MP4 file (WebM if FFmpeg cannot encode H.264), so its header comes first and no part of it
+changes later.
+"""
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+import av
+
+from untrimmed.video.cut import CutWriter, Encoding, SeekError
+from untrimmed.video.decode import SEEKABLE, MediaProblemError, OpenVideo, decode_packet, read_packets
+from untrimmed.video.sampling import FrameSampler
+from untrimmed.video.timeline import EPSILON_S, FramesFrom
+
+SHORT_SIDE = 540
+_GROUP = 30  # largest number of frames between key frames: short groups make seeking fast
+_FRAGMENT_S = 0.25  # a player gets the first pictures after this much video was encoded
+_MAX_WAIT_S = 0.5  # how long pictures wait for sound that belongs between them
+_H264 = {
+    "preset": "superfast",
+    "tune": "zerolatency",
+    "crf": "23",
+    "maxrate": "4M",
+    "bufsize": "4M",
+    "g": str(_GROUP),
+    "bf": "0",
+}
+_VP9 = {
+    "deadline": "realtime",
+    "cpu-used": "8",
+    "row-mt": "1",
+    "lag-in-frames": "0",
+    "crf": "34",
+    "b": "2M",
+    "g": str(_GROUP),
+}
+_WAIT = {"max_interleave_delta": f"{_MAX_WAIT_S * 1e6:.0f}", "flush_packets": "1"}
+MP4 = Encoding(
+    "mp4",
+    ("libx264", "libopenh264"),
+    short_side=SHORT_SIDE,
+    keeps_priming=False,
+    video_options={"libx264": _H264, "libopenh264": {"b": "2M", "g": str(_GROUP)}},
+    container_options={
+        "movflags": "empty_moov+default_base_moof",
+        "frag_duration": f"{_FRAGMENT_S * 1e6:.0f}",
+        "avoid_negative_ts": "disabled",
+        **_WAIT,
+    },
+)
+WEBM = Encoding(
+    "webm",
+    ("libvpx-vp9", "libvpx"),
+    sound_encoder="libopus",
+    sound_rates=(24000, 48000),
+    short_side=SHORT_SIDE,
+    video_options={"libvpx-vp9": _VP9, "libvpx": _VP9},
+    container_options={"live": "1", "cluster_time_limit": f"{_FRAGMENT_S * 1e3:.0f}", **_WAIT},
+)
+
+
+def proxy_encoding() -> Encoding:
+    """Return the encoding of proxies, which depends on the encoders of this build of FFmpeg."""
+    return MP4 if av.codecs_available.intersection(MP4.video_encoders) else WEBM
+
+
+class _GrowingFile:
+    """The file to which FFmpeg writes. It declares the duration in the header, which FFmpeg leaves at 0."""
+
+    def __init__(self, file: BinaryIO, duration_s: float) -> None:
+        self._file = file
+        self._duration_s = duration_s
+        self._has_header = False
+
+    def write(self, data: bytes) -> int:
+        """Append bytes."""
+        if not self._has_header and (place := data.find(b"mvhd")) >= 0:
+            # the version (0), flags, two times, ticks per second, and the duration in ticks: four bytes each
+            ticks = struct.unpack_from(">I", data, place + 16)[0]
+            duration = struct.pack(">I", round(self._duration_s * ticks))
+            data = data[: place + 20] + duration + data[place + 24 :]
+            self._has_header = True
+        self._file.write(data)
+        self._file.flush()
+        return len(data)
+
+
+def write_proxy(
+    video: OpenVideo,
+    sound: OpenVideo | None,
+    origin: int | None,
+    span_s: tuple[float, float],
+    out: BinaryIO,
+    encoding: Encoding,
+    on_progress: Callable[[float], None],
+    *,
+    is_sought: bool,
+) -> float:
+    """Write a span of an open video, and return the time in the video at which the new file ends.
+
+    `sound` is the same file, opened again, or None if it has no sound. `origin` is the timestamp of the video's first
+    frame. With `is_sought`, decoding starts at the last key frame before the span.
+
+    Raises:
+        MediaProblemError: The video shows nothing in the span, or the file cannot be written.
+        SeekError: The first frame may be wrong because decoding did not start at the beginning. Nothing was written.
+    """
+    start_s, end_s = span_s
+    assert video.stream.time_base is not None
+    origin_s = float((origin or 0) * video.stream.time_base)
+    if is_sought:
+        _seek(video, video.stream, origin_s + start_s)
+    sampler = FrameSampler(video, on_progress, origin=origin if is_sought else None)
+    frames = sampler.sample(FramesFrom(start_s))
+    current = next(frames, None)
+    if is_sought and (current is None or not _is_right(current.frame, sampler, start_s)):
+        raise SeekError
+    if current is None or current.times_s[0] >= end_s:
+        raise MediaProblemError(f"shows nothing between {start_s:g} and {end_s:g} s", "choose a span inside the video")
+    try:
+        writer = CutWriter(video, start_s, end_s, _GrowingFile(out, end_s - start_s), encoding)
+        try:
+            sounds = iter(()) if sound is None else _write_sounds(sound, writer, origin_s, start_s)
+            next(sounds, None)  # add the sound track before the first frame
+            for following in frames:
+                writer.add_frame(current.frame, current.times_s[0], following.times_s[0])
+                current = following
+                if current.times_s[0] >= end_s:
+                    break
+                while writer.sound_until_s < current.times_s[0] and next(sounds, False):
+                    pass
+            else:
+                writer.add_frame(current.frame, current.times_s[0], sampler.duration_s)
+            while writer.sound_until_s < writer.picture_until_s and next(sounds, False):
+                pass
+        finally:
+            writer.close()
+    except OSError as error:
+        raise MediaProblemError(f"cannot be stored as a proxy ({error.strerror})", "free space on the disk") from error
+    return writer.picture_until_s
+
+
+def _is_right(frame: Any, sampler: FrameSampler, start_s: float) -> bool:
+    """Whether the first frame after a seek is the frame at the start of the span, and complete."""
+    is_early = frame.pts is not None and sampler.timeline.raw_s(frame.pts) <= start_s + EPSILON_S
+    return bool(is_early and sampler.starts_at_key_frame and not frame.is_corrupt)
+
+
+def _seek(video: OpenVideo, stream: Any, time_s: float) -> None:
+    try:
+        video.container.seek(int(time_s / stream.time_base), stream=stream)
+    except av.error.FFmpegError as error:
+        raise SeekError from error
+
+
+def _write_sounds(source: OpenVideo, writer: CutWriter, origin_s: float, start_s: float) -> Iterator[bool]:
+    """Write the sound of a span. Yield True at the start, if there is a sound track, and after each frame of it."""
+    sound: Any = source.container.streams.best("audio")
+    if sound is None or sound.codec_context is None:  # there is no sound, or no decoder for it
+        return
+    writer.add_sound_track(sound)
+    yield True
+    if start_s > 0 and source.container.format.name in SEEKABLE:
+        with contextlib.suppress(SeekError):
+            _seek(source, sound, origin_s + start_s)
+    for packet in read_packets(source, [sound], []):
+        for frame in decode_packet(sound, packet) or []:
+            writer.add_sound(frame, origin_s)
+            yield True
