@@ -46,7 +46,7 @@ ModelOption = Annotated[
     str | None,
     typer.Option(
         metavar="RUN",
-        help="From now on, search with the model of this run. frames (the default) and tf_prvr need no training.",
+        help="Search with the model of this run from now on. RUN can also be frames (the default) or tf_prvr.",
     ),
 ]
 PartOption = Annotated[
@@ -81,7 +81,7 @@ def index(
         bool | None,
         videos_option(
             "--subtitles/--no-subtitles",
-            help="Read subtitles in and beside videos, also those of known files.  "
+            help="Read subtitles in video files and beside them, also for known videos.  "
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,

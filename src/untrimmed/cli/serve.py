@@ -43,7 +43,7 @@ ReplicasOption = Annotated[
     int, runtime_option(min=1, metavar="N", help="With --ray: processes per part, in case one of them fails.")
 ]
 BrowserOption = Annotated[
-    bool, typer.Option("--no-browser", help="Do not open the page. Without a desktop it is not opened either.")
+    bool, typer.Option("--no-browser", help="Do not open the page in a browser (the default without a desktop).")
 ]
 
 
@@ -86,8 +86,9 @@ def serve(
     """Start the web page and the HTTP service of the library.
 
     On a desktop, the page opens in the browser; elsewhere, open the printed
-    address. Ctrl-C stops the service. Without options, the page of a service
-    that already runs is opened. The API is described at /api/openapi.json.
+    address. If a service already runs, `untrimmed serve` without options only
+    opens its page. Ctrl-C stops the service.
+    /api/openapi.json describes the HTTP interface.
     """
     import untrimmed
     from untrimmed.errors import shown
