@@ -85,6 +85,39 @@ def index(
             "\\[default: the library's; yes in a new one]",
         ),
     ] = None,
+    speech: Annotated[
+        bool | None,
+        videos_option(
+            "--speech/--no-speech",
+            help="Recognise speech, also that of known files; with no PATH, of all files of the library.  "
+            "\\[default: the library's; no in a new one]",
+        ),
+    ] = None,
+    speech_model: Annotated[
+        str | None,
+        videos_option(
+            "--speech-model",
+            metavar="NAME",
+            help="Whisper model: tiny, base, small, medium, large-v3, large-v3-turbo, a hub id or a folder.  "
+            "\\[default: the library's; base in a new one]",
+        ),
+    ] = None,
+    language: Annotated[
+        str | None,
+        videos_option(
+            "--language",
+            metavar="CODE",
+            help="What is spoken, such as en; auto detects it for each file.  "
+            "\\[default: the library's; auto in a new one]",
+        ),
+    ] = None,
+    screen_text: Annotated[
+        bool | None,
+        videos_option(
+            "--screen-text/--no-screen-text",
+            help="Read text in the picture, also that of known files.  \\[default: the library's; no in a new one]",
+        ),
+    ] = None,
     model: ModelOption = None,
     part: PartOption = None,
     ray: RayOption = None,
@@ -104,7 +137,9 @@ def index(
     """
     import untrimmed
 
-    sources = _chosen_sources(subtitle=subtitles)
+    sources = _chosen_sources(subtitle=subtitles, speech=speech, screen=screen_text)
+    if speech_model is not None or language is not None:
+        sources["speech"] = _speech_settings(speech, speech_model, language)
     opened = untrimmed.open(library, precision=read_precision(precision))
     if not paths and any(settings is not None for settings in sources.values()):
         paths = [Path(record.path) for record in opened.videos()]  # of a known library, only passages are missing
@@ -143,6 +178,18 @@ def index(
 def _chosen_sources(**switches: bool | None) -> dict[str, dict[str, Any] | None]:
     """Return the sources of passages that options turn on (with their settings) or off (None)."""
     return {name: {} if is_on else None for name, is_on in switches.items() if is_on is not None}
+
+
+def _speech_settings(speech: bool | None, model: str | None, language: str | None) -> dict[str, Any]:
+    """Return the settings of speech recognition that options choose. They also turn it on."""
+    if speech is False:
+        raise ConfigError("--no-speech contradicts --speech-model and --language; leave one of them out")
+    settings = {}
+    if model is not None:
+        settings["model"] = str(Path(model).expanduser().resolve()) if Path(model).expanduser().is_dir() else model
+    if language is not None:
+        settings["language"] = "" if language == "auto" else language
+    return settings
 
 
 def _require_work(paths: list[Path] | None, model: str | None, part: str | None) -> None:
@@ -249,7 +296,9 @@ class IndexDisplay(ProgressBar):
             total=step.total,
             files=f"{step.position}/{step.total} files",
             completed=step.position + fraction,
-            description=shown(Path(step.path.name)) if is_encoding else "",
+            description=shown(Path(step.path.name)) + (f" ({step.source})" if step.source else "")
+            if is_encoding
+            else "",
             speed="" if step.speed is None else f"{step.speed:.1f}x real time",
             remaining="" if step.remaining_s is None else f"about {round_time(step.remaining_s)} left",
         )

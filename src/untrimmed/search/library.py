@@ -155,9 +155,9 @@ class Library:
                 must see the files at the same paths.
             pictures_fps: Folders of numbered pictures (00001.jpg, 00002.jpg, ...) are videos that were sampled at this
                 many frames per second, like those of TVR (3). By default such folders are ignored.
-            sources: Sources of passages to read from now on, each with its settings; None turns a source off, without
-                removing its passages. Known files are read again only by new or changed sources. A new library reads
-                subtitles: `{"subtitle": {}}`.
+            sources: Sources of passages to read from now on, each with its new settings (others stay); None turns a
+                source off, without removing its passages. Known files are read again only by new or changed sources. A
+                new library reads subtitles: `{"subtitle": {}}`.
 
         Raises:
             ConfigError: An option is invalid.

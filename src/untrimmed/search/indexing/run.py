@@ -9,6 +9,7 @@ from typing import Any
 from untrimmed.encoders.encoder import ClipEncoder, Encoder
 from untrimmed.encoders.registry import LoadedEncoder
 from untrimmed.errors import CheckpointError, ConfigError, UntrimmedError
+from untrimmed.passages.source import create_source
 from untrimmed.search.corpora.corpus import SearchModel
 from untrimmed.search.corpora.engine import TRAINING_FREE, load_search_model, training_free_model
 from untrimmed.search.corpora.frames import NAME
@@ -60,6 +61,8 @@ def index_files(
         loaded = choose_encoder(previous)
         sampling = _sampling(loaded.encoder, stored_sampling, fps, keyframes_only)
         settings = _settings(previous, loaded, sampling, thumbnails, sources)
+        for name in (name for name in sources if name in settings.sources):
+            create_source(name, settings.sources[name]).check()  # before hours of indexing
         model = load_search_model(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
         if previous != settings:
@@ -85,7 +88,9 @@ def _settings(
     sources: Mapping[str, Mapping[str, Any] | None],
 ) -> Settings:
     """Return the settings of the library for this run and later runs."""
-    chosen = {**(DEFAULT_SOURCES if previous is None else previous.sources), **sources}
+    chosen: dict[str, Mapping[str, Any] | None] = {**(DEFAULT_SOURCES if previous is None else previous.sources)}
+    for name, values in sources.items():
+        chosen[name] = None if values is None else {**(chosen.get(name) or {}), **values}
     return Settings(
         encoder=loaded.encoder.name,
         encoder_identity=loaded.encoder.identity,
