@@ -1,6 +1,37 @@
 """A span of a video. This module imports no numpy, so that a command that asks a running service starts quickly."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class MatchedWord:
+    """A word of a passage that the query contains: `text[start:end]`, and when it is said, if that is known."""
+
+    start: int
+    end: int
+    start_s: float | None = None
+    end_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why a moment matches: its pictures (`seen`), or a passage that is said or written in it."""
+
+    mode: str  # seen, said or written
+    start_s: float
+    end_s: float
+    text: str = ""  # of the passage; empty if the moment is seen
+    source: str = ""  # of the passage: subtitle, speech, screen, or that of a plug-in
+    language: str = ""
+    words: tuple[MatchedWord, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Evidence:
+        """Read the result of `asdict`; KeyError or TypeError for other data."""
+        return cls(**{**data, "words": tuple(MatchedWord(**word) for word in data["words"])})
 
 
 @dataclass(frozen=True, order=True)
@@ -15,6 +46,8 @@ class Moment:
     end_s: float
     score: float = 0.0
     peak_s: float | None = field(default=None, compare=False)
+    # Why the moment matches, the strongest reason first. Empty if the search had only pictures to compare.
+    evidence: tuple[Evidence, ...] = field(default=(), compare=False)
 
     @property
     def picture_s(self) -> float:

@@ -8,6 +8,7 @@ export interface BinReplacement { name: string; moments: BinMomentRequest[]; ver
 export interface BinRequest { name: string; moments: BinMomentRequest[] }
 export interface BinSummary { bin_id: string; name: string; version: string; num_moments: number; duration_s: number; changed_at: number }
 export interface CountedFolder { folder_id: string; name: string; path: string; num_videos: number | null; is_complete: boolean }
+export interface EvidenceJson { mode: 'seen' | 'said' | 'written'; start_s: number; end_s: number; text: string; source: string; language: string; words: MatchedWordJson[] }
 export interface ExportRequest { format: 'clips' | 'otio' | 'edl' | 'xml' | 'fcpxml' | 'kdenlive' | 'csv' | 'json' | 'srt' | 'vtt' | 'chapters'; moments: Mark[]; rate?: '23.976' | '24' | '25' | '29.97' | '29.97df' | '30' | '50' | '59.94' | '59.94df' | '60' | null }
 export interface Facts { library: string; version: string; num_videos: number; duration_s: number; encoder: string | null; model: string | null; sampling: string | null }
 export interface FailedFile { path: string; reason: string }
@@ -20,14 +21,15 @@ export interface HitJson { rank: number; video: string; video_id: string; score:
 export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; video_s: number; speed: number | null; remaining_s: number | null; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
 export interface JobRequest { folder_ids: string[] }
 export interface Mark { video_id: string; start_s: number; end_s: number; note?: string }
-export interface MomentJson { start_s: number; end_s: number; score: number; peak_s: number }
+export interface MatchedWordJson { start: number; end: number; start_s: number | null; end_s: number | null }
+export interface MomentJson { start_s: number; end_s: number; score: number; peak_s: number; evidence?: EvidenceJson[] | null }
 export interface NamedFolder { folder_id: string; name: string; path: string }
 export interface PlaceJson { video_id: string; start_s: number; end_s?: number | null }
 export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface RemovedVideos { num_removed: number }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; said?: string; written?: string; modes?: ('seen' | 'said' | 'written')[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null }
 export interface Span { start_s: number; end_s: number }
 export interface Thumbnails { version: string; times_s: number[]; width: number; height: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
@@ -41,12 +43,15 @@ export interface Problem { title: string; status: number; detail: string; error?
 export interface Bounds { min?: number; max?: number; step?: 'any' }
 export interface Field { type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
-export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence', Field> = {
+export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'said' | 'written' | 'modes' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
   without: {"type": "array", "help": "What the moment must not show", "default": [], "bounds": {}},
   without_in: {"type": "string", "help": "`video`: Avoid whole videos that show what --not describes", "default": "shot", "bounds": {}},
+  said: {"type": "string", "help": "What is said at the same time", "default": "", "bounds": {}, "maxLength": 4000},
+  written: {"type": "string", "help": "Text on the screen at the same time", "default": "", "bounds": {}, "maxLength": 4000},
+  modes: {"type": "array", "help": "Search only in what is seen, said or written.  \\[default: all]", "default": [], "bounds": {}},
   like: {"type": "array", "help": "Prefer moments similar to this place", "default": [], "bounds": {}},
   unlike: {"type": "array", "help": "Avoid moments similar to this place", "default": [], "bounds": {}},
   group_by: {"type": "string", "help": "`moment`: List moments instead of videos", "default": "video", "bounds": {}},

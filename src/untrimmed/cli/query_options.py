@@ -12,6 +12,7 @@ import typer
 from untrimmed.cli.console import parse_time
 from untrimmed.cli.options import parse_path
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError
+from untrimmed.passages.passage import Mode
 from untrimmed.search.query.query import Cutoff, Filters, NumMoments, Place, Query, Spec, Weights, choices_of, specs
 
 _BYTES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -45,7 +46,15 @@ def query_options(*names: str) -> Callable[[Command], Command]:
 
 def _options(owner: type) -> Iterator[inspect.Parameter]:
     for name, (kind, spec) in specs(owner).items():
-        if kind is not Filters:
+        if name == "modes":
+            for flag in _flags(name, spec):
+                help = f"Search in what is {flag[2:]}; several add up."
+                option = typer.Option(flag, help=help, show_default=False, rich_help_panel=_PANELS[owner])
+                parameter = f"mode_{flag[2:]}"
+                yield inspect.Parameter(
+                    parameter, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
+                )
+        elif kind is not Filters:
             default = False if get_origin(kind) is Literal else None
             is_sentence = owner is Query and name == "text"
             # a list of words, so that a sentence of several words needs no quotes
@@ -109,7 +118,8 @@ def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
         raise ConfigError("--within-s limits how much later --then may be; add --then TEXT or remove --within-s")
     if options.get("without_in") and not options["without"]:
         raise ConfigError("--nowhere extends --not to the whole video; add --not TEXT or remove --nowhere")
-    options = options | {"text": " ".join(options.get("text") or ()) or None}
+    modes = tuple(mode for mode in get_args(Mode) if options.get(f"mode_{mode}"))
+    options = options | {"text": " ".join(options.get("text") or ()) or None, "modes": modes or None}
     return read_part(Query, options, library), read_part(Cutoff, options, library)
 
 

@@ -40,10 +40,12 @@ from untrimmed.search.store.records import library_folder
 
 if TYPE_CHECKING:
     from untrimmed.search.query.hits import Hit, Hits
+    from untrimmed.span import Evidence
     from untrimmed.types import Moment
 
 _ROUNDED_S = 0.1  # seconds by which a rounded duration may exceed the video's
 _LIKELY = 0.5
+_TEXT_CHARACTERS = 160  # longest passage that is printed whole
 # largest number of characters of a video's name in the file name of a frame: at most 200 of the 255 bytes of a name
 _NAME_CHARACTERS = 50
 
@@ -95,7 +97,7 @@ def search(
     if sheet is not None and sheet.is_dir():
         raise ConfigError(f"--html {shown(sheet)}: is a folder, expected the name of a file")
     hits, update_cache = _search(folder, query, cutoff, service, read_precision(precision), ray, shards)
-    parts = ("then", "without", "image", "like", "unlike")
+    parts = ("then", "said", "written", "without", "image", "like", "unlike")
     request = {"text": query.text} | {part: query_values[part] for part in parts if query_values[part]}
     if sheet is not None:
         from untrimmed.cli.contact_sheet import write_sheet
@@ -196,15 +198,20 @@ def _show(
             then = f"  then {_span(hit.then[number])}" if hit.then else ""
             if is_sorted_by_time and (moment.start_s, moment.end_s) == (hit.start_s, hit.end_s):
                 then += "  (best)"
+            lines = [f"{'':15}{line}" for line in map(_reason, moment.evidence) if line]
             if number == 0:
                 confidence = "" if hit.confidence is None else f"  {hit.confidence:4.0%}"
                 figures = f"{rank:3d}  {hit.score:6.3f}{confidence}"
                 result_console.print(f"{figures}  {_span(moment)}{then}  {shown(hit.video)}")
             else:
                 result_console.print(f"{'':13}{'':{len(confidence)}}{_span(moment)}{then}")
+            for line in lines:
+                result_console.print(line, markup=False)
         for video in hit.folded:
             result_console.print(f"{'':13}near-duplicate: {shown(video)}")
-    best = max((hit.confidence for hit in hits if hit.confidence is not None), default=1.0)
+    has_text = any(why.text for hit in hits for moment in hit.moments for why in moment.evidence)
+    confidences = [hit.confidence for hit in hits if hit.confidence is not None]
+    best = max(confidences, default=1.0) if not has_text else 1.0
     if round(best, 2) < _LIKELY and not json_output:
         progress_console.print(f"there may be no match: the best hit has {best:.0%} confidence")
     # updates after the answer is printed, so that the user need not wait; later processes need not read the whole table
@@ -212,6 +219,14 @@ def _show(
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "no hits above the threshold")
         raise typer.Exit(NOTHING_FOUND)
+
+
+def _reason(evidence: Evidence) -> str:
+    """Return a line with the passage of a hit; empty if the hit is only seen."""
+    if not evidence.text:
+        return ""
+    text = evidence.text if len(evidence.text) <= _TEXT_CHARACTERS else f"{evidence.text[:_TEXT_CHARACTERS]}…"
+    return f"{evidence.mode} at {clock(evidence.start_s)} ({evidence.source}): {shown(Path(text))}"
 
 
 def _span(moment: Moment) -> str:

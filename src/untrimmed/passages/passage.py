@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 Mode: TypeAlias = Literal["seen", "said", "written"]
 TextMode: TypeAlias = Literal["said", "written"]
+TEXT_MODES: tuple[TextMode, ...] = ("said", "written")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
 
+from untrimmed.passages.passage import Mode
 from untrimmed.search.query.hits import Hits
 from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, Filters, Place, Query, Weights, choices_of, specs
 from untrimmed.search.store.bins import MAX_MOMENTS, MAX_NAME, Bin, BinMoment
@@ -56,7 +57,7 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
                 if has_length
                 else {"ge": spec.minimum, "le": maximum}
             )
-            if choices := choices_of(kind):
+            if kind not in _LISTS and (choices := choices_of(kind)):
                 # only the number has bounds, because pydantic would also compare a word with them
                 kind = Annotated[int, Field(**bounds)] | Literal[choices]
                 bounds = {}
@@ -72,7 +73,11 @@ def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]
     return fields
 
 
-_LISTS: dict[Any, Any] = {tuple[str, ...]: list[Sentence], tuple[Place, ...]: list[PlaceJson]}
+_LISTS: dict[Any, Any] = {
+    tuple[str, ...]: list[Sentence],
+    tuple[Place, ...]: list[PlaceJson],
+    tuple[Mode, ...]: list[Mode],
+}
 _REQUEST_MODELS: dict[Any, Any] = {}
 for _part in (Weights, Filters):
     _REQUEST_MODELS[_part] = create_model(
@@ -124,6 +129,27 @@ def _to_query(value: Any) -> Any:
     return tuple(map(_to_query, value)) if isinstance(value, list) else value
 
 
+class MatchedWordJson(BaseModel):
+    """A word that the query contains: `text[start:end]`, and when it is said, if that is known."""
+
+    start: int
+    end: int
+    start_s: float | None
+    end_s: float | None
+
+
+class EvidenceJson(BaseModel):
+    """Why a moment matches: it is seen, or the text of a passage is said or written in it."""
+
+    mode: Mode
+    start_s: float
+    end_s: float
+    text: str = Field(description="The passage. It may contain any characters, so escape it.")
+    source: str = Field(description="The source of the passage, such as subtitle.")
+    language: str
+    words: list[MatchedWordJson]
+
+
 class MomentJson(BaseModel):
     """A span of a video, in seconds from its first frame."""
 
@@ -131,6 +157,9 @@ class MomentJson(BaseModel):
     end_s: float
     score: float = Field(description="How well the moment matches (docs/json.md). Comparable within one search only.")
     peak_s: float = Field(description="The most relevant time: the place for a picture, and to start playback.")
+    evidence: list[EvidenceJson] | None = Field(
+        default=None, description="Why the moment matches, the strongest reason first, if passages were searched."
+    )
 
 
 class Span(BaseModel):

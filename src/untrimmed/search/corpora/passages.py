@@ -7,7 +7,7 @@ in the same kind of cached blocks and codes: one corpus for what is said, and on
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
@@ -106,17 +106,27 @@ class PassagesView:
     def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
         """Yield the vectors of passages as those of the frames of a video, with the start of each passage."""
         records = self.vector_records(mode)
+        with_vectors = self._with_vectors(mode)
         for start in range(0, len(video_ids), 64):
             rows = self.table.vectors(video_ids[start : start + 64], mode)
             for video_id, group in itertools.groupby(rows, key=itemgetter(0)):
-                valid = [row for row in group if row[1] in self.valid_readings and row[4]]
+                valid = [row for row in group if row[1] in with_vectors]
                 if valid:
                     vectors = np.stack([np.frombuffer(row[4], dtype=np.float16) for row in valid])
                     times_s = np.array([row[3] for row in valid], dtype=np.float64)
                     record = records.of(video_id)
                     yield StoredVideo(record, FrameFeatures(vectors, times_s, record.duration_s))
 
-    def places(self, video_id: str, mode: TextMode) -> list[tuple[str, int]]:
-        """Return reading and number of the passages of a video, in the order of their vectors."""
-        rows: Iterable[tuple[str, str, int, float, bytes]] = self.table.vectors([video_id], mode)
-        return [(row[1], row[2]) for row in rows if row[1] in self.valid_readings and row[4]]
+    def _with_vectors(self, mode: TextMode) -> frozenset[str]:
+        """Return the ids of the readings in a mode whose vectors can be compared with those of a query."""
+        readings = self._all_readings()
+        return frozenset(r.reading_id for r in readings if (r.mode, r.encoder) == (mode, self.encoder))
+
+    def places(self, video_ids: Sequence[str], mode: TextMode) -> dict[str, list[tuple[str, int]]]:
+        """Return reading and number of the passages of these videos, in the order of their vectors, by video."""
+        with_vectors = self._with_vectors(mode)
+        places: dict[str, list[tuple[str, int]]] = {}
+        for video_id, reading_id, number in self.table.places(video_ids, mode):
+            if reading_id in with_vectors:
+                places.setdefault(video_id, []).append((reading_id, number))
+        return places

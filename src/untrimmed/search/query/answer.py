@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -19,15 +20,22 @@ from jaxtyping import Float, UInt8
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
 from untrimmed.moments.peaks import smoothed, spacing_s
+from untrimmed.passages.passage import TEXT_MODES
+from untrimmed.passages.words import TextQuery
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
 from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term
 from untrimmed.search.query.confidence import Confidence, background_of
 from untrimmed.search.query.find import find, in_order, span_vector, unit
+from untrimmed.search.query.fusion import FusionSettings
 from untrimmed.search.query.hits import Hit, Hits, WeighedWord, sentence_warnings, uncertainty_warnings, weighed_words
 from untrimmed.search.query.query import Cutoff, Filters, Place, Query, check_sentence
 from untrimmed.search.store.records import VideoRecord, absolute
 from untrimmed.types import TextFeatures
+
+if TYPE_CHECKING:
+    from untrimmed.search.corpora.passages import PassagesView
+    from untrimmed.search.query.evidence import TextPart
 
 _DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
@@ -100,6 +108,7 @@ def answer(
     *,
     within: str | os.PathLike[str] | None = None,
     on_hit: Callable[[Hit], None] | None = None,
+    fusion: FusionSettings = FusionSettings(),
 ) -> Hits:
     """Return the best videos or moments of a version of a library; `on_hit` is called as in `find`.
 
@@ -110,28 +119,72 @@ def answer(
         UnknownNameError: `within` contains no video, or a place is not in a video of the library.
     """
     among = _among(view, query.filters, within)
+    passages = _passages_to_search(view, query, cutoff)
+    if passages is None and query.needs_passages:
+        return Hits([], ["the library has no passages; index videos with subtitles, or see: untrimmed index --help"])
     encoded = _EncodedQuery.of(query, view, encoder)
     warnings = list(encoded.warnings)
     if among is not None and not among:
         warnings.append(f"no video of the library meets: {query.filters}")
-    if not encoded.is_searchable or among == frozenset():
+    is_seen = encoded.is_searchable and query.is_seen
+    if not (is_seen or passages is not None) or among == frozenset():
         return Hits([], warnings)
-    weighted = _WeightedQuery.of(view, encoded)
-    confidence = _confidence(view, weighted)
+    weighted = _WeightedQuery.of(view, encoded) if is_seen else None
+    confidence = _confidence(view, weighted) if weighted else None
     if cutoff.min_confidence is not None:
         if confidence is None:
             raise ConfigError(_no_confidence_message(view, query, encoder.name))
         least = confidence.least_score(cutoff.min_confidence)
         cutoff = replace(cutoff, min_score=least if cutoff.min_score is None else max(least, cutoff.min_score))
-    prepared = weighted.prepare(view)
+    prepared = weighted.prepare(view) if weighted else None
 
     def with_confidence(hit: Hit) -> Hit:
-        return replace(hit, confidence=confidence.of(hit.score)) if confidence else hit
+        # confidence was not measured for scores that passages have raised
+        is_known = confidence is not None and not any(why.text for moment in hit.moments for why in moment.evidence)
+        return replace(hit, confidence=confidence.of(hit.score)) if confidence and is_known else hit
 
     callback = (lambda hit: on_hit(with_confidence(hit))) if on_hit else None
+    if passages is not None:
+        from untrimmed.search.query.fused import FusedQuery  # an import that most libraries do not need
+
+        parts = _text_parts(query, encoded, encoder, is_required=prepared is None)
+        fused = FusedQuery.of(view, passages, parts, prepared, cutoff.limit, among, fusion)
+        if fused.has_passages:
+            hits = fused.hits(cutoff, among, query.group_by, query.fold, callback)
+            return Hits(map(with_confidence, hits), [*hits.warnings, *warnings], partial=hits.partial)
+    assert prepared is not None, "a part of a query that is not seen is required"
     hits = find(view, prepared, cutoff, among=among, group_by=query.group_by, fold=query.fold, on_hit=callback)
     words, ambiguity = _word_weights_and_warnings(view, prepared, encoded.text)
     return Hits(map(with_confidence, hits), [*hits.warnings, *warnings, *ambiguity], partial=hits.partial, words=words)
+
+
+def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesView | None:
+    """Return the passages if the query is to be compared with them; None if there are none, or only frames matter."""
+    if cutoff.min_confidence is not None:
+        if query.needs_passages:
+            raise ConfigError("min_confidence: was not measured for what is said or written; search with min_score")
+        return None
+    is_searched = query.has_passages or (query.text and not query.then and set(query.modes or TEXT_MODES) != {"seen"})
+    return view.passages if is_searched else None
+
+
+def _text_parts(
+    query: Query, encoded: _EncodedQuery, encoder: LockedEncoder, *, is_required: bool
+) -> tuple[TextPart, ...]:
+    """Return the texts that are compared with passages. With `is_required`, each hit must match `query.text`."""
+    from untrimmed.search.query.evidence import TextPart
+
+    parts = []
+    modes = tuple(mode for mode in TEXT_MODES if mode in (query.modes or TEXT_MODES))
+    if query.text and modes and not query.then:
+        text = TextQuery.of(query.text)
+        parts.append(TextPart(text, encoded.text, modes, is_required or bool(text.phrases)))
+    for mode in TEXT_MODES:
+        if text := getattr(query, mode):
+            parsed = TextQuery.of(text)
+            (features,) = encoder.texts([parsed.text])
+            parts.append(TextPart(parsed, features if features.reading.is_understood else None, (mode,), True))
+    return tuple(parts)
 
 
 def rank_all(

@@ -40,7 +40,7 @@ def find(
     known.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
-    present = _in_time_order if cutoff.moments == "all" else _unchanged
+    present = in_time_order if cutoff.moments == "all" else _unchanged
     take = cutoff.limit
     hits_of: dict[str, list[Hit]] = {}
     while True:
@@ -71,7 +71,7 @@ def _unchanged(hit: Hit) -> Hit:
     return hit
 
 
-def _in_time_order(hit: Hit) -> Hit:
+def in_time_order(hit: Hit) -> Hit:
     """Sort the moments of a hit by time, a longer moment before a moment inside it.
 
     The hit's own times stay those of its best moment.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from untrimmed.errors import named
-from untrimmed.span import Moment
+from untrimmed.span import Evidence, Moment
 
 if TYPE_CHECKING:
     from untrimmed.search.corpora.corpus import Uncertainty
@@ -38,15 +38,22 @@ class Hit:
     def to_json(self, rank: int) -> dict[str, Any]:
         """Return a JSON object (docs/json.md); `rank` counts from 1."""
         data = {"rank": rank, **asdict(self), "video": str(self.video), "folded": [*map(str, self.folded)]}
+        for moment in (*data["moments"], *data["then"]):
+            if not moment["evidence"]:
+                del moment["evidence"]
         return {name: value for name, value in data.items() if value or name not in ("then", "folded")}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hit:
         """Read the result of `to_json`; AttributeError, KeyError or TypeError for other data."""
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
-        spans = {name: tuple(Moment(**span) for span in data.get(name) or ()) for name in ("moments", "then")}
+        spans = {name: tuple(map(_moment, data.get(name) or ())) for name in ("moments", "then")}
         folded = tuple(map(Path, data.get("folded") or ()))
         return cls(**{**values, **spans, "video": Path(data["video"]), "folded": folded})
+
+
+def _moment(data: dict[str, Any]) -> Moment:
+    return Moment(**{**data, "evidence": tuple(map(Evidence.from_json, data.get("evidence") or ()))})
 
 
 @dataclass(frozen=True)

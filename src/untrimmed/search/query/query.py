@@ -16,6 +16,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 from untrimmed.errors import ConfigError, require_type
+from untrimmed.passages.passage import Mode
 from untrimmed.search.store.records import VideoRecord
 
 if TYPE_CHECKING:
@@ -275,6 +276,14 @@ class Query:
     ] = 60.0
     without: Annotated[tuple[str, ...], Spec("What the moment must not show.", "--not TEXT", maximum=_MAX_PARTS)] = ()
     without_in: Annotated[WithoutIn, Spec("Avoid whole videos that show what --not describes.", "--nowhere")] = "shot"
+    said: Annotated[str, Spec("What is said at the same time.", "--saying TEXT", service_maximum=LONGEST_TEXT)] = ""
+    written: Annotated[
+        str, Spec("Text on the screen at the same time.", "--reading TEXT", service_maximum=LONGEST_TEXT)
+    ] = ""
+    modes: Annotated[
+        tuple[Mode, ...],
+        Spec("Search only in what is seen, said or written.  \\[default: all]", "--seen --said --written", maximum=3),
+    ] = ()
     image: Annotated[Picture | None, Spec("A picture that looks like the moment.", "FILE", is_json=False)] = None
     like: Annotated[tuple[Place, ...], Spec("Prefer moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
     unlike: Annotated[tuple[Place, ...], Spec("Avoid moments similar to this place.", "PLACE", maximum=_MAX_PARTS)] = ()
@@ -294,16 +303,39 @@ class Query:
             raise ConfigError("the image is not a picture; use an 8-bit RGB array of shape (height, width, 3)")
         for name in ("like", "unlike"):
             require_type(getattr(self, name), tuple | list, name, "a tuple of places, as (Place('a.mp4', 3.0),)")
-        sentences = [("text", self.text), ("then", self.then), *(("without", text) for text in self.without)]
+        parts = [(name, getattr(self, name)) for name in ("text", "then", "said", "written")]
+        sentences = [*parts, *(("without", text) for text in self.without)]
         for name, sentence in sentences:
             require_type(sentence, str, name, "a sentence")
-            if sentence or name == "without" or not (self.has_examples or name == "then"):
+            if sentence or name == "without" or not (name != "text" or self.has_examples or self.has_passages):
                 check_sentence(sentence)
-        if not self.text and not (self.image is not None or self.like):
+        require_type(self.modes, tuple | list, "modes", "a tuple of modes, as ('said',)")
+        if unknown := [mode for mode in self.modes if mode not in get_args(Mode)]:
+            raise ConfigError(f"modes contains {unknown[0]!r}, expected {', '.join(get_args(Mode))}")
+        if self.then and (self.has_passages or (self.modes and "seen" not in self.modes)):
+            raise ConfigError("then is seen, and cannot be combined with said, written or modes without seen")
+        if self.modes and "seen" not in self.modes and (self.has_examples or self.without):
+            raise ConfigError("modes lacks seen, which examples and sentences to avoid need; add it, or remove them")
+        if self.has_examples and not self.text and not (self.image is not None or self.like):
             raise ConfigError("the query has only examples to avoid; add a sentence, an image or a similar place")
         require_type(self.weights, Weights, "weights", "untrimmed.Weights(...)")
         require_type(self.filters, Filters, "filters", "untrimmed.Filters(...)")
         _check(self)
+
+    @property
+    def has_passages(self) -> bool:
+        """Whether the query has a text that must be said or written."""
+        return bool(self.said or self.written)
+
+    @property
+    def needs_passages(self) -> bool:
+        """Whether each hit must match a passage."""
+        return self.has_passages or (bool(self.modes) and "seen" not in self.modes)
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether frames are searched: not if passages alone are requested, and not if the query is only a text."""
+        return (not self.modes or "seen" in self.modes) and bool(self.text or self.has_examples)
 
     @property
     def has_examples(self) -> bool:

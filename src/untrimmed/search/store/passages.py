@@ -24,7 +24,7 @@ import xxhash
 from jaxtyping import Float16
 
 from untrimmed.errors import IndexMismatchError
-from untrimmed.passages.passage import Passage, TextMode, Word
+from untrimmed.passages.passage import TEXT_MODES, Passage, TextMode, Word
 from untrimmed.passages.sentences import Part, Sentence
 from untrimmed.passages.words import TextQuery, indexed_text
 from untrimmed.search.store.lance_table import LanceTable
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from untrimmed.search.store.lance import lance
 
-TEXT_MODES: tuple[TextMode, ...] = ("said", "written")
 _MARK = -1  # number of the row that describes a reading
 _ROWS_AT_A_TIME = 1 << 14
 _COLUMNS = [
@@ -110,6 +109,11 @@ class PassageTable(LanceTable):
             if row["vector_digest"] != _vector_digest(row["vector"]):
                 raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
             yield row["video_id"], row["reading"], row["number"], row["start_s"], row["vector"]
+
+    def places(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int]]:
+        """Yield video, reading and number of all passages, in the order of `vectors`."""
+        for row in self._rows(video_ids, [], f"{mode} IS NOT NULL"):
+            yield row["video_id"], row["reading"], row["number"]
 
     def passages_at(self, places: Collection[tuple[str, int]], video_ids: Sequence[str]) -> Iterator[PassageMatch]:
         """Yield the passages with these readings and numbers, of these videos."""

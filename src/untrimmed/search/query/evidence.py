@@ -1,0 +1,176 @@
+"""Find the passages that match a text, by words and by meaning, and judge how strongly each of them matches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from untrimmed.passages.passage import TextMode
+from untrimmed.passages.words import TextQuery, indexed_text
+from untrimmed.search.corpora.best_vector import BestVectorQuery
+from untrimmed.search.corpora.passages import PassagesView
+from untrimmed.search.query.fusion import FusionSettings
+from untrimmed.search.store.passages import PassageMatch
+from untrimmed.span import Evidence, MatchedWord
+from untrimmed.types import TextFeatures
+
+_ROWS_OF_WORDS = 200  # passages that are found by words
+_PASSAGES_OF_VIDEO = 8
+_PASSAGES_BY_MEANING = 3  # of each video
+_LEAST_VIDEOS = 20
+_WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text, word for word
+_MAX_AMONG = 2000  # with more videos to search in, passages are filtered after the search
+
+
+@dataclass(frozen=True, eq=False)
+class TextPart:
+    """A text of a query, and the modes in which it is searched. With `is_required`, each hit must match it."""
+
+    query: TextQuery
+    features: TextFeatures | None  # None if the encoder knows no word of it, or has no vectors of sentences
+    modes: tuple[TextMode, ...]
+    is_required: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPassage:
+    """A passage that matches a text, with the strength of the match from 0 to 1."""
+
+    match: PassageMatch
+    mode: TextMode
+    strength: float
+    query: TextQuery
+
+    @property
+    def evidence(self) -> Evidence:
+        """The passage as a reason for a hit, with its matching words."""
+        passage = self.match.sentence.passage
+        words = tuple(
+            MatchedWord(word.start, word.end, *self._times(word.start, word.end))
+            for word in self.query.matches(passage.text)
+        )
+        return Evidence(
+            self.mode, passage.start_s, passage.end_s, passage.text, passage.source, passage.language, words
+        )
+
+    def _times(self, start: int, end: int) -> tuple[float | None, float | None]:
+        """Return when the word `text[start:end]` is said; None if the times of words are unknown."""
+        passage = self.match.sentence.passage
+        position = 0
+        for word in passage.words:
+            found = passage.text.find(word.text.strip(), position)
+            if found < 0:
+                continue
+            position = found + len(word.text.strip())
+            if found <= start < position or found < end <= position:
+                return word.start_s, word.end_s
+        return None, None
+
+
+Found = Mapping[str, Sequence[ScoredPassage]]
+
+
+def find_passages(
+    view: PassagesView, part: TextPart, limit: int, among: Collection[str] | None, settings: FusionSettings
+) -> Found:
+    """Return the passages that match a text strongly enough, the strongest first, by video.
+
+    About `limit` videos are found by words, and as many by meaning. If the text has phrases in quotes, all passages
+    contain them.
+    """
+    found: dict[str, list[ScoredPassage]] = {}
+    for mode in part.modes:
+        if mode in view.modes():
+            for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings):
+                if passage.strength > 0 and passage.strength >= settings.least_strength:
+                    found.setdefault(passage.match.video_id, []).append(passage)
+    for passages in found.values():
+        passages.sort(key=lambda passage: (-passage.strength, passage.match.sentence.passage.start_s))
+        del passages[_PASSAGES_OF_VIDEO:]
+    return found
+
+
+def _in_mode(
+    view: PassagesView,
+    part: TextPart,
+    mode: TextMode,
+    limit: int,
+    among: Collection[str] | None,
+    settings: FusionSettings,
+) -> list[ScoredPassage]:
+    matches: dict[tuple[str, int], PassageMatch] = {}
+    num_of_video: dict[str, int] = {}
+    few = among if among is None or len(among) <= _MAX_AMONG else None
+    for match in view.table.search(part.query, mode, limit=_ROWS_OF_WORDS, among=few):
+        count = num_of_video.get(match.video_id, 0)
+        is_allowed = among is None or match.video_id in among
+        has_place = count < _PASSAGES_OF_VIDEO and (count or len(num_of_video) < limit)
+        if match.reading_id in view.valid_readings and is_allowed and has_place:
+            num_of_video[match.video_id] = count + 1
+            matches[match.reading_id, match.number] = match
+    meanings: dict[tuple[str, int], float] = {}
+    features = part.features
+    corpus = view.corpus(mode) if features is not None and len(features.sentence) else None
+    if features is not None and corpus is not None and len(corpus):
+        prepared = corpus.prepare(features)
+        mean = corpus.mean_relevance(features.sentence)
+        by_meaning = [] if part.query.phrases else [v.video_id for v in prepared.rank(limit=limit, among=among)]
+        meanings, new = _cosines(view, prepared, mode, list(dict.fromkeys([*num_of_video, *by_meaning])), by_meaning)
+        for match in view.table.passages_at(new - matches.keys(), by_meaning) if new else ():
+            matches[match.reading_id, match.number] = match
+        scale = max(1 - mean, 1e-6) * (settings.same_meaning - settings.no_meaning)
+        start = mean + settings.no_meaning * (1 - mean)
+        meanings = {place: min(1.0, max(0.0, (cosine - start) / scale)) for place, cosine in meanings.items()}
+    return [
+        ScoredPassage(
+            match,
+            mode,
+            1 - (1 - words_strength(part.query, match.sentence.passage.text)) * (1 - meanings.get(place, 0.0)),
+            part.query,
+        )
+        for place, match in matches.items()
+    ]
+
+
+def _cosines(
+    view: PassagesView,
+    prepared: BestVectorQuery,
+    mode: TextMode,
+    video_ids: Sequence[str],
+    by_meaning: Sequence[str],
+) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
+    """Return the cosine of each passage of these videos, and the best passages of the videos found by meaning."""
+    cosines: dict[tuple[str, int], float] = {}
+    best: set[tuple[str, int]] = set()
+    places_of = view.places(video_ids, mode)
+    for video_id, places in places_of.items():
+        try:
+            _, values = prepared.relevance(video_id)
+        except KeyError:  # its passages have no vectors
+            continue
+        cosines.update(zip(places, values.tolist(), strict=True))
+        if video_id in by_meaning:
+            best.update(places[index] for index in np.argsort(-values)[:_PASSAGES_BY_MEANING].tolist())
+    return cosines, best
+
+
+def words_strength(query: TextQuery, text: str) -> float:
+    """Return how strongly the words of a passage match, from 0 to 1.
+
+    It is the share of the words of the query that the passage contains, less if these are few words.
+
+    >>> words_strength(TextQuery.of("budget cuts in May"), "They cut the budget in May."), words_strength(
+    ...     TextQuery.of("budget cuts"), "No more budget cuts!")
+    (0.5, 0.95)
+    """
+    content = f" {indexed_text(text)} "
+    if query.phrases:
+        return 1.0 if query.contains_phrases(text) else 0.0
+    count = sum(f" {word} " in content for word in query.words)
+    if not count:
+        return 0.0
+    if len(query.words) > 1 and f" {indexed_text(query.text)} " in content:
+        return _WHOLE_TEXT
+    return count / len(query.words) * float(1 - 0.5**count)

@@ -1,0 +1,267 @@
+"""Answer a query from pictures and passages together."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from untrimmed.search.corpora.corpus import PreparedQuery
+from untrimmed.search.corpora.engine import View
+from untrimmed.search.corpora.passages import PassagesView
+from untrimmed.search.query.evidence import Found, ScoredPassage, TextPart, find_passages
+from untrimmed.search.query.find import fold_hits, in_time_order
+from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse, raised
+from untrimmed.search.query.hits import Hit, Hits
+from untrimmed.search.query.query import Cutoff, GroupBy
+from untrimmed.span import Evidence, Moment
+
+_TOGETHER_S = 3.0  # passages of several parts belong together if the gap between them is at most this long
+_SNAP_S = 0.5  # edges of a passage move to a shot change that is at most this far outside
+_SAMPLE_SIZE = 16  # videos from which the usual relevance of frames is estimated
+_MAX_MOMENTS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class FusedQuery:
+    """A query prepared for one version of a library: the passages that were found, and the query for frames.
+
+    Without `prepared`, only passages are searched.
+    """
+
+    view: View
+    parts: Sequence[TextPart]
+    found: Sequence[Found]  # for each part
+    prepared: PreparedQuery | None
+    settings: FusionSettings
+
+    @classmethod
+    def of(
+        cls,
+        view: View,
+        passages: PassagesView,
+        parts: Sequence[TextPart],
+        prepared: PreparedQuery | None,
+        limit: int,
+        among: Collection[str] | None,
+        settings: FusionSettings,
+    ) -> FusedQuery:
+        """Find the passages of all parts."""
+        found = []
+        for part in parts:
+            # Weak matches disturb the ranking of frames, but not a search for passages.
+            least = 0.0 if part.is_required else settings.least_strength
+            found.append(find_passages(passages, part, 2 * limit, among, replace(settings, least_strength=least)))
+        return cls(view, parts, found, prepared, settings)
+
+    @property
+    def has_passages(self) -> bool:
+        """Whether a passage matches, or a part must match. Otherwise only frames matter."""
+        return any(self.found) or any(part.is_required for part in self.parts)
+
+    def hits(
+        self,
+        cutoff: Cutoff,
+        among: Collection[str] | None,
+        group_by: GroupBy,
+        fold: float | None,
+        on_hit: Callable[[Hit], None] | None,
+    ) -> Hits:
+        """Return the best hits, see `find`."""
+        required = [found for found, part in zip(self.found, self.parts, strict=True) if part.is_required]
+        candidates = {video_id for found in self.found for video_id in found}
+        for found in required:
+            candidates &= found.keys()
+        seen: dict[str, float] = {}
+        if self.prepared is not None:
+            if not required:
+                ranked = self.prepared.rank(limit=max(50, 4 * cutoff.limit), among=among)
+                seen.update((video.video_id, video.score) for video in ranked)
+            if missing := candidates - seen.keys():
+                ranked = self.prepared.rank(limit=len(missing), among=missing)
+                seen.update((video.video_id, video.score) for video in ranked)
+        deviation, agreeing = self._usual()
+        videos = {video_id: self._video(video_id, seen, deviation, agreeing) for video_id in candidates}
+        plain = [FusionCandidate(video_id, score) for video_id, score in seen.items() if video_id not in videos]
+        scores = fuse([*(video.candidate for video in videos.values()), *plain], deviation, self.settings)
+        least = -math.inf if cutoff.min_score is None else cutoff.min_score
+        order = sorted(scores, key=lambda video_id: (-scores[video_id], self.view.records.of(video_id).path))
+        hits: list[Hit] = []
+        for video_id in order:
+            if scores[video_id] < least or len(hits) >= 4 * cutoff.limit or (not fold and len(hits) >= cutoff.limit):
+                break
+            moments = self._moments(video_id, videos.get(video_id), cutoff, is_required=bool(required))
+            if moments:
+                score = scores[video_id]
+                hits += self._hits_of(video_id, score, moments, group_by)
+        if group_by == "moment":
+            hits = [hit for hit in hits if hit.score >= least]
+            hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
+        if fold is not None:
+            hits = fold_hits(self.view, hits, fold)
+        hits = hits[: cutoff.limit]
+        if cutoff.moments == "all":
+            hits = [in_time_order(hit) for hit in hits]
+        if on_hit is not None and group_by == "video" and fold is None:
+            for hit in hits:
+                on_hit(hit)
+        missing_shard = [self.prepared.missing] if self.prepared is not None and self.prepared.missing else []
+        nothing = ["no passage of the videos matches"] if required and not hits else []
+        return Hits(hits, [*missing_shard, *nothing], partial=bool(missing_shard))
+
+    def _usual(self) -> tuple[float, float]:
+        """Return the standard deviation of the relevance of frames, and the relevance of frames that agree."""
+        if self.prepared is None:
+            return 1.0, math.inf
+        # ids are random, so the smallest ids are a random sample
+        sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in self.view.records))
+        values = np.concatenate([self.prepared.relevance(video_id)[1] for video_id in sample])
+        mean, deviation = float(values.mean()), max(float(values.std()), 1e-6)
+        best = max((video.score for video in self.prepared.rank(limit=1)), default=mean)
+        return deviation, max(mean + self.settings.agreement * deviation, (mean + best) / 2)
+
+    def _video(self, video_id: str, seen: dict[str, float], deviation: float, agreeing: float) -> _VideoWithPassages:
+        """Return the moments of a video that its passages give, best first."""
+        curve = None if self.prepared is None else self.prepared.relevance(video_id)
+        shift = 0.0 if curve is None else seen[video_id] - float(curve[1].max())
+        spans = [] if self.prepared is None else self.prepared.moments(video_id, limit=5, min_s=0.0)
+        moments: list[_PassageMoment] = []
+        for passage in (passage for found in self.found for passage in found.get(video_id, ())):
+            start_s, end_s = self._widened(video_id, passage)
+            group = self._together(video_id, passage)
+            strength = sum(other.strength for other in group) / len([f for f in self.found if f])
+            start_s = min([start_s, *(other.match.sentence.passage.start_s for other in group)])
+            end_s = max([end_s, *(other.match.sentence.passage.end_s for other in group)])
+            there = None
+            peak_s = (start_s + end_s) / 2
+            evidence = _reasons(group)
+            if curve is not None:
+                times_s, values = curve
+                inside = np.flatnonzero((times_s >= start_s) & (times_s <= end_s))
+                if not len(inside):
+                    inside = np.array([np.abs(times_s - peak_s).argmin()])
+                best = int(inside[values[inside].argmax()])
+                there = float(values[best]) + shift
+                if values[best] >= agreeing:
+                    peak_s = float(np.clip(times_s[best], start_s, end_s))
+                    for span in spans:
+                        if span.start_s <= peak_s <= span.end_s:
+                            evidence.append(Evidence("seen", span.start_s, span.end_s))
+                            start_s, end_s = max(start_s, span.start_s), min(end_s, span.end_s)
+                            break
+            score = strength if there is None else raised(there, strength, deviation, self.settings)
+            moments.append(_PassageMoment(start_s, end_s, peak_s, score, strength, there, tuple(evidence)))
+        moments.sort(key=lambda moment: (-moment.score, moment.start_s))
+        best_moment = moments[0]
+        candidate = FusionCandidate(video_id, seen.get(video_id), best_moment.strength, best_moment.there)
+        return _VideoWithPassages(candidate, tuple(moments))
+
+    def _together(self, video_id: str, passage: ScoredPassage) -> list[ScoredPassage]:
+        """Return a passage, and for each other part of the query the strongest passage at about the same time."""
+        span = passage.match.sentence.passage
+        group = [passage]
+        for found in self.found:
+            others = found.get(video_id, ())
+            if passage in others:
+                continue
+            near = (
+                other
+                for other in others
+                if other.match.sentence.passage.start_s <= span.end_s + _TOGETHER_S
+                and span.start_s <= other.match.sentence.passage.end_s + _TOGETHER_S
+            )
+            if (other := next(near, None)) is not None:
+                group.append(other)
+        return group
+
+    def _widened(self, video_id: str, scored: ScoredPassage) -> tuple[float, float]:
+        """Return the span of a passage, whose edges move out to shot changes that are close."""
+        passage = scored.match.sentence.passage
+        start_s = passage.start_s
+        end_s = min(passage.end_s, self.view.records.of(video_id).duration_s)
+        shots = None if self.prepared is None else self.prepared.shot_starts_s(video_id)
+        if shots is not None and len(shots):
+            before = shots[(shots <= start_s) & (shots >= start_s - _SNAP_S)]
+            after = shots[(shots >= end_s) & (shots <= end_s + _SNAP_S)]
+            start_s = float(before[-1]) if len(before) else start_s
+            end_s = float(after[0]) if len(after) else end_s
+        return start_s, max(start_s, end_s)
+
+    def _moments(
+        self, video_id: str, video: _VideoWithPassages | None, cutoff: Cutoff, *, is_required: bool
+    ) -> list[Moment]:
+        """Return the moments of a video that do not overlap, best first."""
+        duration_s = self.view.records.of(video_id).duration_s
+        limit = _MAX_MOMENTS if cutoff.moments == "all" else cutoff.moments
+        candidates = [moment.widened(cutoff.min_moment_s, duration_s) for moment in (video.moments if video else ())]
+        if self.prepared is not None and not is_required:
+            num = None if cutoff.moments == "all" else limit
+            times_s, values = self.prepared.relevance(video_id)
+            for span in self.prepared.moments(video_id, limit=num, min_s=cutoff.min_moment_s):
+                peak = np.interp(span.picture_s, times_s, values)
+                seen = Evidence("seen", span.start_s, span.end_s)
+                candidates.append(replace(span, score=float(peak), evidence=(seen,)))
+        if video is None:  # the order of the frames' moments stays
+            return candidates[:limit]
+        moments: list[Moment] = []
+        for moment in sorted(candidates, key=lambda moment: (-moment.score, moment.start_s)):
+            if all(moment.end_s <= other.start_s or other.end_s <= moment.start_s for other in moments):
+                moments.append(moment)
+        return moments[:limit]
+
+    def _hits_of(self, video_id: str, score: float, moments: Sequence[Moment], group_by: GroupBy) -> list[Hit]:
+        record = self.view.records.of(video_id)
+        groups = [[moment] for moment in moments] if group_by == "moment" else [list(moments)]
+        hits = []
+        for group in groups:
+            best = group[0]
+            span_s = best.start_s, best.end_s
+            value = score if group_by == "video" else best.score
+            hits.append(
+                Hit(Path(record.path), video_id, *span_s, value, record.duration_s, tuple(group), peak_s=best.peak_s)
+            )
+        return hits
+
+
+def _reasons(passages: Sequence[ScoredPassage]) -> list[Evidence]:
+    """Return the passages as reasons for a hit. A passage that matches several parts is one reason with all words."""
+    reasons: dict[tuple[str, int], Evidence] = {}
+    for passage in passages:
+        place = passage.match.reading_id, passage.match.number
+        reason = passage.evidence
+        if (earlier := reasons.get(place)) is not None:
+            words = {*earlier.words, *reason.words}
+            reason = replace(earlier, words=tuple(sorted(words, key=lambda word: word.start)))
+        reasons[place] = reason
+    return list(reasons.values())
+
+
+@dataclass(frozen=True)
+class _PassageMoment:
+    """A moment at a passage: `there` is the relevance of its frames, None if frames are not searched."""
+
+    start_s: float
+    end_s: float
+    peak_s: float
+    score: float
+    strength: float
+    there: float | None
+    evidence: tuple[Evidence, ...]
+
+    def widened(self, min_s: float, duration_s: float) -> Moment:
+        """Return the moment, widened on both sides to at least `min_s` if the video is long enough."""
+        missing_s = max(0.0, min(min_s, duration_s) - (self.end_s - self.start_s))
+        start_s = min(max(0.0, self.start_s - missing_s / 2), max(0.0, duration_s - min(min_s, duration_s)))
+        start_s = min(start_s, self.start_s)
+        end_s = max(self.end_s, min(duration_s, start_s + max(self.end_s - self.start_s, min(min_s, duration_s))))
+        return Moment(start_s, end_s, self.score, self.peak_s, self.evidence)
+
+
+@dataclass(frozen=True)
+class _VideoWithPassages:
+    candidate: FusionCandidate
+    moments: tuple[_PassageMoment, ...]

@@ -1,0 +1,81 @@
+"""Combine the scores of pictures and passages into one ranking of videos. docs/queries.md describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+FusionMethod: TypeAlias = Literal["calibrated", "reciprocal rank"]
+
+
+@dataclass(frozen=True)
+class FusionSettings:
+    """How passages are judged and combined with pictures."""
+
+    method: FusionMethod = "calibrated"
+    # Passages with a lower strength are ignored, so that they do not change the ranking of a purely visual query.
+    least_strength: float = 0.35
+    # How far a passage of strength 1 raises the score, in standard deviations of the relevance of frames.
+    weight: float = 6.0
+    # Frames agree with a passage if they are this many standard deviations above the mean, and at least half way from
+    # the mean to the best frame of the library. The moment is then the intersection.
+    agreement: float = 1.0
+    # The cosine of sentence and passage, as a share of the way from the mean cosine to 1, that has strength 0 and 1.
+    no_meaning: float = 0.3
+    same_meaning: float = 0.8
+    rank_offset: float = 60.0  # k of reciprocal rank fusion (Cormack et al. 2009)
+
+
+@dataclass(frozen=True)
+class FusionCandidate:
+    """A video with the score of its frames and the strength of its best passage (0 without one).
+
+    `seen` is the score of the whole video, and `seen_there` the relevance of the frames at the best passage; both are
+    None if frames are not searched.
+    """
+
+    video_id: str
+    seen: float | None
+    strength: float = 0.0
+    seen_there: float | None = None
+
+
+def fuse(
+    candidates: Sequence[FusionCandidate], deviation: float, settings: FusionSettings = FusionSettings()
+) -> dict[str, float]:
+    """Return the score of each candidate. `deviation` is the standard deviation of the relevance of frames.
+
+    - calibrated: the larger of `seen` and `seen_there` plus the raise by the passage. A video without passages keeps
+      the score of its frames.
+    - reciprocal rank: the sum of 1 / (k + rank) over the ranking by frames and the ranking by passages.
+
+    Without frames, the score is the strength.
+
+    >>> fuse([FusionCandidate("a", 0.5), FusionCandidate("b", 0.4, 0.5, 0.3)], deviation=0.1)
+    {'a': 0.5, 'b': 0.6}
+    """
+    if any(candidate.seen is None for candidate in candidates):
+        return {candidate.video_id: candidate.strength for candidate in candidates}
+    if settings.method == "reciprocal rank":
+        scores = dict.fromkeys((candidate.video_id for candidate in candidates), 0.0)
+        by_frames = sorted(candidates, key=lambda candidate: -(candidate.seen or 0.0))
+        by_passages = sorted((c for c in candidates if c.strength > 0), key=lambda candidate: -candidate.strength)
+        for ranking in (by_frames, by_passages):
+            for rank, candidate in enumerate(ranking, start=1):
+                scores[candidate.video_id] += 1 / (settings.rank_offset + rank)
+        return scores
+    return {candidate.video_id: calibrated_score(candidate, deviation, settings) for candidate in candidates}
+
+
+def calibrated_score(candidate: FusionCandidate, deviation: float, settings: FusionSettings) -> float:
+    """Return the calibrated score of a candidate, see `fuse`."""
+    assert candidate.seen is not None, "frames are searched"
+    if not candidate.strength or candidate.seen_there is None:
+        return candidate.seen
+    return max(candidate.seen, raised(candidate.seen_there, candidate.strength, deviation, settings))
+
+
+def raised(seen: float, strength: float, deviation: float, settings: FusionSettings) -> float:
+    """Return the relevance of frames, raised by a passage at the same time."""
+    return seen + settings.weight * deviation * strength

@@ -1,0 +1,173 @@
+"""Pictures and passages become one ranking, and each hit says why it matches."""
+
+import pytest
+
+import untrimmed
+from tests.search.conftest import use_encoder
+from tests.toy import COLOURS, ToyEncoder, write_clip
+from untrimmed import Query
+from untrimmed.errors import ConfigError
+from untrimmed.passages.words import TextQuery
+from untrimmed.search.query.evidence import words_strength
+from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse
+from untrimmed.search.query.hits import Hits
+from untrimmed.types import Reading, TextFeatures
+
+CLIPS = {"sea": ["blue", "white", "blue"], "sun": ["yellow", "red"], "wood": ["green", "blue"], "snow": ["white"]}
+SEA = """1
+00:00:00,500 --> 00:00:01,500
+We made budget
+
+2
+00:00:01,600 --> 00:00:03,000
+cuts today.
+
+3
+00:00:04,100 --> 00:00:05,400
+The blue whale sings.
+"""
+
+
+class ColourEncoder(ToyEncoder):
+    """An encoder that knows only colours; a text without a colour has no meaning for it."""
+
+    def _text(self, text):
+        features = super()._text(text)
+        unknown = tuple(token for token in features.tokens if token not in COLOURS)
+        is_understood = len(unknown) < len(features.tokens)
+        reading = Reading(unknown, is_understood)
+        return TextFeatures(text, features.sentence, features.words, features.tokens, reading)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("films")
+    for name, colours in CLIPS.items():
+        write_clip(folder / f"{name}.mp4", colours)
+    (folder / "sea.en.srt").write_text(SEA)
+    (folder / "wood.vtt").write_text("WEBVTT\n\n00:00.500 --> 00:02.000\nThe budget of the zoo.\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def indexed(folder, tmp_path_factory):
+    library = untrimmed.open(tmp_path_factory.mktemp("library") / "library")
+    with pytest.MonkeyPatch.context() as patch:
+        use_encoder(patch, ColourEncoder())
+        library.index(folder)
+        untrimmed.open(library.folder.with_name("plain")).index(folder, sources={"subtitle": None})
+    return library.folder
+
+
+@pytest.fixture
+def lib(indexed, monkeypatch):
+    use_encoder(monkeypatch, ColourEncoder())
+    return untrimmed.open(indexed)
+
+
+@pytest.fixture
+def plain(indexed, monkeypatch):
+    """A library of the same videos without passages."""
+    use_encoder(monkeypatch, ColourEncoder())
+    return untrimmed.open(indexed.with_name("plain"))
+
+
+def names(hits):
+    return [hit.video.stem for hit in hits]
+
+
+def test_words_that_are_said_find_the_sentence_and_name_the_matching_words(lib):
+    hits = lib.search("budget cuts", limit=2)
+    assert names(hits) == ["sea", "wood"]
+    moment = hits[0].moments[0]
+    why = moment.evidence[0]
+    assert (why.mode, why.text, why.source, why.language) == ("said", "We made budget cuts today.", "subtitle", "en")
+    assert [why.text[word.start : word.end] for word in why.words] == ["budget", "cuts"]
+    assert (why.start_s, why.end_s) == (0.5, 3.0)
+    assert moment.start_s <= 0.5
+    assert 3.0 <= moment.end_s <= 3.5
+
+
+def test_quotes_demand_the_exact_phrase(lib):
+    assert names(lib.search('"budget cuts"')) == ["sea"]
+    assert names(lib.search('"the budget"')) == ["wood"]
+    hits = lib.search('"cuts budget"')
+    assert (names(hits), len(hits.warnings) > 0) == ([], True)
+
+
+def test_a_visual_query_has_the_ranking_scores_and_moments_of_a_library_without_passages(lib, plain):
+    for sentence in ("yellow", "green", "red white"):
+        ours, theirs = lib.search(sentence), plain.search(sentence)
+        assert [(hit.video, hit.score) for hit in ours] == [(hit.video, hit.score) for hit in theirs]
+        assert [hit.moments for hit in ours] == [hit.moments for hit in theirs]
+        assert not any(moment.evidence for hit in ours for moment in hit.moments)
+
+
+def test_modes_restrict_the_search(lib, plain):
+    assert names(lib.search(Query("blue whale", modes=("said",)))) == ["sea"]
+    assert names(lib.search(Query("budget", modes=("written",)))) == []
+    seen = lib.search(Query("blue", modes=("seen",)))
+    assert [(hit.video, hit.score) for hit in seen] == [(hit.video, hit.score) for hit in plain.search("blue")]
+    nothing = plain.search(Query("budget", modes=("said",)))
+    assert (list(nothing), len(nothing.warnings)) == ([], 1)
+
+
+def test_where_picture_and_speech_agree_their_intersection_is_first(lib):
+    hit = lib.search(Query("blue", said="whale"))[0]
+    moment = hit.moments[0]
+    assert hit.video.stem == "sea"
+    assert [why.mode for why in moment.evidence] == ["said", "seen"]
+    said, seen = moment.evidence
+    assert max(said.start_s, seen.start_s) - 0.51 <= moment.start_s <= moment.peak_s <= moment.end_s
+    assert moment.end_s <= min(said.end_s + 0.51, seen.end_s)
+
+
+def test_a_required_text_leaves_only_videos_with_it(lib):
+    assert names(lib.search(Query("green", said="budget"))) == ["wood", "sea"]
+    assert names(lib.search(Query(said="whale"))) == ["sea"]
+    assert names(lib.search(Query("blue", said="penguin"))) == []
+
+
+def test_moments_as_hits_limits_and_json(lib):
+    hits = lib.search(Query("budget", group_by="moment"), limit=3)
+    assert names(hits)[:2] == ["sea", "wood"]
+    assert len(hits) == 2
+    one = lib.search("budget cuts", limit=1, moments="all")
+    assert Hits.from_json(one.to_json())[0].moments[0].evidence == one[0].moments[0].evidence
+    assert len(lib.search("budget", min_score=10.0)) == 0
+    assert names(lib.search("budget", within=lib.search("budget")[1].video)) == ["wood"]
+    seen = []
+    lib.search("budget cuts", on_hit=seen.append)
+    assert names(seen) == names(lib.search("budget cuts"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"text": "a", "modes": ("heard",)},
+        {"text": "a", "then": "b", "said": "c"},
+        {"text": "a", "without": ("b",), "modes": ("said",)},
+        {},
+        {"said": " "},
+    ],
+)
+def test_impossible_queries_are_refused(values):
+    with pytest.raises(ConfigError):
+        Query(**values)
+
+
+def test_words_alone_give_a_strength():
+    budget = TextQuery.of("budget cuts in May")
+    assert words_strength(budget, "nothing of it") == 0.0
+    # 2 of 3 words: 2/3 * (1 - 1/4)
+    assert words_strength(budget, "the budget of May") == 0.5
+    assert words_strength(TextQuery.of("the who"), "The Who?") == 0.95
+
+
+def test_fusion_keeps_the_score_of_frames_and_ranks_agreement_first():
+    candidates = [FusionCandidate("a", 0.5), FusionCandidate("b", 0.4, 0.5, 0.3), FusionCandidate("c", 0.6, 0.1, 0.1)]
+    scores = fuse(candidates, 0.1, FusionSettings(weight=10.0))
+    assert scores == {"a": 0.5, "b": 0.8, "c": 0.6}
+    ranks = fuse(candidates, 0.1, FusionSettings(method="reciprocal rank", rank_offset=0.0))
+    # by frames c, a, b; by passages b, c
+    assert ranks == {"a": 1 / 2, "b": 1 / 3 + 1, "c": 1 + 1 / 2}
