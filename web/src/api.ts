@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Thumbnails, VideoDetail, VideoList, Watch } from './service'
+import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Thumbnails, VideoDetail, VideoList, Watch } from './service'
 
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
@@ -58,6 +58,17 @@ export const unwatch = async (folder_id: string): Promise<Watch[]> =>
 export const jobs = () => get<Job[]>('/api/jobs')
 export const startJob = (folder_ids: string[]) => post<Job>('/api/jobs', { folder_ids })
 export const controlJob = (id: string, action: 'pause' | 'resume' | 'stop' | 'retry') => post<Job>(`/api/jobs/${id}/${action}`)
+export const bins = () => get<BinList>('/api/bins')
+export const bin = (id: string) => get<BinJson>(`/api/bins/${id}`)
+export const createBin = (name: string, moments: BinMomentRequest[]) => post<BinJson>('/api/bins', binBody(name, moments))
+export const replaceBin = async ({ bin_id, version, name, moments }: BinRequest & { bin_id: string; version: string }): Promise<BinJson> =>
+  (await ask(`/api/bins/${bin_id}`, { ...jsonBody({ ...binBody(name, moments), version }), method: 'PUT' })).json()
+export const deleteBin = async (id: string, version: string): Promise<BinList> =>
+  (await ask(`/api/bins/${id}?version=${encodeURIComponent(version)}`, { method: 'DELETE' })).json()
+function binBody(name: string, moments: BinMomentRequest[]): BinRequest {
+  const request = ({ video_id, video, start_s, end_s, note, sentence }: BinMomentRequest) => ({ video_id, video, start_s, end_s, note, sentence })
+  return { name, moments: moments.map(request) }
+}
 /** Search. Calls `onHit` with each video as soon as it is found and returns the complete answer. */
 export async function search(query: SearchRequest, signal: AbortSignal, onHit: (hit: HitJson) => void): Promise<SearchAnswer> {
   const { body } = await ask('/api/search/lines', jsonBody(query, signal))
@@ -96,9 +107,11 @@ export const clip = (id: string, { start_s, end_s }: Span) =>
   `/api/videos/${id}/clip?start_s=${start_s.toFixed(3)}&end_s=${end_s.toFixed(3)}`
 export const media = (id: string) => `/api/videos/${id}/media`
 
+/** Export moments to a file. */
+export const exported = (request: ExportRequest) => ask('/api/export', jsonBody(request))
 /** Export moments to a file that the browser downloads. */
 export async function download(request: ExportRequest): Promise<void> {
-  const answer = await ask('/api/export', jsonBody(request))
+  const answer = await exported(request)
   const name = /filename="([^"]+)"/.exec(answer.headers.get('content-disposition') ?? '')?.[1] ?? `moments.${request.format}`
   const link = document.createElement('a')
   link.href = URL.createObjectURL(await answer.blob())

@@ -1,6 +1,7 @@
 // Keyboard shortcuts, as in editing programs: J K L, I and O, Space, comma and full stop.
 
 import { tick } from 'svelte'
+import { bins } from './bins.svelte'
 import { session } from './session.svelte'
 
 type Edge = 'start_s' | 'end_s'
@@ -23,6 +24,7 @@ export interface PlayerKeys {
 interface Target {
   focusSearch(): void
   help(): void
+  exportBin(): void
   player?: PlayerKeys
 }
 
@@ -66,6 +68,10 @@ export const KEYS: { title: string; keys: [string, string][] }[] = [
     title: 'Bin and page',
     keys: [
       ['B', 'add the moment to the bin'],
+      ['Ctrl Z', 'undo the last change of the bin'],
+      ['Shift ← →', 'in the bin: move the moment; Delete removes it'],
+      ['Shift P', 'play the bin'],
+      ['E', 'export the bin'],
       ['Esc', 'close the player'],
       ['?', 'show these keys']
     ]
@@ -85,9 +91,15 @@ addEventListener('blur', () => (isStopHeld = false))
 
 /** Run the action of a key, unless the user is typing. */
 export function keys(event: KeyboardEvent, target: Target): void {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
+  if (event.altKey || event.defaultPrevented) return
   const at = event.target as HTMLElement
   const isWriting = at.matches('input:not([type=range]), textarea, select')
+  if (event.ctrlKey || event.metaKey) {
+    if (event.key !== 'z' || isWriting) return
+    event.preventDefault()
+    bins.undo()
+    return
+  }
   if (isWriting) {
     if (event.key === 'Escape') {
       at.blur()
@@ -149,7 +161,9 @@ function actions(target: Target, isRepeat: boolean): Record<string, () => void> 
       if (player) player.findSimilar()
       else if (span) void session.searchFrame(span.video, span.video_id, (span.start_s + span.end_s) / 2).then(keepFocus)
     }),
-    b: once(() => (player ? player.add() : span && session.collect(span.video, span.video_id, span.start_s, span.end_s))),
+    b: once(() => (player ? player.add() : span && bins.add(span))),
+    P: once(() => void bins.playAll()),
+    e: once(target.exportBin),
     ' ': once(() => player?.toggle()),
     k: () => {
       isStopHeld = true

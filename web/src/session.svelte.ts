@@ -1,4 +1,4 @@
-// State of the page: query, hits, open moment and bin, all except the bin mirrored in the address.
+// State of the page: query, hits, and open moment, mirrored in the address.
 
 import { FIELDS, WORDS, example, valid, readFields, readWeights, type Example, type Value } from './address'
 import { isVideo, keepPicture, keptPicture, middleFrame } from './picture'
@@ -8,7 +8,6 @@ import {
   FILTERS,
   WEIGHTS,
   type HitJson,
-  type Mark,
   type MomentJson,
   type SearchAnswer,
   type SearchRequest,
@@ -22,11 +21,9 @@ type Edge = 'start_s' | 'end_s'
 type Edges = Partial<Record<Edge, boolean>>
 /** A moment whose edges may have been moved to exact cuts. */
 type ShownMoment = MomentJson & { atCut?: Edges }
-export interface BinMoment extends Mark { video: string; note: string }
 /** The effect on the browser's history: a new entry, a draft entry, a finished draft, or no entry. */
 type Change = 'new' | 'typed' | 'submitted' | 'small'
 
-const BIN = 'untrimmed-basket' // the bin's former name: a new key would lose stored moments
 const SIZE = 'untrimmed-size'
 const RECENT = 'untrimmed-earlier'
 const MAX_RECENT = 8
@@ -69,7 +66,6 @@ class Session {
   chosen = $state({ hit: 0, moment: 0 })
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
   inContext = $state(false)
-  bin = $state<BinMoment[]>(stored<BinMoment[]>(BIN, []))
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
   size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIZE, 1))))
   #abort = new AbortController()
@@ -342,6 +338,21 @@ class Session {
     this.write(change)
     if (this.hasQuery) void this.#snap(span, video_id)
   }
+  /** Open a moment of any video. Returns whether the library has the video. */
+  async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
+    try {
+      const { video, duration_s } = await api.detail(video_id)
+      const change = this.open ? 'small' : 'new'
+      this.judged = this.pair = null
+      this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {} }
+      this.inContext = false
+      this.write(change)
+      return true
+    } catch (error) {
+      this.problem = (error as Error).message
+      return false
+    }
+  }
   /** Open the selected moment, unless it is open already. */
   playChosen(): void {
     const hit = this.hits[this.chosen.hit]
@@ -419,23 +430,6 @@ class Session {
   resize(by: number): void {
     this.size = Math.min(SIZES.length - 1, Math.max(0, this.size + by))
     remember(SIZE, JSON.stringify(this.size))
-  }
-
-  collect(video: string, video_id: string, start_s: number, end_s: number): void {
-    if (this.bin.some((k) => k.video_id === video_id && k.start_s === start_s && k.end_s === end_s)) return
-    this.bin.push({ video, video_id, start_s, end_s, note: this.sentence.slice(0, 500) })
-    this.storeBin()
-  }
-  discard(index: number): void {
-    this.bin.splice(index, 1)
-    this.storeBin()
-  }
-  emptyBin(): void {
-    this.bin = []
-    this.storeBin()
-  }
-  storeBin(): void {
-    remember(BIN, JSON.stringify(this.bin))
   }
 
   /** Write the state to the address, so that it can be shared and reloaded.

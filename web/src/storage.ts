@@ -23,3 +23,11 @@ export function remember(key: string, value: string): void {
     // forbidden or full: the value lasts until the page is closed
   }
 }
+
+export function forget(key: string): void {
+  try {
+    localStorage.removeItem(key)
+  } catch {
+    // forbidden: there is nothing to forget
+  }
+}

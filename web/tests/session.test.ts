@@ -247,11 +247,4 @@ describe('selection', () => {
     expect(asked.at(-1)!.unlike).toEqual([])
     expect(session.chosen).toEqual({ hit: 0, moment: 0 })
   })
-  it('collects a moment once, and remembers it', () => {
-    session.collect('a', ID, 0, 2)
-    session.collect('a', ID, 0, 2)
-    expect(JSON.parse(localStorage.getItem('untrimmed-basket')!)).toEqual([{ video: 'a', video_id: ID, start_s: 0, end_s: 2, note: 'x' }])
-    session.discard(0)
-    expect(session.bin).toEqual([])
-  })
 })

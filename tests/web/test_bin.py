@@ -1,0 +1,300 @@
+"""The bin in Debian's Chromium, and whole sessions by keyboard and by touch."""
+
+import csv
+import io
+import json
+import time
+
+import pytest
+
+from tests.web.browsing import TILE, seconds_in, tile_names, until
+
+pytestmark = pytest.mark.check
+
+STATUS = "document.querySelector('[role=toolbar] [role=status]').textContent"
+ITEMS = "section[aria-label=Bin] .item"
+FILE_STARTS = {  # by name of the format in the menu
+    "Clips ZIP": b"PK", "Table CSV": b"video,", "Table JSON": b'{\n  "moments"', "Subtitles SRT": b"1\n00:00:",
+    "Chapters FFmpeg": b";FFMETADATA1", "DaVinci Resolve, Avid EDL": b"TITLE:", "OpenTimelineIO OTIO": b'{\n    "OTIO',
+    "Subtitles VTT": b"WEBVTT", "Premiere Pro XML": b"<?xml", "Final Cut Pro FCPXML": b"<?xml",
+    "DaVinci Resolve FCPXML": b"<?xml", "Kdenlive project": b"<?xml",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_bins(library):
+    """Delete the library's bins after each test."""
+    yield
+    time.sleep(0.3)  # the page may be storing a change
+    for file in (library.folder / "bins").glob("*.json"):
+        file.unlink()
+
+
+def stored_bins(page):
+    """The bins of the service, as {name: starts of moments}."""
+    return page.evaluate(
+        """async () => {
+          const { bins } = await (await fetch('/api/bins')).json()
+          const whole = await Promise.all(bins.map(async bin => (await fetch(`/api/bins/${bin.bin_id}`)).json()))
+          return Object.fromEntries(whole.map(bin => [bin.name, bin.moments.map(moment => moment.start_s)]))
+        }"""
+    )
+
+
+def until_stored(page, expected):
+    deadline = time.monotonic() + 20
+    while (stored := stored_bins(page)) != expected:
+        assert time.monotonic() < deadline, (stored, expected)
+        page.wait_for_timeout(50)
+
+
+def names(page):
+    return page.locator(ITEMS).evaluate_all("items => items.map(item => item.ariaLabel.replace(/^\\d+: /, ''))")
+
+
+def with_three(visit, **options):
+    """A page whose bin has the first three moments of a sentence."""
+    page = visit("?q=white", **options)
+    page.locator(TILE).nth(2).wait_for()
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    for number in range(3):
+        with page.expect_response(lambda response: "/edges?" in response.url):
+            page.locator(TILE).nth(number).click()
+        page.wait_for_timeout(100)
+        page.keyboard.press("b")
+        until(page, f"document.querySelectorAll('{ITEMS}').length === {number + 1}")
+    return page
+
+
+def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
+    page = visit("?q=white")
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # the browser can play it
+    page.get_by_role("button", name="Add to bin").click()
+    page.get_by_label("Note", exact=True).fill('a, "note"')
+    page.get_by_label("Note", exact=True).press("Enter")
+    until(page, f"document.querySelector('{ITEMS}').title.includes('note')")
+    page.wait_for_load_state("networkidle")
+    page.reload()
+    page.wait_for_selector(ITEMS)
+    for form, start in FILE_STARTS.items():
+        page.get_by_role("button", name="Export").click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name=form, exact=True).click()
+        file = tmp_path / form
+        download.value.save_as(file)
+        assert file.read_bytes().startswith(start), form
+        page.wait_for_timeout(300)  # Chromium ignores the eleventh download of a page within a second
+    rows = list(csv.reader(io.StringIO((tmp_path / "Table CSV").read_text(), newline="")))
+    assert rows[1][3] == 'a, "note"'
+    page.keyboard.press("Escape")
+    page.locator("h2").first.click()
+    page.keyboard.press("e")
+    page.get_by_label("Frame rate").select_option("29.97df")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Table CSV").click()
+    assert "30000/1001" in download.value.path().read_text()
+
+
+def test_moments_are_reordered_by_dragging_and_keys_and_each_change_is_undone(visit, shot):
+    page = with_three(visit)
+    before = names(page)
+    first, last = (page.locator(ITEMS).nth(number).bounding_box() for number in (0, 2))
+    page.mouse.move(first["x"] + 50, first["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(last["x"] + 70, last["y"] + 20, steps=8)
+    shot(page, "bin_drag")
+    page.mouse.up()
+    assert names(page) == [before[1], before[2], before[0]]
+    page.locator(ITEMS).nth(2).focus()
+    page.keyboard.press("Shift+ArrowLeft")
+    assert names(page) == [before[1], before[0], before[2]]
+    until(page, f"document.activeElement === document.querySelectorAll('{ITEMS}')[1]")
+    page.keyboard.press("Delete")
+    assert names(page) == [before[1], before[2]]
+    page.get_by_role("button", name="Undo").click()
+    assert names(page) == [before[1], before[0], before[2]]
+    for expected in ([before[1], before[2], before[0]], before, before[:2]):
+        page.keyboard.press("Control+z")
+        assert names(page) == expected
+    page.wait_for_load_state("networkidle")
+    page.reload()
+    page.wait_for_selector(ITEMS)
+    assert names(page) == before[:2]
+
+
+def test_a_library_has_several_bins(visit, shot):
+    page = with_three(visit)
+    until(page, "document.querySelector('section[aria-label=Bin] h2').textContent === 'Bin'")
+    page.wait_for_load_state("networkidle")
+    starts = stored_bins(page)["Bin"]
+    assert len(starts) == 3
+    page.get_by_role("button", name="Bin Bin").click()
+    shot(page, "bins")
+    page.get_by_role("button", name="New bin").click()
+    page.get_by_label("Name of the bin").fill("Trailer")
+    page.keyboard.press("Enter")
+    page.keyboard.press("b")
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
+    until_stored(page, {"Bin": starts, "Trailer": starts[2:]})
+    page.get_by_role("button", name="Bin Trailer").click()
+    page.get_by_role("button", name="Bin 3").click()
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 3")
+    page.get_by_role("button", name="Bin Bin").click()
+    page.get_by_role("button", name="Delete this bin").click()
+    until_stored(page, {"Trailer": starts[2:]})
+    page.get_by_role("button", name="Undo").click()
+    until_stored(page, {"Bin": starts, "Trailer": starts[2:]})
+
+
+def test_a_change_by_another_page_is_not_overwritten(visit):
+    page = with_three(visit, trouble=True)  # the refused change is in the log
+    page.wait_for_load_state("networkidle")
+    other = visit("?q=white")
+    until(other, f"document.querySelectorAll('{ITEMS}').length === 3")
+    other.locator(ITEMS).first.press("Delete")
+    until(other, f"document.querySelectorAll('{ITEMS}').length === 2")
+    other.wait_for_load_state("networkidle")
+    kept = names(other)
+    with page.expect_response(lambda response: response.status == 412):
+        page.locator(ITEMS).last.press("Delete")
+    page.get_by_text("changed elsewhere").wait_for()
+    assert names(page) == kept
+    page.get_by_role("button", name="Undo").click()
+    assert len(names(page)) == 2
+    assert names(page) != kept
+
+
+def test_a_bin_that_the_browser_kept_is_stored_once(visit):
+    page = visit("?q=blue")
+    page.locator(TILE).first.click()
+    page.wait_for_selector("video")
+    video_id = page.url.partition("v=")[2][:16]
+    moment = {"video_id": video_id, "video": "/gone/sea.webm", "start_s": 0.5, "end_s": 1.5, "note": "waves"}
+    page.evaluate("old => localStorage.setItem('untrimmed-basket', old)", json.dumps([moment]))
+    for _ in range(2):
+        page.reload()
+        page.wait_for_selector(ITEMS)
+        assert page.locator(ITEMS).first.get_attribute("title") == "sea.webm: waves"
+    assert stored_bins(page) == {"Bin": [0.5]}
+
+
+def test_all_moments_play_one_after_another_across_files(visit):
+    page = visit("?q=white")
+    for number, name in enumerate(("flag.webm", "sea.webm"), start=1):
+        page.locator(f"{TILE}[aria-label^='{name}']").first.click()
+        page.keyboard.press("b")
+        until(page, f"document.querySelectorAll('{ITEMS}').length === {number}")
+    page.keyboard.press("Shift+P")
+    files = set()
+    deadline = time.monotonic() + 60
+    while len(files) < 2 or page.evaluate(STATUS) != "Paused":
+        assert time.monotonic() < deadline, files
+        files |= set(page.evaluate("[...document.querySelectorAll('video')].map(video => video.ariaLabel)"))
+        page.evaluate("for (const video of document.querySelectorAll('video')) video.playbackRate = 4")
+        page.wait_for_timeout(30)
+
+
+def test_a_whole_session_by_keyboard(visit, tmp_path):
+    page = visit()
+    page.keyboard.type("blue")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    page.keyboard.press("ArrowDown")  # from the sentence to the results
+    until(page, "document.activeElement.dataset.chosen === 'true'")
+    with page.expect_response(lambda response: "/edges?" in response.url):
+        page.keyboard.press("Enter")
+    until(page, f"{STATUS} === 'Playing'")
+    page.keyboard.press("k")
+    page.keyboard.press("Shift+I")
+    page.wait_for_timeout(150)
+    for _ in range(5):
+        page.keyboard.press(".")
+    page.wait_for_timeout(150)
+    page.keyboard.press("i")
+    page.keyboard.press(">")
+    page.wait_for_timeout(150)
+    page.keyboard.press("o")
+    assert page.text_content("output[aria-label=Length]") == "00:00:00:11"
+    page.keyboard.press("b")
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
+    trimmed = names(page)[0]
+    page.keyboard.press("ArrowRight")
+    until(page, f"{STATUS} === 'Playing'")
+    page.keyboard.press("b")
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 2")
+    page.locator(ITEMS).first.focus()
+    page.keyboard.press("Shift+ArrowRight")
+    assert names(page)[1] == trimmed
+    page.keyboard.press("e")
+    until(page, "document.activeElement.matches('select')")
+    for _ in range(3):  # past both entries of Resolve
+        page.keyboard.press("Tab")
+    with page.expect_download() as download:
+        page.keyboard.press("Enter")
+    assert download.value.suggested_filename == "moments.xml"
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open] dl")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    until(page, "!document.querySelector('video')")
+    page.keyboard.press("q")
+    assert page.evaluate("document.activeElement.id") == "q"
+
+
+def swipe(page, selector, from_x, to_x, rest_ms=0):
+    """Move a finger over an element, with positions as parts of its width. It rests at first for `rest_ms`."""
+    box = page.locator(selector).bounding_box()
+    touch = page.context.new_cdp_session(page)
+    y = box["y"] + box["height"] / 2
+    xs = [box["x"] + box["width"] * (from_x + (to_x - from_x) * step / 6) for step in range(7)]
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": xs[0], "y": y}]})
+    page.wait_for_timeout(rest_ms)
+    for x in xs[1:]:
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": [{"x": x, "y": y}]})
+        page.wait_for_timeout(20)
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_whole_session_by_touch(visit, shot):
+    page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
+    page.wait_for_selector(TILE)
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    with page.expect_response(lambda response: "/edges?" in response.url):
+        page.locator(f"{TILE}[aria-label^='sea.webm']").first.tap()
+    until(page, "document.querySelector('video')?.readyState > 1")
+    playing = "!document.querySelector('video').paused"
+    until(page, playing)
+    page.get_by_role("button", name="Add to bin").tap()
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 1")
+    page.locator(".screen").tap()
+    until(page, "document.querySelector('video').paused")
+    before = page.evaluate("document.querySelector('video').currentTime")
+    swipe(page, ".screen", 0.5, 0.2, rest_ms=600)
+    until(page, "before => Math.abs(document.querySelector('video').currentTime - before) > 0.1", before)
+    opened = page.url
+    swipe(page, ".screen", 0.8, 0.2)
+    until(page, "before => location.href !== before", opened)
+    until(page, playing)
+    page.get_by_role("button", name="Larger player").tap()
+    edge = page.get_by_role("slider", name="Out", exact=True)
+    edge.wait_for()
+    end_s = seconds_in(page.url, "e")
+    box = edge.bounding_box()
+    assert box is not None
+    swipe(page, ".edge.end_s", 0.5, -3)
+    until(page, "before => Number(new URLSearchParams(location.search).get('e')) < before", end_s)
+    page.get_by_role("button", name="Add to bin").tap()
+    until(page, f"document.querySelectorAll('{ITEMS}').length === 2")
+    shot(page, "phone_session")
+    small = page.evaluate(
+        """() => [...document.querySelectorAll('aside button, footer button:not(.remove)')]
+          .filter(button => button.offsetParent && button.getBoundingClientRect().height < 44)
+          .map(button => button.ariaLabel ?? button.textContent)"""
+    )
+    assert small == []
+    page.get_by_role("button", name="Export").tap()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Final Cut Pro FCPXML").tap()
+    assert download.value.suggested_filename.endswith(".fcpxml")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert len(tile_names(page)) > 0
