@@ -104,7 +104,7 @@ class Rendering:
 class Proxies:
     """The proxies of a library, which have at most `max_bytes`. Thread-safe."""
 
-    def __init__(self, library: Path, *, max_bytes: int = DEFAULT_CACHE_BYTES, children: int = 1) -> None:
+    def __init__(self, library: Path, *, max_bytes: int = DEFAULT_CACHE_BYTES, children: int = 2) -> None:
         self.max_bytes = max_bytes
         self._library = library
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -129,6 +129,8 @@ class Proxies:
         with self._lock:
             rendering = self._renderings.get(name)
             if rendering is None:
+                for abandoned in [other for other in self._renderings.values() if other.num_viewers == 0]:
+                    self._cancel(abandoned)
                 try:
                     folder = self._folder()
                     with contextlib.suppress(FileNotFoundError):

@@ -5,6 +5,7 @@ changes later.
 """
 
 import contextlib
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
@@ -78,15 +79,20 @@ class _GrowingFile:
 
     def write(self, data: bytes) -> int:
         """Append bytes."""
-        if not self._has_header and (place := data.find(b"mvhd")) >= 0:
-            # the version (0), flags, two times, ticks per second, and the duration in ticks: four bytes each
-            ticks = struct.unpack_from(">I", data, place + 16)[0]
-            duration = struct.pack(">I", round(self._duration_s * ticks))
-            data = data[: place + 20] + duration + data[place + 24 :]
-            self._has_header = True
-        self._file.write(data)
+        self._file.write(data if self._has_header else self._with_durations(data))
         self._file.flush()
         return len(data)
+
+    def _with_durations(self, data: bytes) -> bytes:
+        """Set the durations of the film and its tracks, if the header is in these bytes."""
+        header = bytearray(data)
+        for name in (b"mvhd", b"mdhd"):
+            # after the name: version (0) and flags, two times, ticks per second, and the duration; four bytes each
+            for match in re.finditer(name, data):
+                ticks = struct.unpack_from(">I", data, match.end() + 12)[0]
+                struct.pack_into(">I", header, match.end() + 16, round(self._duration_s * ticks))
+                self._has_header = True
+        return bytes(header)
 
 
 def write_proxy(
