@@ -17,6 +17,7 @@ EXTRAS = {  # optional package -> the extra that installs it
     "ctranslate2": "untrimmed[speech]",
     "fastapi": "untrimmed[server]",
     "faster_whisper": "untrimmed[speech]",
+    "h5py": "untrimmed[torch]",
     "lance": "untrimmed[video]",
     "lightning": "untrimmed[train]",
     "matplotlib": "untrimmed[plot]",

@@ -49,6 +49,11 @@ def test_listing_imports_nothing_heavy(library, command):
     assert not [name for name in names if name.startswith(heavy)]
 
 
+@pytest.mark.parametrize("words", [["--help"], ["data", "--help"], ["data", "sources", "tvr"]])
+def test_commands_of_data_sets_import_hdf5_only_to_read_files(words):
+    assert not imported(*words) & {"h5py", "torch", "pandas"}
+
+
 def test_the_record_of_a_video_is_public_without_the_table():
     code = "import sys, untrimmed; untrimmed.VideoRecord; print(sorted({'lance', 'pyarrow'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

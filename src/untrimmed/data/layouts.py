@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.bigfile import read_captions
-from untrimmed.data.hdf5 import FeatureFolderFrames, Hdf5Vectors, JSGFrames
 from untrimmed.data.jsg import read_jsg
 from untrimmed.data.layout import Layout
 from untrimmed.data.plain import CAPTION_FILE, read_plain
@@ -96,7 +95,7 @@ class JSGLayout:
         words = Layout(folder.name, folder).words
         if not words.is_file() and (place := _plain_place(folder, "words")) is not None:
             return _open_place(place)
-        return Hdf5Vectors(_existing(words, "word features"))
+        return _open_hdf5(_existing(words, "word features"))
 
 
 class FieldLayout(JSGLayout):
@@ -225,8 +224,8 @@ def open_words(layout: Layout) -> VectorSource:
 
 def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
     """Open DL-DKD's CLIP frame and sentence vectors; raises FeatureError if a file is missing or damaged."""
-    frames = Hdf5Vectors(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
-    return frames, Hdf5Vectors(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
+    frames = _open_hdf5(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
+    return frames, _open_hdf5(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
 
 
 def _plain_place(folder: Path, what: str) -> Path | None:
@@ -242,16 +241,25 @@ def _open_plain(folder: Path, what: str) -> VectorSource:
 
 
 def _open_place(place: Path) -> VectorSource:
-    return Hdf5Vectors(place) if place.suffix == ".h5" else FolderVectors(place)
+    return _open_hdf5(place) if place.suffix == ".h5" else FolderVectors(place)
+
+
+def _open_hdf5(path: Path) -> VectorSource:
+    from untrimmed.data.hdf5 import Hdf5Vectors  # needs h5py, which searching does not
+
+    return Hdf5Vectors(path)
 
 
 def _open_frames(layout: Layout, path: Path) -> VectorSource:
     """Open the frame features at a path of a data set in the standard layout or in JSG's."""
-    if path.parent.parent == layout.folder / "FeatureData":
-        return FeatureFolderFrames(path)
-    if (path / "shape.txt").is_file():
+    is_in_folder = path.parent.parent == layout.folder / "FeatureData"
+    if not is_in_folder and (path / "shape.txt").is_file():
         return BigFileFrames(path)
-    return _open_place(path) if path.stem == "frames" else JSGFrames(path)
+    if not is_in_folder and path.stem == "frames":
+        return _open_place(path)
+    from untrimmed.data.hdf5 import FeatureFolderFrames, JSGFrames
+
+    return FeatureFolderFrames(path) if is_in_folder else JSGFrames(path)
 
 
 def _existing(path: Path, what: str) -> Path:

@@ -3,6 +3,7 @@
 `hdf5.py` reads HDF5 files.
 """
 
+import sys
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -10,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-import h5py
 import numpy as np
 from jaxtyping import Float
 
@@ -287,7 +287,8 @@ class JoinedFrames(VectorSource):
 
 def _require_size(place: Path, name: str, values: Any) -> None:
     """Raise a FeatureError for an HDF5 data set that needs much more memory than its file has bytes."""
-    if not isinstance(values, h5py.Dataset):
+    h5py = sys.modules.get("h5py")  # if this module is not imported, the values are not its data sets
+    if h5py is None or not isinstance(values, h5py.Dataset):
         return
     stored = values.id.get_storage_size()
     limit = min(MAX_ENTRY_BYTES, _SMALL_ENTRY + _MAX_COMPRESSION * stored)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-import h5py
 import numpy as np
 from jaxtyping import Float
 
@@ -52,6 +51,8 @@ def write_words(target: Layout, layout: LayoutName, words: Iterable[tuple[str, n
 
 def write_tables(path: Path, tables: Iterable[tuple[str, np.ndarray]]) -> None:
     """Write an HDF5 file with one data set per name."""
+    import h5py
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with h5py.File(path, "w") as file:
         for name, table in tables:
