@@ -89,7 +89,7 @@ def index(
         bool | None,
         videos_option(
             "--speech/--no-speech",
-            help="Recognise speech, also that of known files; with no PATH, of all files of the library.  "
+            help="Recognise speech, also in known videos; without PATH, in all videos of the library.  "
             "\\[default: the library's; no in a new one]",
         ),
     ] = None,
@@ -107,7 +107,7 @@ def index(
         videos_option(
             "--language",
             metavar="CODE",
-            help="What is spoken, such as en; auto detects it for each file.  "
+            help="Spoken language, e.g. en; auto detects it for each file.  "
             "\\[default: the library's; auto in a new one]",
         ),
     ] = None,
@@ -115,7 +115,7 @@ def index(
         bool | None,
         videos_option(
             "--screen-text/--no-screen-text",
-            help="Read text in the picture, also that of known files.  \\[default: the library's; no in a new one]",
+            help="Read text in the picture, also in known videos.  \\[default: the library's; no in a new one]",
         ),
     ] = None,
     model: ModelOption = None,
