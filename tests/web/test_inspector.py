@@ -109,15 +109,20 @@ def test_a_click_in_the_curve_goes_to_its_time(visit):
     until(page, "Number(document.querySelector('.ruler').getAttribute('aria-valuenow')) > 9")
 
 
-def test_a_still_is_shown_if_the_browser_cannot_decode(visit):
-    page = visit("?q=yellow")
+def test_a_proxy_plays_if_the_browser_cannot_decode_the_file(visit, shot):
+    page = visit("?q=white", trouble=True)
     page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
-    picture = page.locator(".screen img")
-    picture.wait_for()
-    until(page, "document.querySelector('.screen img').naturalHeight === 180")
-    first = picture.get_attribute("src")
-    page.locator(".body").click(position={"x": 10, "y": 30})
-    until(page, "first => document.querySelector('.screen img').getAttribute('src') !== first", arg=first)
+    page.get_by_text("Proxy", exact=True).wait_for()
+    until(page, f"{STATUS} === 'Playing'")
+    first = play_time(page)
+    until(page, "before => document.querySelector('video').currentTime > before + 0.3", first)
+    shot(page, "proxy")
+    page.keyboard.press("k")
+    page.keyboard.press("Home")  # before the part of the video that plays
+    until(page, f"{STATUS} === 'Paused' && {TIMECODE} === '00:00:00:00'")
+    until(page, "document.querySelector('video').readyState > 1")
+    page.keyboard.press(".")
+    until(page, f"{TIMECODE} === '00:00:00:01'")
 
 
 def test_a_follow_up_is_shown_beside_the_moment_and_played(visit, shot):

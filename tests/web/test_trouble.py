@@ -117,16 +117,15 @@ def test_pictures_of_a_closed_player_are_cancelled(visit):
     assert [url.split("/")[5] in cancelled for url in requests] == [True] * 3 + [False] * 3
 
 
-def test_a_service_that_stops_during_playback_is_reported(visit):
-    page = visit("?q=yellow", trouble=True)
-    page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
-    page.locator(".screen img").wait_for()
+def test_a_service_that_stops_before_playback_is_reported(visit):
+    page = visit("?q=blue", trouble=True)
+    page.wait_for_selector(TILE)
     page.context.set_offline(True)
-    page.locator(".body").click(position={"x": 10, "y": 30})
+    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()
     page.locator(".screen").get_by_text("service does not respond").wait_for()
     page.context.set_offline(False)
     page.get_by_role("button", name="Try again").click()
-    page.locator(".screen img").wait_for()
+    until(page, "document.querySelector('video')?.readyState > 1")
 
 
 def test_a_missing_file_is_reported_and_played_once_it_is_back(visit, world, shot):

@@ -105,6 +105,9 @@ export const edges = (id: string, { start_s, end_s }: Span) =>
 /** The address of a span as an MP4 file. */
 export const clip = (id: string, { start_s, end_s }: Span) =>
   `/api/videos/${id}/clip?start_s=${start_s.toFixed(3)}&end_s=${end_s.toFixed(3)}`
+/** The address of a span in a form that browsers play. */
+export const proxy = (id: string, { start_s, end_s }: Span) =>
+  `/api/videos/${id}/proxy?start_s=${start_s.toFixed(6)}&end_s=${end_s.toFixed(6)}`
 export const media = (id: string) => `/api/videos/${id}/media`
 
 /** Export moments to a file. */
