@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float32
 
-from untrimmed.errors import ConfigError, EncoderError, nearest, one_line
+from untrimmed.errors import ConfigError, EncoderError, nearest, one_line, shown
 from untrimmed.passages.passage import Passage, Word
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
 from untrimmed.passages.speech_model import DEFAULT_MODEL, LANGUAGES, locate_model, model_digest
 from untrimmed.video.messages import SOUND_HZ
 
 if TYPE_CHECKING:
-    from untrimmed.video.reader import SoundPiece
+    from untrimmed.video.reader import SoundPiece, SoundReader
 
 _BLOCK_S = 120.0  # voice activity is searched in this much sound at a time
 _MAX_REGION_S = 28.0  # Whisper reads 30 s at a time
@@ -172,21 +172,29 @@ class Speech(PassageSource):
         """Yield what is said in a video, in order."""
         from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-        from untrimmed.video.reader import SoundReader
-
         # Sentences should not be cut: 0.5 s of silence separates regions, and 0.2 s are added at both sides.
         options = VadOptions(max_speech_duration_s=_MAX_REGION_S, min_silence_duration_ms=500, speech_pad_ms=200)
 
         def find(samples: Samples) -> list[tuple[int, int]]:
             return [(span["start"], span["end"]) for span in get_speech_timestamps(samples, options)]
 
-        with SoundReader() as reader:
-            pieces = _reported(reader.pieces(media.path, on_warning=report.warn), report)
-            yield from _without_repeats(self._recognise(join_regions(find_regions(pieces, find))))
+        def warn(line: str) -> None:
+            report.warn(f"{shown(media.path)}: {line}")
+
+        pieces = _reported(self._sound.pieces(media.path, on_warning=warn), report)
+        yield from _without_repeats(self._recognise(join_regions(find_regions(pieces, find))))
 
     def close(self) -> None:
-        """Release the model."""
+        """Stop the decoder and release the model."""
+        if (sound := self.__dict__.pop("_sound", None)) is not None:
+            sound.close()
         self.__dict__.pop("_recogniser", None)
+
+    @cached_property
+    def _sound(self) -> SoundReader:
+        from untrimmed.video.reader import SoundReader
+
+        return SoundReader()
 
     @cached_property
     def _identity(self) -> str:  # it reads the model's file, so it is computed once
