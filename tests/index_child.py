@@ -17,9 +17,13 @@ class SlowEncoder(ToyEncoder):
         time.sleep(0.005)
         return super().encode_frames(frames)
 
+    def encode_texts(self, texts):
+        time.sleep(0.01)
+        return super().encode_texts(texts)
+
 
 def tell(step):
-    if step.state in ("done", "failed"):
+    if step.state in ("done", "failed", "passages"):
         print(step.state, step.path.name, flush=True)
 
 

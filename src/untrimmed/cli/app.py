@@ -37,6 +37,7 @@ _COMMANDS = {  # {command: its panel in `--help`, its module in `cli/`}
     "serve": (EVERYDAY, "serve"),
     "cut": (EVERYDAY, "cut"),
     "similar": (EVERYDAY, "search"),
+    "transcript": (EVERYDAY, "transcript"),
     "ls": (EVERYDAY, "inspect"),
     "status": (EVERYDAY, "inspect"),
     "rm": (EVERYDAY, "inspect"),

@@ -14,7 +14,7 @@ from untrimmed.cli.options import JsonOption, LibraryOption, parse_path
 from untrimmed.errors import ConfigError, shown
 from untrimmed.precision import BUILTIN_PRODUCTS, choose_format
 from untrimmed.search.store.bucket import name_of
-from untrimmed.search.store.listing import find_deleted, is_deleted, read_records
+from untrimmed.search.store.listing import find_deleted, is_deleted, read_readings, read_records
 from untrimmed.search.store.records import (
     THUMBNAILS,
     Settings,
@@ -38,8 +38,10 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     if json_output:
         print_json([asdict(record) for record in records])
         return
+    with_text = {reading.video_id for reading in read_readings(library_folder(library))}
     for record in records:
-        mark = "  (gone)" if is_deleted(record.path) else ""
+        mark = "  (text)" if record.video_id in with_text else ""
+        mark += "  (gone)" if is_deleted(record.path) else ""
         result_console.print(
             f"{clock(record.duration_s):>10}  {record.num_frames:6d}  {shown(Path(record.path))}{mark}"
         )
@@ -57,6 +59,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         "gone": sum(is_deleted(record.path) for record in records),
         "bytes": sum(map(_size, folder.rglob("*"))),
         "thumbnail_bytes": sum(map(_size, (folder / THUMBNAILS).rglob("*"))),
+        "passages": sum(passages_of(folder).values()),
         **{name: getattr(settings, name, None) for name in _JSON_SETTINGS},
     }
     if json_output:
@@ -66,6 +69,9 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
     write(f"library   {name_of(folder)}")
     write(f"videos    {len(records)}, {clock(facts['duration_s'])} in total, {facts['frames']} frames indexed")
     write(f"size      {facts['bytes'] / 1e6:.1f} MB, of which thumbnails {facts['thumbnail_bytes'] / 1e6:.1f} MB")
+    if facts["passages"]:
+        counts = ", ".join(f"{count} ({source})" for source, count in sorted(passages_of(folder).items()))
+        write(f"passages  {counts}")
     if settings is not None:
         exceptions = _describe_exceptions(records, settings.sampling)
         write(f"encoder   {settings.encoder_identity}, {settings.sampling}{exceptions}")
@@ -73,6 +79,14 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
         write(f"model     {settings.model}")
     if facts["gone"]:
         write(f"gone      {_videos(facts['gone'])} missing on disk; to remove from the library: untrimmed rm --gone")
+
+
+def passages_of(folder: Path) -> Counter[str]:
+    """Return the number of passages by source."""
+    counts: Counter[str] = Counter()
+    for reading in read_readings(folder):
+        counts[reading.source] += reading.num_passages
+    return counts
 
 
 def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:

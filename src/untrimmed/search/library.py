@@ -46,6 +46,7 @@ from untrimmed.search.store.thumbnails import remove_damaged_thumbnails
 from untrimmed.span import Moment
 
 if TYPE_CHECKING:
+    from untrimmed.passages.passage import Passage
     from untrimmed.search.cluster.ray_cluster import RayCluster
     from untrimmed.search.edges import ExactEdges
     from untrimmed.search.indexing.export import ExportedFeatures, ExportLayout
@@ -465,6 +466,30 @@ class Library:
     def videos(self) -> list[VideoRecord]:
         """Return the records of all indexed videos, by path."""
         return read_records(self.folder)
+
+    def transcript(self, video: str | os.PathLike[str]) -> list[Passage]:
+        """Return what is said and written in a video, by time, as its sources read it.
+
+        The video is named by its path, file name or id.
+
+        Raises:
+            UnknownNameError: The video is not in the library.
+        """
+        records = Records(self.videos())
+        named = [record for record in records if record.video_id == os.fspath(video)] or records.matching(video)
+        if len(named) != 1:
+            problem = f"names {len(named)} videos" if named else "is not in the library"
+            raise UnknownNameError(f"{os.fspath(video)}: {problem}; name one video, see: untrimmed ls")
+        (record,) = named
+        table = PassageTable(self.folder)
+        contents = {reading.reading_id: reading.content_hash for reading in table.readings()}
+        passages = [
+            passage
+            for match in table.read([record.video_id])
+            if contents.get(match.reading_id) == record.content_hash
+            for passage in match.sentence.passages
+        ]
+        return sorted(passages, key=lambda passage: (passage.start_s, passage.end_s))
 
     def settings(self) -> Settings | None:
         """Return the encoder, sampling and model of the library; None if nothing was ever indexed."""

@@ -55,7 +55,8 @@ from untrimmed.server.video_routes import list_videos
 from untrimmed.version import __version__
 
 INSTRUCTIONS = """\
-Finds moments in long videos by what they show (speech is not searched). Times are seconds from the first frame of a
+Finds moments in long videos by what they show and, if the library has passages, by what is said or written in
+them. Times are seconds from the first frame of a
 video. Start with `search` and a plain sentence. Each hit is a video with its best matching spans. Compare scores within
 one search only. `confidence`, if present, is the probability that the video matches. Check a span with `show` before
 you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without`."""

@@ -128,7 +128,8 @@ def detect_encoding(file: BinaryIO, language: str = "") -> tuple[str, bool]:
         even, odd = sample[0::2].count(0), sample[1::2].count(0)
         if max(even, odd) > len(sample) // 8 and min(even, odd) < max(even, odd) // 4:
             return ("utf-16-le" if odd > even else "utf-16-be"), True
-        raise EncodingUnknownError
+        if sample.count(0) * 20 > len(sample):
+            raise EncodingUnknownError
     decoder = codecs.getincrementaldecoder("utf-8")()
     block = sample
     try:
@@ -178,7 +179,7 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
         nonlocal previous
         if span is not None:
             cleaned = list(filter(None, map(plain_text, text)))
-            new = _without_repeated(cleaned, previous, span[0]) if is_vtt else cleaned
+            new = _without_repeated(cleaned, previous, *span) if is_vtt else cleaned
             previous = span[1], cleaned or previous[1]
             joined = " ".join(new)[:MAX_CUE]
             yield (span[0], _plausible_end(*span, joined), joined)
@@ -210,10 +211,13 @@ def _timed_cues(lines: Iterable[str], faults: Faults, *, is_vtt: bool) -> Iterat
     yield from cue()
 
 
-def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int) -> list[str]:
-    """Return the lines without those that the previous cue ends with, because captions that roll up repeat lines."""
-    end_ms, shown = previous
-    if start_ms - end_ms > _ROLL_UP_MS:
+def _without_repeated(lines: list[str], previous: tuple[int, list[str]], start_ms: int, end_ms: int) -> list[str]:
+    """Return the lines without those that the previous cue ends with, because captions that roll up repeat lines.
+
+    If all lines are equal, somebody may have said them twice, unless the cue is too short to read.
+    """
+    previous_end_ms, shown = previous
+    if start_ms - previous_end_ms > _ROLL_UP_MS or (shown == lines and end_ms - start_ms > _ROLL_UP_MS):
         return lines
     for count in range(min(len(lines), len(shown)), 0, -1):
         if shown[-count:] == lines[:count]:

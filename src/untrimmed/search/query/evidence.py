@@ -118,7 +118,7 @@ def _in_mode(
         mean = corpus.mean_relevance(features.sentence)
         by_meaning = [] if part.query.phrases else [v.video_id for v in prepared.rank(limit=limit, among=among)]
         meanings, new = _cosines(view, prepared, mode, list(dict.fromkeys([*num_of_video, *by_meaning])), by_meaning)
-        for match in view.table.passages_at(new - matches.keys(), by_meaning) if new else ():
+        for match in view.table.passages_at(new - matches.keys(), by_meaning):
             matches[match.reading_id, match.number] = match
         scale = max(1 - mean, 1e-6) * (settings.same_meaning - settings.no_meaning)
         start = mean + settings.no_meaning * (1 - mean)

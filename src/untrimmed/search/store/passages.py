@@ -117,6 +117,8 @@ class PassageTable(LanceTable):
 
     def passages_at(self, places: Collection[tuple[str, int]], video_ids: Sequence[str]) -> Iterator[PassageMatch]:
         """Yield the passages with these readings and numbers, of these videos."""
+        if not places:
+            return
         numbers = ", ".join(sorted({str(number) for _, number in places}))
         for row in self._rows(video_ids, _TEXT_COLUMNS, f"number IN ({numbers})"):
             if (row["reading"], row["number"]) in places:

@@ -1,0 +1,60 @@
+"""Subtitles on the command line: read, searched, listed and printed."""
+
+import json
+
+import pytest
+
+SRT = "1\n00:00:00,500 --> 00:00:01,500\nWe made <i>budget</i>\n\n2\n00:00:01,600 --> 00:00:02,999\ncuts today.\n"
+
+
+@pytest.fixture
+def with_subtitles(run, videos):
+    (videos / "flag.en.srt").write_text(SRT)
+    code, out, _ = run("index", videos)
+    assert code == 0
+    assert "subtitle" in out
+    return videos
+
+
+def test_search_prints_the_passage_of_a_hit(run, with_subtitles):
+    code, out, _ = run("search", '"budget cuts"')
+    assert code == 0
+    assert "flag.mp4" in out
+    assert "We made budget cuts today." in out
+    code, out, _ = run("search", "budget", "--said", "-k", "1", "--json")
+    assert code == 0
+    (hit,) = json.loads(out)["hits"]
+    (evidence,) = hit["moments"][0]["evidence"]
+    assert (evidence["mode"], evidence["source"], evidence["start_s"]) == ("said", "subtitle", 0.5)
+    assert run("search", "budget", "--written")[0] == 1
+    assert "evidence" not in run("search", "blue", "--seen", "--json")[1]
+    assert "flag.mp4" in run("search", "red", "--saying", "budget", "-k", "1")[1]
+
+
+def test_transcripts_have_the_times_of_the_file(run, with_subtitles):
+    code, out, _ = run("transcript", "flag.mp4", "--format", "srt")
+    assert code == 0
+    assert out.split("\n\n")[0] == "1\n00:00:00,500 --> 00:00:01,500\nWe made budget"
+    assert out.split("\n\n")[1].strip() == "2\n00:00:01,600 --> 00:00:02,999\ncuts today."
+    assert "00:00:01.600 --> 00:00:02.999" in run("transcript", "flag", "--format", "vtt")[1]
+    passages = json.loads(run("transcript", "flag", "--format", "json")[1])
+    assert [(passage["text"], passage["language"]) for passage in passages] == [
+        ("We made budget", "en"), ("cuts today.", "en")
+    ]  # fmt: skip
+    assert "cuts today." in run("transcript", "flag")[1]
+    assert run("transcript", "flag", "--source", "screen")[0] == 1
+    assert run("transcript", "flag", "--format", "pdf")[0] == 2
+    assert run("transcript", "absent.mp4")[0] == 2
+
+
+def test_passages_are_listed_and_added_without_paths(run, videos):
+    run("index", videos, "--no-subtitles")
+    (videos / "flag.en.srt").write_text(SRT)
+    assert json.loads(run("status", "--json")[1])["passages"] == 0
+    code, _, _ = run("index", "--subtitles")
+    assert code == 0
+    assert json.loads(run("status", "--json")[1])["passages"] == 1
+    assert "subtitle" in run("status")[1]
+    marked = [line for line in run("ls")[1].splitlines() if "(text)" in line]
+    assert len(marked) == 1
+    assert "flag.mp4" in marked[0]

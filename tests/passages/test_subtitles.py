@@ -1,0 +1,181 @@
+"""Subtitles inside videos and beside them become passages; hostile files do no harm."""
+
+import os
+import struct
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+
+from tests.toy import write_clip
+from untrimmed.passages.source import Media, ReadingReport, create_source
+from untrimmed.passages.subtitles import language_in
+
+CUES = [(500, 1500, "Hello there, you"), (2250, 3000, "Second\nline")]
+TEXTS = [(0.5, 1.5, "Hello there, you"), (2.25, 3.0, "Second line")]
+ASS_HEADER = (
+    b"[Script Info]\nScriptType: v4.00+\n\n[V4+ Styles]\nFormat: Name, Fontname\nStyle: Default,Arial\n\n[Events]\n"
+    b"Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+)
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory):
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", ["red", "blue"])
+
+
+def mux(clip, out, tracks, *, offset_s=0):
+    """Write the clip with subtitle streams: codec, language, and cues in milliseconds from the first frame."""
+    import av
+
+    def packet(stream, codec, start_ms, end_ms, text):
+        data = text.encode() if isinstance(text, str) else text
+        if codec == "mov_text":
+            data = struct.pack(">H", len(data)) + data
+        if codec == "ass":
+            data = b"0,0,Default,,0,0,0,," + data.replace(b"\n", rb"\N")
+        packet = av.Packet(data)
+        packet.stream, packet.time_base = stream, Fraction(1, 1000)
+        packet.pts = packet.dts = start_ms + 1000 * offset_s
+        packet.duration = end_ms - start_ms
+        return packet
+
+    with av.open(str(clip)) as source, av.open(str(out), "w") as target:
+        pictures = source.streams.video[0]
+        video = target.add_stream_from_template(pictures)
+        packets = []
+        for picture in source.demux(pictures):
+            if picture.size:
+                picture.stream = video
+                picture.pts += round(offset_s / picture.time_base)
+                picture.dts += round(offset_s / picture.time_base)
+                packets.append(picture)
+        for codec, language, cues in tracks:
+            stream = target.add_stream("ass") if codec == "ass" else target.add_mux_stream(codec)
+            if codec == "ass":
+                stream.codec_context.extradata = ASS_HEADER
+            if language:
+                stream.metadata["language"] = language
+            packets += [packet(stream, codec, *cue) for cue in cues]
+        for each in sorted(packets, key=lambda packet: float(packet.dts * packet.time_base)):
+            target.mux(each)
+    return out
+
+
+def read(path, duration_s=4.0):
+    report = ReadingReport()
+    with create_source("subtitle") as source:
+        return list(source.read(Media(path, duration_s), report)), report.warnings
+
+
+def spans(passages):
+    return [(passage.start_s, passage.end_s, passage.text) for passage in passages]
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("a.mkv", "subrip"), ("a.mp4", "mov_text"), ("b.mkv", "webvtt"), ("c.mkv", "ass")]
+)
+def test_text_streams_are_read(clip, tmp_path, name, codec):
+    passages, warnings = read(mux(clip, tmp_path / name, [(codec, "eng", CUES)]))
+    assert spans(passages) == TEXTS
+    assert {(passage.source, passage.language) for passage in passages} == {("subtitle", "eng")}
+    assert warnings == []
+
+
+def test_times_are_seconds_from_the_first_frame(clip, tmp_path):
+    passages, _ = read(mux(clip, tmp_path / "late.mkv", [("subrip", "", CUES)], offset_s=3))
+    assert spans(passages) == TEXTS
+
+
+def test_several_streams_are_separate_tracks_and_bitmaps_are_named(clip, tmp_path):
+    tracks = [("subrip", "eng", CUES), ("subrip", "ger", [(400, 900, "Hallo")])]
+    tracks.append(("dvd_subtitle", "fre", [(0, 9, b"x" * 9)]))
+    passages, warnings = read(mux(clip, tmp_path / "many.mkv", tracks))
+    assert [(p.language, p.text) for p in passages] == [("eng", TEXTS[0][2]), ("eng", TEXTS[1][2]), ("ger", "Hallo")]
+    assert len({passage.track for passage in passages}) == 2
+    assert len(warnings) == 1
+    assert "fre" in warnings[0]
+
+
+def test_files_beside_the_video_are_found_by_name(clip, tmp_path):
+    for name in ("film.mp4", "film.2.mp4", "filmed.mp4"):
+        (tmp_path / name).write_bytes(clip.read_bytes())
+    srt = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    files = ["film.srt", "film.en.srt", "film.pt-BR.forced.vtt", "film.German.ass", "film.2.srt", "other.srt"]
+    files += ["film.mp4.srt", "film.txt", "filmed.SRT"]
+    for name in files:
+        (tmp_path / name).write_text(srt.format(f"text of {name}"))
+    passages, _ = read(tmp_path / "film.mp4")
+    assert {(passage.track, passage.language) for passage in passages} == {
+        ("film.srt", ""), ("film.en.srt", "en"), ("film.pt-BR.forced.vtt", "pt-BR"), ("film.mp4.srt", "")
+    }  # fmt: skip
+    assert {passage.track for passage in read(tmp_path / "film.2.mp4")[0]} == {"film.2.srt"}
+    assert {passage.track for passage in read(tmp_path / "filmed.mp4")[0]} == {"filmed.SRT"}
+
+
+def test_the_fingerprint_changes_with_the_files(clip, tmp_path):
+    film = tmp_path / "film.mp4"
+    film.write_bytes(clip.read_bytes())
+    (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\na\n")
+    fingerprints = []
+    for change in (lambda: None, lambda: (tmp_path / "film.en.srt").write_text("x"), (tmp_path / "film.srt").unlink):
+        change()
+        fingerprints.append(create_source("subtitle").fingerprint(Media(film, 4.0)))
+    assert len(set(fingerprints)) == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 5000, b"no cue at all\n" * 50, b"1\n00:00:01,000 --> xx\ntext\n", b"<" * 100_000, b"WEBVTT\n\n" * 9],
+)
+def test_a_file_without_cues_is_one_warning(clip, tmp_path, content):
+    film = tmp_path / "film.mp4"
+    film.write_bytes(clip.read_bytes())
+    (tmp_path / "film.en.vtt").write_bytes(content)
+    (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nother\n")
+    passages, warnings = read(film)
+    assert [passage.text for passage in passages] == ["other"]
+    assert len(warnings) == 1
+    assert "film.en.vtt" in warnings[0]
+
+
+def test_links_pipes_and_folders_with_names_of_subtitles_do_not_block(clip, tmp_path):
+    film = tmp_path / "film.mp4"
+    film.write_bytes(clip.read_bytes())
+    os.mkfifo(tmp_path / "film.en.srt")
+    (tmp_path / "film.fr.srt").mkdir()
+    (tmp_path / "film.de.srt").symlink_to(tmp_path / "missing")
+    passages, warnings = read(film)
+    assert (passages, len(warnings)) == ([], 2), "a link to a missing file is not read"
+
+
+def test_languages_in_names():
+    names = ["", ".en", ".eng.sdh", ".forced", ".German", ".zh-Hans.default"]
+    assert [language_in(name) for name in names] == ["", "en", "eng", "", "german", "zh-Hans"]
+
+
+@pytest.mark.slow
+def test_a_million_cues_need_less_than_a_gigabyte(clip, tmp_path):
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "film.mp4").write_bytes(clip.read_bytes())
+    with open(tmp_path / "films" / "film.srt", "w") as file:
+        for i in range(1_000_000):
+            start = f"00:00:{i // 300_000:02d},{i // 300 % 1000:03d}"
+            file.write(f"{i}\n{start} --> 00:00:03,999\nLine <i>number</i> {i}\n\n")
+    code = f"""
+import resource
+import untrimmed
+from tests.toy import ToyEncoder
+from untrimmed.encoders.registry import LoadedEncoder
+from untrimmed.search import library
+
+library.load_encoder = lambda *_, **__: LoadedEncoder(ToyEncoder(), None)
+report = untrimmed.open({str(tmp_path / "library")!r}).index({str(tmp_path / "films")!r})
+peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(report.passages["subtitle"], max(peaks) * 1024)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, peak = map(int, done.stdout.split())
+    assert count == 1_000_000
+    assert peak < 1e9
