@@ -1,7 +1,9 @@
 """Damaged bytes of a library are detected, reported, repaired if possible, and never part of a result."""
 
+import os
 import random
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from untrimmed.errors import IndexBusyError, IndexMismatchError, UntrimmedError
 from untrimmed.search.cache.block_cache import FOLDER
 from untrimmed.search.corpora.engine import Engine, cache_library
 from untrimmed.search.library import Library
+from untrimmed.search.store import table as table_module
 from untrimmed.search.store.lance import lance, pa
 from untrimmed.search.store.manifests import manifests
 from untrimmed.search.store.table import VideoIndex
@@ -154,6 +157,41 @@ def test_repair_goes_back_to_the_commit_before_a_damaged_one(folder, capfd):
         Library(folder).repair()
     assert manifests(first.parent)[-1] == first, "nothing is renamed if no commit can be read"
     assert "panicked" not in capfd.readouterr().err
+
+
+def test_no_text_of_a_bug_is_printed_while_several_threads_read(folder, capfd, monkeypatch):
+    index = VideoIndex(folder)
+    ids = [record.video_id for record in index.scan()]
+    original = table_module._stored
+
+    def failing(batch):
+        os.write(2, b"thread 'lance' panicked at read.rs:1:1: called `unwrap` on None\n")
+        yield from original(batch)
+        raise type("PanicException", (BaseException,), {})("unwrap")
+
+    monkeypatch.setattr(table_module, "_stored", failing)
+
+    def read(_):
+        with refused(UntrimmedError, "damaged"):
+            list(VideoIndex(folder).read(ids))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(read, range(8)))
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "after\n", "stderr works again"
+
+
+def test_other_text_on_stderr_is_printed_after_a_read(folder, capfd, monkeypatch):
+    original = table_module._stored
+
+    def verbose(batch):
+        os.write(2, b"a warning\n")
+        return original(batch)
+
+    monkeypatch.setattr(table_module, "_stored", verbose)
+    index = VideoIndex(folder)
+    assert len(list(index.read([record.video_id for record in index.scan()]))) == len(SEEDS)
+    assert "a warning\n" in capfd.readouterr().err
 
 
 def test_a_bug_of_the_table_s_library_is_one_line_without_its_own_text(folder, capfd):

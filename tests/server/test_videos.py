@@ -337,3 +337,29 @@ def test_head_has_the_headers_of_get_and_no_body(client, ids, path):
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == str(len(whole.content))
     assert client.head("/api/videos/0123456789abcdef").status_code == 404
+
+
+def test_a_client_that_has_a_frame_gets_no_second_copy(client, ids, monkeypatch):
+    address = f"/api/videos/{ids['clock.webm']}/frame?time_s=1"
+    first = client.get(address)
+    monkeypatch.setattr(client.app.state.service, "frame", None)  # nothing is decoded
+    for known in (first.headers["etag"], f'"other", W/{first.headers["etag"]}', "*"):
+        again = client.get(address, headers={"if-none-match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", first.headers["etag"])
+    with pytest.raises(TypeError):
+        client.get(address, headers={"if-none-match": '"other"'})
+
+
+def test_only_the_files_of_the_page_are_compressed(client, ids):
+    script = client.get("/page.js", headers={"accept-encoding": "gzip"})
+    assert script.headers["content-encoding"] == "gzip"
+    with client.stream("GET", "/page.js", headers={"accept-encoding": "gzip"}) as answer:
+        assert sum(map(len, answer.iter_raw())) < len(script.content) / 2
+    plain = client.get("/page.js", headers={"accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    assert plain.content == script.content
+    media = f"/api/videos/{ids['clock.webm']}/media"
+    for path in (media, f"/api/videos/{ids['clock.webm']}/frame?time_s=1", "/api/openapi.json"):
+        assert "content-encoding" not in client.get(path, headers={"accept-encoding": "gzip"}).headers
+    part = client.get(media, headers={"accept-encoding": "gzip", "range": "bytes=0-9"})
+    assert (part.status_code, len(part.content)) == (206, 10)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
+from tests.refusals import require_named
 from untrimmed.errors import ConfigError, VideoError
 from untrimmed.video.reader import FrameReader, Sampling, VideoReader, frame_at
 
@@ -144,3 +145,22 @@ def test_rotated_video_is_returned_upright(tmp_path, rotation):
 def test_sampling_refuses_invalid_rates(fps, expected):
     with pytest.raises(ConfigError, match=f"fps is {expected}"):
         Sampling(fps=fps)
+
+
+def test_a_rate_above_that_of_a_video_samples_each_frame_once_if_frames_are_not_repeated(clips):
+    def read(name, fps):
+        with VideoReader(sampling=Sampling(fps=fps), repeats_frames=False) as reader:
+            stream = reader.read(clips[name])
+            samples = [
+                (float(time_s), read_clock(frame))
+                for batch in stream
+                for time_s, frame in zip(batch.times_s, batch.frames, strict=True)
+            ]
+        return samples, stream
+
+    samples, stream = read("h264 ntsc.mov", 100.0)
+    assert [number for _, number in samples] == list(range(90))
+    assert [time_s for time_s, _ in samples] == pytest.approx([number * 1001 / 30000 for number in range(90)], abs=1e-4)
+    require_named(stream.warnings[0], "29.97", "100")
+    assert read("h264 ntsc.mov", 7.3)[0] == read_all(clips["h264 ntsc.mov"], fps=7.3)[0]
+    assert read("motion jpeg varying.mov", 100.0)[0] == read_all(clips["motion jpeg varying.mov"], fps=100.0)[0]

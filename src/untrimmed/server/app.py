@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
@@ -26,6 +27,7 @@ from untrimmed.server.watching import Pace
 from untrimmed.version import __version__
 
 PAGE = Path(__file__).with_name("page")
+_MIN_COMPRESSED = 1000  # bytes; smaller files fit into one packet anyway
 
 router = APIRouter(tags=["service"])
 
@@ -112,7 +114,9 @@ def create_app(
     _add_schema_of_problems(app)
     add_problems(app)
     if (PAGE / "index.html").exists():
-        app.router.routes.append(_Page("/", StaticFiles(directory=PAGE, html=True), name="page"))
+        # only these files are compressed: videos and pictures already are, and streamed answers must not wait
+        files = GZipMiddleware(StaticFiles(directory=PAGE, html=True), minimum_size=_MIN_COMPRESSED, compresslevel=6)
+        app.router.routes.append(_Page("/", files, name="page"))
     app.add_middleware(Meter, metrics=metrics)
     app.add_middleware(Heads)
     app.add_middleware(Guard, access=access or Access())

@@ -7,15 +7,27 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
+from starlette.requests import Request
+from starlette.responses import Response
 
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 
+# documentation of an answer of routes
+UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this picture (`If-None-Match`)."}}
 _QUALITY = 80
 _LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # the limits are short, because a user is waiting
+
+
+def unchanged_response(request: Request, headers: dict[str, str]) -> Response | None:
+    """Return the response to a client that already has the picture with this `etag`, otherwise None."""
+    known = request.headers.get("if-none-match", "")
+    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
+    return Response(status_code=304, headers=headers) if tags & {headers["etag"], "*"} else None
 
 
 class Pictures:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
@@ -12,6 +12,7 @@ from untrimmed.search.cache.mapped import DamagedError
 from untrimmed.search.store.records import VideoRecord, content_stamp
 from untrimmed.search.store.thumbnails import StoredThumbnails
 from untrimmed.server.depends import RecordDependency, ServiceDependency
+from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import Seconds, Thumbnails
 from untrimmed.server.service import Service
@@ -24,13 +25,12 @@ Version = Annotated[
 ]
 _WEBP = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
 _JPEG = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
-_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this picture (`If-None-Match`)."}}
 
 
 @router.get(
     "/videos/{video_id}/thumbnail",
     response_class=Response,
-    responses={200: {"content": {**_WEBP, **_JPEG}}, **_UNCHANGED},
+    responses={200: {"content": {**_WEBP, **_JPEG}}, **UNCHANGED},
 )
 async def thumbnail(
     service: ServiceDependency,
@@ -44,8 +44,8 @@ async def thumbnail(
     It is a stored picture (WebP) or a decoded frame (JPEG).
     """
     headers = _picture_headers(record, f"{time_s:.2f}", version)
-    if request.headers.get("if-none-match") == headers["etag"]:
-        return Response(status_code=304, headers=headers)
+    if unchanged := unchanged_response(request, headers):
+        return unchanged
     if picture := await service.read(service.thumbnails.at, record, time_s):
         return Response(picture, media_type="image/webp", headers=headers)
     return Response(await service.frame(record, time_s, 180), media_type="image/jpeg", headers=headers)
@@ -72,7 +72,7 @@ def _thumbnails(service: Service, record: VideoRecord) -> Thumbnails:
 @router.get(
     "/videos/{video_id}/thumbnails/{number}",
     response_class=Response,
-    responses={200: {"content": _WEBP}, **_UNCHANGED},
+    responses={200: {"content": _WEBP}, **UNCHANGED},
 )
 async def thumbnail_sheet(
     service: ServiceDependency,
@@ -83,8 +83,8 @@ async def thumbnail_sheet(
 ) -> Response:
     """A hundred stored pictures of a video in ten rows, as WebP. The last sheet may have fewer."""
     headers = _picture_headers(record, f"sheet-{number}", version)
-    if request.headers.get("if-none-match") == headers["etag"]:
-        return Response(status_code=304, headers=headers)
+    if unchanged := unchanged_response(request, headers):
+        return unchanged
     return Response(await service.read(_sheet, service, record, number), media_type="image/webp", headers=headers)
 
 

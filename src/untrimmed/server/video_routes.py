@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -14,6 +14,7 @@ from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.depends import RecordDependency, ServiceDependency
 from untrimmed.server.export import check_span, clip_name, export, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
+from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError, problems
 from untrimmed.server.schemas import (
     ExportRequest,
@@ -99,11 +100,12 @@ async def relevance_of_query(
 @router.get(
     "/videos/{video_id}/frame",
     response_class=Response,
-    responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}},
+    responses={200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}, **UNCHANGED},
 )
 async def frame(
     service: ServiceDependency,
     record: RecordDependency,
+    request: Request,
     time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
     short_side: Annotated[
         int, Query(ge=1, le=720, description=f"Shorter side in pixels, rounded up to one of {SIDES}.")
@@ -111,8 +113,10 @@ async def frame(
 ) -> Response:
     """The frame at a time, as JPEG."""
     side = next(side for side in SIDES if side >= short_side)
-    picture = await service.frame(record, time_s, side)
     headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
+    if unchanged := unchanged_response(request, headers):
+        return unchanged
+    picture = await service.frame(record, time_s, side)
     return Response(picture, media_type="image/jpeg", headers=headers)
 
 

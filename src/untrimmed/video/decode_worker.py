@@ -125,7 +125,13 @@ class Worker:
             sampler = FrameSampler(video, self._on_progress)
             scaler = VideoReformatter()
             fps = request["fps"]
-            samples = sampler.sample_keyframes(fps) if is_keyframes_only else sampler.sample(SampleGrid(fps))
+            grid: SampleGrid | FramesFrom = SampleGrid(fps)
+            has_rate = not timing.has_variable_rate and not is_keyframes_only
+            if has_rate and not request["repeats_frames"] and fps > Fraction(timing.frame_rate):
+                rate = f"{float(Fraction(timing.frame_rate)):.5g}"
+                extra.append(f"has {rate} frames per second, so it is sampled at that rate and not at {fps:g}")
+                grid = FramesFrom(0.0)
+            samples = sampler.sample_keyframes(fps) if is_keyframes_only else sampler.sample(grid)
             is_announced = False
             for sample in samples:
                 if sample.times_s[-1] > self.limits["max_duration_s"]:

@@ -164,14 +164,25 @@ class VideoReader(_Decoder):
         sampling: Sampling = Sampling(),
         short_side: int = 288,
         batch_size: int = 16,
+        repeats_frames: bool = True,
         limits: Limits = Limits(),
     ) -> None:
+        """Create a reader.
+
+        Args:
+            repeats_frames: Sample frames several times if the sampling rate is above the rate of a video. Otherwise,
+                sample each frame of such a video once, with a warning. Videos with a variable rate repeat frames.
+
+        Raises:
+            ConfigError: A size is below 1.
+        """
         if short_side < 1 or batch_size < 1:
             raise ConfigError(f"short_side is {short_side} and batch_size {batch_size}; expected both to be 1 or more")
         super().__init__(limits)
         self.sampling = sampling
         self.short_side = short_side
         self.batch_size = batch_size
+        self.repeats_frames = repeats_frames
         self._current: VideoStream | None = None
 
     def read(self, path: Path, pictures_fps: float | None = None) -> VideoStream:
@@ -191,6 +202,7 @@ class VideoReader(_Decoder):
             **asdict(self.sampling),
             "short_side": self.short_side,
             "batch_size": self.batch_size,
+            "repeats_frames": self.repeats_frames,
             "pictures_fps": pictures_fps,
         }
         process = self.ask(path, request)

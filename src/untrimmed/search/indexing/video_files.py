@@ -272,9 +272,14 @@ def _hash_of_files(paths: Iterable[Path], stop: Event, start: bytes = b"") -> st
 
 def open_reader(settings: Settings, encoder: Encoder) -> VideoReader:
     """Return a reader that decodes with the library's sampling, at the rate and size that the encoder needs."""
+    needs_rate = isinstance(encoder, ClipEncoder)  # clips have a fixed number of frames
     fps = encoder.rate(settings.fps) if isinstance(encoder, ClipEncoder) else settings.fps
-    sampling = Sampling(fps, settings.keyframes_only)
-    return VideoReader(sampling=sampling, short_side=encoder.short_side, batch_size=_BATCH_SIZE)
+    return VideoReader(
+        sampling=Sampling(fps, settings.keyframes_only),
+        short_side=encoder.short_side,
+        batch_size=_BATCH_SIZE,
+        repeats_frames=needs_rate,
+    )
 
 
 @dataclass(frozen=True)

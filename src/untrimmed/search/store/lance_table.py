@@ -90,7 +90,7 @@ class LanceTable:
 
         def can_be_opened(manifest: Path) -> bool:
             try:
-                with self._guarded("opened"), without_panic_messages():
+                with self._guarded("opened"):
                     names = lance.dataset(self._uri, version=version_of([manifest.name])).schema.names
             except UntrimmedError:
                 return False
@@ -111,8 +111,10 @@ class LanceTable:
     @contextlib.contextmanager
     def _guarded(self, action: str) -> Iterator[None]:
         """Raise errors of the disk and of Lance as UntrimmedErrors. After an error, the table is at its last commit."""
+        is_reading = action in ("opened", "read")
         try:
-            yield
+            with without_panic_messages() if is_reading else contextlib.nullcontext():
+                yield
         except UntrimmedError:
             raise
         except BaseException as error:
@@ -141,9 +143,8 @@ class LanceTable:
                     return None
                 if self._options is None and self._version is None:
                     self._require_complete_commit()
-                with without_panic_messages():
-                    table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
-                    names = table.schema.names  # this can panic, too
+                table = lance.dataset(self._uri, version=self._version, storage_options=self._options)
+                names = table.schema.names  # this can panic, too
                 self._table = table
             elif self._follow:
                 self._table.checkout_latest()

@@ -7,8 +7,10 @@ import contextlib
 import os
 import struct
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 # the last bytes of a manifest: position of the description, two version numbers, and the magic word
 _FOOTER = struct.Struct("<QHH4s")
@@ -46,17 +48,46 @@ def set_aside_damaged(versions: Path, can_be_opened: Callable[[Path], bool]) -> 
     return []
 
 
+class _Stderr:
+    """Redirects what this process writes to stderr to a file while at least one thread asks for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._num_users = 0
+        self._saved = -1
+        self._log: IO[bytes] | None = None
+
+    def redirect(self) -> None:
+        """Redirect stderr until `restore` was called as often."""
+        with self._lock:
+            self._num_users += 1
+            if self._num_users == 1:
+                self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `restore`
+                self._saved = os.dup(2)
+                os.dup2(self._log.fileno(), 2)
+
+    def restore(self) -> None:
+        """Write to stderr what was redirected, unless Rust has panicked."""
+        with self._lock:
+            self._num_users -= 1
+            if self._num_users == 0:
+                assert self._log is not None
+                os.dup2(self._saved, 2)
+                os.close(self._saved)
+                with self._log:
+                    self._log.seek(0)
+                    if (text := self._log.read()) and b"panicked at" not in text:
+                        os.write(2, text)
+
+
+_stderr = _Stderr()
+
+
 @contextlib.contextmanager
 def without_panic_messages() -> Iterator[None]:
-    """Hide what Rust writes to stderr if it panics. The exception is raised as usual."""
-    saved = os.dup(2)
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-            log.seek(0)
-            if (text := log.read()) and b"panicked at" not in text:
-                os.write(2, text)
+    """Hide what Rust writes to stderr if it panics. The exception is raised as usual. Several threads may use this."""
+    _stderr.redirect()
+    try:
+        yield
+    finally:
+        _stderr.restore()

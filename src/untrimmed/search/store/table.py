@@ -170,10 +170,18 @@ class VideoIndex(LanceTable):
         table = self._open_table()
         if table is None:
             return
-        with self._guarded("read"):
-            for start in range(0, len(video_ids), 64):
-                for batch in table.to_batches(filter=_where_ids(video_ids[start : start + 64]), batch_size=16):
-                    yield from _stored(batch)
+        for start in range(0, len(video_ids), 64):
+            batches: Iterator[pa.RecordBatch] | None = None
+            while True:
+                with self._guarded("read"):  # not while the caller works on the videos
+                    if batches is None:
+                        filter = _where_ids(video_ids[start : start + 64])
+                        batches = iter(table.to_batches(filter=filter, batch_size=16))
+                    batch = next(batches, None)
+                    videos = [] if batch is None else list(_stored(batch))
+                if batch is None:
+                    break
+                yield from videos
 
     def damaged(self) -> list[VideoRecord]:
         """Return the videos whose record or vectors are damaged. This reads the whole table."""
