@@ -52,8 +52,8 @@ def fuse(
 
     Without frames, the score is the strength.
 
-    >>> fuse([FusionCandidate("a", 0.5), FusionCandidate("b", 0.4, 0.5, 0.3)], deviation=0.1)
-    {'a': 0.5, 'b': 0.6}
+    >>> fuse([FusionCandidate("a", 0.5), FusionCandidate("b", 0.25, 0.5, 0.25)], deviation=0.125)
+    {'a': 0.5, 'b': 0.625}
     """
     if any(candidate.seen is None for candidate in candidates):
         return {candidate.video_id: candidate.strength for candidate in candidates}
