@@ -41,6 +41,32 @@ def test_a_search_returns_the_hits_of_the_library(client):
     assert all("then" not in hit for hit in answer["hits"])
 
 
+@pytest.mark.parametrize("group_by", ["video", "moment"])
+@pytest.mark.parametrize("then", ["", "green"])
+def test_hits_have_a_curve_only_on_request(client, group_by, then):
+    query = {"text": "white", "then": then, "group_by": group_by}
+    plain = client.post("/api/search", json=query).json()["hits"]
+    assert all("curve" not in hit for hit in plain)
+    hits = client.post("/api/search", json={**query, "curve_points": 6}).json()["hits"]
+    curves = [hit.pop("curve") for hit in hits]
+    assert hits == plain
+    assert {len(curve) for curve in curves} == {6}
+    by_video = {
+        hit["video_id"]: hit["score"] for hit in client.post("/api/search", json={"text": "white"}).json()["hits"]
+    }
+    if not then:
+        best = [by_video[hit["video_id"]] for hit in hits]
+        assert [max(curve) for curve in curves] == pytest.approx(best, abs=1e-4)
+
+
+def test_a_curve_is_highest_where_the_video_shows_the_sentence(client):
+    hits = client.post("/api/search", json={"text": "white", "limit": 50, "curve_points": 12}).json()["hits"]
+    for hit in hits:
+        part = max(range(12), key=hit["curve"].__getitem__)
+        assert part * hit["duration_s"] / 12 <= hit["peak_s"] + 0.01
+        assert hit["width"] > hit["height"] > 0
+
+
 def test_the_answer_has_weights_of_words_if_there_are_any(client, monkeypatch):
     assert "words" not in client.post("/api/search", json={"text": "white"}).json()
     weighed = Hits(words=[WeighedWord("a", 0.1), WeighedWord("sea", 0.9)])

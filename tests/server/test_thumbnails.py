@@ -54,13 +54,28 @@ def test_the_nearest_picture_is_served_without_the_file_of_the_video(service, ur
         assert abs(shown(picture(answer)) / 2 - min(time_s, 259.5)) <= 0.5
 
 
+def test_an_overview_shows_the_middle_of_equal_parts_of_the_video(service, url, tmp_path):
+    (tmp_path / "clock.mp4").unlink()
+    answer = service.get(f"{url}/thumbnails/overview", params={"pictures": 13})
+    image = picture(answer)
+    width, height = image.width // 10, image.height // 2
+    cells = [(cell % 10 * width, cell // 10 * height) for cell in range(13)]
+    times_s = [shown(image.crop((x, y, x + width, y + height))) / 2 for x, y in cells]
+    assert [abs(time_s - (part + 0.5) * 20) <= 0.5 for part, time_s in enumerate(times_s)] == [True] * 13
+    again = {"if-none-match": answer.headers["etag"]}
+    assert service.get(f"{url}/thumbnails/overview", params={"pictures": 13}, headers=again).status_code == 304
+    for number in (0, 101):
+        assert service.get(f"{url}/thumbnails/overview", params={"pictures": number}).status_code == 422
+
+
 def test_without_stored_pictures_the_frame_is_decoded(service, url, clock):
     shutil.rmtree(clock.folder / THUMBNAILS)
     answer = service.get(f"{url}/thumbnail", params={"time_s": 7.6})
     assert answer.headers["content-type"] == "image/jpeg"
     assert shown(picture(answer)) == 15
     assert service.get(f"{url}/thumbnails").json()["times_s"] == []
-    assert service.get(f"{url}/thumbnails/0").status_code == 404
+    for name in ("0", "overview"):
+        assert service.get(f"{url}/thumbnails/{name}").status_code == 404
 
 
 def test_a_time_without_a_picture_near_it_is_decoded(toy, tmp_path):

@@ -4,6 +4,8 @@ import re
 import time
 
 TILE = "button.tile"
+NAME = ".card .name span"  # the name of a video below its picture
+PARTS = "form ul"  # the chips of a query
 
 
 def until(page, expression, arg=None, patience_s=20):
@@ -18,6 +20,11 @@ def ask(page, text):
     page.fill("#q", text)
     page.press("#q", "Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+
+
+def video_names(page):
+    """Names of the videos in the grid."""
+    return page.locator(NAME).all_text_contents()
 
 
 def tile_names(page):
@@ -58,20 +65,20 @@ def with_first_playing(visit):
 
 
 _PAINTED = """text => new Promise(done => {
-  const box = document.getElementById('q'), list = document.querySelector('ol')
+  const box = document.getElementById('q'), list = document.querySelector('.hits')
   box.value = text
   box.dispatchEvent(new Event('input', {bubbles: true}))
   const before = list.textContent, start = performance.now()
-  const watch = new MutationObserver(() => {
-    if (list.textContent === before || list.classList.contains('stale')) return
-    watch.disconnect()
-    requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)))
-  })
-  watch.observe(document.querySelector('main'), {subtree: true, childList: true, characterData: true, attributes: true})
+  const look = () => {
+    const image = list.querySelector('img'), isNew = list.textContent !== before && !list.classList.contains('stale')
+    if (!isNew || !image?.complete || !image.naturalWidth) return requestAnimationFrame(look)
+    setTimeout(() => done(performance.now() - start))
+  }
   box.form.requestSubmit()
+  look()
 })"""
 
 
 def painted_ms(page, text):
-    """Milliseconds from Enter until the first hits of a sentence are painted, without pictures."""
+    """Milliseconds from Enter until the first picture of a sentence's hits is painted."""
     return page.evaluate(_PAINTED, text)

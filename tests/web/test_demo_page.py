@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.web.browsing import TILE, ask, painted_ms, until
+from tests.web.browsing import NAME, TILE, ask, painted_ms, until
 from untrimmed.demo.queries import QUERIES
 
 pytestmark = [
@@ -38,7 +38,7 @@ def test_the_picture_of_the_readme(demo, shot):
     demo.evaluate("document.activeElement.blur()")
     until(demo, "document.querySelector('output[aria-label=Timecode]').textContent > '00:00:31:00'")
     shot(demo, "page")
-    assert demo.locator("li h2").first.text_content() == "reel_07.mp4"
+    assert demo.locator(NAME).first.text_content() == "reel_07.mp4"
 
 
 def test_first_hits_of_sentences_are_painted_within_300_ms(demo):

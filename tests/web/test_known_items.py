@@ -67,7 +67,7 @@ def look_for(page, address, text, then):
     page.goto(address)
     if then:
         page.fill("#q", text)
-        page.get_by_text("Then, without, filters").click()
+        page.get_by_role("button", name="then …").click()
         page.get_by_label("Then, later in the video").fill(then)
         page.get_by_label("Then, later in the video").press("Enter")
         until(page, f"document.querySelector('{TILE}')?.ariaLabel.includes(', then ')")

@@ -11,10 +11,19 @@ from PIL import Image
 
 import untrimmed
 from tests.toy import write_clip
-from tests.web.browsing import TILE, ask, painted_ms, tile_names, until, with_first_playing
+from tests.web.browsing import (
+    NAME,
+    PARTS,
+    TILE,
+    ask,
+    painted_ms,
+    tile_names,
+    until,
+    video_names,
+    with_first_playing,
+)
 from tests.web.conftest import CLIPS, HOSTILE, VP9, load_toy, served
 from untrimmed.search import library as library_module
-from untrimmed.server.pictures import Pictures
 
 pytestmark = pytest.mark.check
 
@@ -44,7 +53,7 @@ def processor_s(browser):
 
 
 def test_a_search_groups_moments_by_video_and_is_quick(visit, shot):
-    page = visit()
+    page = visit("?view=video")
     ask(page, "white")
     names = tile_names(page)
     assert sum(name.startswith("flag.webm, ") for name in names) >= 2
@@ -56,7 +65,7 @@ def test_a_search_groups_moments_by_video_and_is_quick(visit, shot):
         page.fill("#q", text)
         page.press("#q", "Enter")
         first = next(name for name, colours in CLIPS.items() if colours[0] == text).split(" ")[0]
-        until(page, "first => document.querySelector('h2')?.textContent.startsWith(first)", first)
+        until(page, "first => document.querySelector('button.tile')?.ariaLabel.startsWith(first)", first)
         spent_s.append(processor_s(browser) - before_s)
     print(f"from Enter to hits {1000 * min(spent_s):.0f} ms of processor time")
     assert min(spent_s) < 0.3
@@ -90,13 +99,13 @@ def test_the_first_video_is_shown_before_the_others_are_known(visit, library, mo
     monkeypatch.setattr(library, "search", search)
     page.fill("#q", "green")
     page.press("#q", "Enter")
-    until(page, "location.search === '?q=green' && document.querySelectorAll('li h2').length === 1")
+    until(page, "location.search === '?q=green' && document.querySelectorAll('.card').length === 1")
     assert page.text_content("[role=status]").strip() == "Searching …"
     page.locator(TILE).first.click()
     page.wait_for_selector("video")
     go_on.set()
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    assert page.locator("li h2").count() > 1
+    assert page.locator(NAME).count() > 1
     assert page.locator("video").count() == 1
 
 
@@ -108,39 +117,6 @@ def test_a_repeated_warning_is_shown_twice(visit):
     page.fill("#q", "white")
     page.press("#q", "Enter")
     page.locator("p.warning").nth(1).wait_for()
-
-
-def test_the_confidence_slider_hides_hits_and_may_hide_all(visit, calibrated, shot):
-    page = visit("?q=yellow")
-    slider = page.get_by_label("Minimum confidence")
-    slider.wait_for()
-    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-    num_hits = page.locator("li h2").count()
-    slider.fill("60")
-    until(page, "n => document.querySelectorAll('li h2').length < n", arg=num_hits)
-    assert "sure=60" in page.url
-    assert page.locator("li h2").count() > 0
-    shot(page, "sure")
-    slider.fill("55")
-    page.wait_for_url("**sure=55*")
-    slider.fill("95")
-    nothing = page.get_by_text("no video has a confidence of 95 % or more")
-    nothing.wait_for()
-    shot(page, "nothing")
-    slider.evaluate("slider => { slider.value = 5; slider.dispatchEvent(new Event('input')) }")  # not released yet
-    until(page, "document.querySelector('.confidence output').textContent === '5 %'")
-    nothing.wait_for()
-    slider.focus()
-    for key, at in (("ArrowRight", "10"), ("ArrowLeft", "5")):
-        page.keyboard.press(key)
-        assert [slider.input_value(), slider.evaluate("box => box === document.activeElement")] == [at, True]
-    slider.fill("95")
-    nothing.wait_for()
-    slider.focus()
-    page.keyboard.press("Home")  # at 0 % the slider stays visible
-    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_hits)
-    slider.fill("0")
-    until(page, "n => document.querySelectorAll('li h2').length === n", arg=num_hits)
 
 
 def test_recent_searches_can_be_repeated_and_cleared(visit):
@@ -174,7 +150,7 @@ def test_loading_pictures_are_transparent_and_from_the_middle_of_a_moment(visit)
 
 
 def test_three_pictures_load_at_a_time_so_that_a_video_can_start(visit):
-    page, held = visit("?q=white"), []
+    page, held = visit("?q=white&view=moments"), []
     page.wait_for_load_state("networkidle")
     page.route("**/thumbnail?*", lambda route: held.append(route))
     page.reload(wait_until="commit")
@@ -186,53 +162,6 @@ def test_three_pictures_load_at_a_time_so_that_a_video_can_start(visit):
     assert len(held) == 3, "a browser has six connections"
 
 
-KNOWS_PICTURES = "document.querySelector('button.tile img').src.includes('version=')"
-
-
-def test_hovering_scrubs_through_the_span(visit):
-    page = visit("?q=red")
-    tile = page.locator(TILE).first
-    box = tile.locator(".picture").bounding_box()
-    page.mouse.move(box["x"], box["y"] + box["height"] / 2)
-    until(page, KNOWS_PICTURES)
-    seen = set()
-    for part in (0.05, 0.45, 0.95):
-        page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2)
-        seen.add(tile.locator("img").get_attribute("src"))
-        until(page, "document.querySelector('button.tile img').naturalWidth > 0")
-    assert len(seen) == 3
-    assert all("version=" in address for address in seen), "stored pictures are cached for good"
-
-
-_SCRUB = """async () => {
-  const tile = document.querySelector('button.tile'), image = tile.querySelector('img'), times_ms = []
-  const box = tile.getBoundingClientRect()
-  for (let step = 0; step < 10; step++) {
-    const before = image.src, start = performance.now()
-    const clientX = box.left + ((step + 0.5) / 10) * box.width
-    tile.dispatchEvent(new PointerEvent('pointermove', {clientX, bubbles: true}))
-    await new Promise(requestAnimationFrame)
-    if (image.src === before) continue  // the same second
-    await image.decode()
-    times_ms.push(performance.now() - start)
-  }
-  return times_ms
-}"""
-
-
-@pytest.mark.parametrize("most_ms", [math.inf, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_step_of_scrubbing_is_quick_and_decodes_no_video(visit, library, monkeypatch, most_ms):
-    monkeypatch.setattr(Pictures, "jpeg", None)
-    page = visit("?q=red")
-    tile = page.locator(TILE).first
-    tile.hover()
-    until(page, KNOWS_PICTURES)
-    spent_ms = page.evaluate(_SCRUB)
-    print(f"a step of scrubbing, the first time: {sorted(round(ms) for ms in spent_ms)} ms")
-    assert len(spent_ms) > 2
-    assert sorted(spent_ms)[len(spent_ms) // 2] < most_ms
-
-
 def test_enter_presses_the_focused_button(visit):
     page = with_first_playing(visit)
     playing = page.url
@@ -241,8 +170,9 @@ def test_enter_presses_the_focused_button(visit):
     page.get_by_role("button", name="Help: keys").press("Enter")
     page.wait_for_selector("dialog[open] dl")
     page.keyboard.press("Escape")
-    page.locator("summary").first.press("Enter")
-    page.get_by_label("Folder").wait_for()
+    page.get_by_role("button", name="Folder").press("Enter")
+    page.get_by_role("button", name="All folders").wait_for()
+    page.keyboard.press("Escape")
     assert page.url == playing
     other = page.locator(f"{TILE}[data-chosen=false]").last
     file, _, _ = other.get_attribute("aria-label").partition(",")  # the times move to the exact cuts
@@ -266,11 +196,11 @@ def test_the_focus_moves_from_removed_elements_to_the_selected_moment(visit):
     until(page, "document.activeElement.dataset.chosen === 'true'")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("p")
-    page.wait_for_selector("ul[aria-label=Examples] li")
+    page.wait_for_selector(f"{PARTS} li")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     until(page, "document.activeElement.dataset.chosen === 'true'")
-    page.locator("ul[aria-label=Examples] button").press("Enter")
-    until(page, "!document.querySelector('ul[aria-label=Examples]')")
+    page.locator(f"{PARTS} button").press("Enter")
+    until(page, f"!document.querySelector('{PARTS}')")
     until(page, "document.activeElement.dataset.chosen === 'true'")
 
 
@@ -346,10 +276,10 @@ def test_words_are_shaded_by_weight_and_an_ambiguous_sentence_is_reported(visit,
 
 def test_hostile_names_are_text(visit):
     page = visit("?q=green")
-    page.wait_for_selector("h2[title*='onerror']")
+    page.wait_for_selector(".name[title*='onerror']")
     shown = re.sub("[\u202e\n]", "\ufffd", HOSTILE) + ".webm"
-    assert page.locator("h2[title*='onerror']").text_content() == shown
-    assert page.locator("h2[title*='onerror']").get_attribute("title").endswith("/" + shown)
+    assert page.locator(".name[title*='onerror'] span").text_content() == shown
+    assert page.locator(".name[title*='onerror']").get_attribute("title").endswith("/" + shown)
     page.locator(f"{TILE}[aria-label*='onerror']").first.click()
     page.get_by_role("button", name="Add to bin").click()
     page.wait_for_selector("section[aria-label=Bin] li")
@@ -370,7 +300,7 @@ def test_a_dropped_picture_is_searched_for(visit):
     )
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert "sea.webm" in tile_names(page)[0]
-    page.get_by_text("Then, without, filters").click()
+    page.locator(".row").get_by_role("button", name="More").click()
     page.get_by_label("Minimum score").fill("2")
     page.get_by_label("Minimum score").press("Enter")
     until(page, "document.querySelector('[role=status]').textContent.includes('No results')")
@@ -379,7 +309,6 @@ def test_a_dropped_picture_is_searched_for(visit):
 def test_a_dropped_video_is_searched_for_by_its_middle_and_survives_a_reload(visit, world, tmp_path):
     page = visit()
     page.wait_for_selector(TILE)
-    page.get_by_text("Then, without, filters").click()
     page.get_by_label("Similar to a picture").set_input_files(world / "videos" / "sea.webm")
     page.get_by_text("looks like sea.webm at").wait_for()
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
@@ -394,7 +323,6 @@ def test_a_dropped_video_is_searched_for_by_its_middle_and_survives_a_reload(vis
     page.wait_for_selector("h1")
     assert page.get_by_text("looks like").count() == 0
     (tmp_path / "broken.mp4").write_bytes(b"no video")
-    page.get_by_text("Then, without, filters").click()
     page.get_by_label("Similar to a picture").set_input_files(tmp_path / "broken.mp4")
     page.get_by_text("cannot play broken.mp4").wait_for()
 
@@ -402,12 +330,11 @@ def test_a_dropped_video_is_searched_for_by_its_middle_and_survives_a_reload(vis
 def test_a_picture_can_be_chosen_on_a_phone(visit, tmp_path):
     Image.new("RGB", (64, 48), (0, 0, 255)).save(tmp_path / "sea.png")
     page = visit(width=390, height=844)
-    page.get_by_text("Then, without, filters").click()
     page.get_by_label("Similar to a picture").set_input_files(tmp_path / "sea.png")
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert "sea.webm" in tile_names(page)[0]
     page.get_by_role("button", name="Remove the picture").click()
-    until(page, "!document.querySelector('ul[aria-label=Examples]')")
+    until(page, f"!document.querySelector('{PARTS}')")
 
 
 def test_new_videos_are_indexed_from_the_page(visit, world, shot, monkeypatch):
@@ -451,16 +378,20 @@ def test_a_folder_is_watched_from_the_page(visit, world, shot, monkeypatch):
 
 def test_a_follow_up_is_searched_within_some_seconds(visit):
     page = visit("?q=white")
-    page.get_by_text("Then, without, filters").click()
+    page.get_by_role("button", name="then …").click()
     page.get_by_label("Then, later in the video").fill("green")
     page.get_by_label("Then, later in the video").press("Enter")
     until(page, "document.querySelector('button.tile')?.ariaLabel.includes(', then ')")
     assert tile_names(page)[0].startswith("flag.webm, ")
     assert "then=green" in page.url
-    gap = page.get_by_label("Maximum gap (s)")
+    page.get_by_role("button", name="without …").click()
+    page.keyboard.type("white; red")
+    assert page.locator("input[data-part=without]").count() == 2
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Gap").click()
+    gap = page.get_by_label("Longest gap")
     assert gap.get_attribute("placeholder") == "60"
     gap.fill("1.5")
-    page.get_by_label("Without (separate").fill("white; red")
     with page.expect_request("**/api/search/lines") as request:
         gap.press("Enter")
     query = request.value.post_data_json
@@ -468,42 +399,42 @@ def test_a_follow_up_is_searched_within_some_seconds(visit):
 
 
 def test_the_number_of_hits_is_in_the_address_and_invalid_numbers_are_marked(visit):
-    page = visit("?q=white&limit=2&moments=1")
-    until(page, "document.querySelectorAll('li h2').length === 2")
+    page = visit("?q=white&view=video&limit=2&moments=1")
+    until(page, "document.querySelectorAll('.video').length === 2")
     assert page.locator(TILE).count() == 2
+    page.locator(".row").get_by_role("button", name="More").click()
     hits = page.get_by_label("Hits")
     hits.fill("2.5")
     hits.press("Enter")
     assert not hits.evaluate("box => box.checkValidity()")
     assert "limit=2&" in page.url
-    page.locator("summary").first.click()
-    page.evaluate("document.getElementById('q').value = 'red'")
-    page.evaluate("document.getElementById('q').dispatchEvent(new Event('input'))")
-    page.get_by_role("button", name="Search").click()  # without the invalid number
-    until(page, "document.querySelectorAll('li h2').length > 2")
-    assert "hits=" not in page.url
+    page.keyboard.press("Escape")
+    page.fill("#q", "red")
+    page.press("#q", "Enter")  # without the invalid number
+    until(page, "document.querySelectorAll('.video').length > 2")
+    assert "limit=" not in page.url
 
 
 def test_more_and_less_like_this(visit, shot):
     def rank():
         until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
-        return page.locator("li h2").all_text_contents().index("sun.webm")
+        return video_names(page).index("sun.webm")
 
     page = visit("?q=white")
     before = rank()
     page.locator(f"{TILE}[aria-label^='sun.webm']").first.click()
     page.wait_for_selector("video")
     page.keyboard.press("p")
-    until(page, "document.querySelector('ul[aria-label=Examples] li')?.textContent.includes('like sun.webm')")
+    until(page, f"document.querySelector('{PARTS} li')?.textContent.includes('like sun.webm')")
     liked = rank()
     assert liked < before
     assert page.get_by_role("button", name="More like this").get_attribute("aria-pressed") == "true"
     shot(page, "feedback")
     page.keyboard.press("n")
-    until(page, "document.querySelector('ul[aria-label=Examples] li')?.textContent.includes('unlike sun.webm')")
+    until(page, f"document.querySelector('{PARTS} li')?.textContent.includes('unlike sun.webm')")
     assert rank() > liked
     page.get_by_role("button", name="Remove sun.webm").click()
-    until(page, "!document.querySelector('ul[aria-label=Examples]')")
+    until(page, f"!document.querySelector('{PARTS}')")
     assert "like=" not in page.url
     assert rank() == before
 
@@ -541,7 +472,7 @@ def test_the_page_fits_a_phone_without_scrolling_sideways(visit, calibrated, sho
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("video").bounding_box()["width"] > 300
     shot(page, "phone_large_player")
-    page.get_by_text("Then, without, filters").click()
-    page.evaluate("scrollTo(0, 0)")
+    page.get_by_role("button", name="Filters").tap()
+    page.get_by_role("dialog", name="Filters").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     shot(page, "phone_filters")

@@ -9,6 +9,9 @@ export const WORDS = { q: 'text', then: 'then', not: 'without' } as const
 const { within_s, min_score, limit, moments } = QUERY
 export const FIELDS: Record<string, Field> = { within_s, min_score, limit, moments, ...FILTERS }
 
+/** How results are arranged: a picture per video, rows of a video's moments, or all moments by rank. */
+export type Layout = 'grid' | 'video' | 'moments'
+
 /** The value if it is valid for the field, else null. */
 export function valid(value: Value | undefined, { type, bounds }: Field): Value {
   if (typeof value === 'string') return type === 'string' ? value.trim() || null : null
@@ -34,4 +37,10 @@ export function readFields(parameters: URLSearchParams): Record<string, Value> {
 export function readWeights(parameters: URLSearchParams): WeightsJson {
   const named = Object.entries(WEIGHTS).map(([part, field]) => [part, valid(Number(parameters.get(`w${part}`)), field)] as const)
   return Object.fromEntries(named.filter(([, weight]) => weight !== null))
+}
+
+/** The view that the address sets. Older addresses have `flat` for moments. */
+export function readLayout(parameters: URLSearchParams): Layout | null {
+  const view = parameters.has('flat') ? 'moments' : parameters.get('view')
+  return view === 'grid' || view === 'video' || view === 'moments' ? view : null
 }

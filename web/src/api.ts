@@ -40,7 +40,7 @@ const get = async <T>(path: string, signal?: AbortSignal): Promise<T> => (await 
 const post = async <T>(path: string, body?: unknown, signal?: AbortSignal): Promise<T> =>
   (await ask(path, body === undefined ? { method: 'POST', signal } : jsonBody(body, signal))).json()
 
-export const videos = (limit: number) => get<VideoList>(`/api/videos?limit=${limit}`)
+export const videos = (limit: number, offset: number) => get<VideoList>(`/api/videos?limit=${limit}&offset=${offset}`)
 export const facts = () => get<Facts>('/api/facts')
 /** Whether the service responds, even with an error. */
 export const isReachable = () => facts().then(() => true, (error) => !(error instanceof Unreachable))
@@ -99,6 +99,8 @@ export const frame = (id: string, time_s: number, side = 180) =>
 export const thumbnail = (id: string, time_s: number, version = '') =>
   `/api/videos/${id}/thumbnail?time_s=${Math.max(0, time_s).toFixed(3)}${version && `&version=${version}`}`
 export const thumbnails = (id: string) => get<Thumbnails>(`/api/videos/${id}/thumbnails`)
+/** The address of one image of stored pictures at equal distances, in rows of ten. */
+export const overview = (id: string, pictures: number) => `/api/videos/${id}/thumbnails/overview?pictures=${pictures}`
 /** A span with its edges at the exact cuts. */
 export const edges = (id: string, { start_s, end_s }: Span) =>
   get<Span>(`/api/videos/${id}/edges?start_s=${start_s}&end_s=${end_s}`)

@@ -29,7 +29,7 @@ const sight = new IntersectionObserver(
     }
     next()
   },
-  { rootMargin: '200px' }
+  { rootMargin: '200px', scrollMargin: '200px' } as IntersectionObserverInit // the list of results scrolls
 )
 
 /** Load the picture of an `img` in turn. A replaced picture (on hover) loads at once; a removed `img` cancels its load. */

@@ -17,7 +17,7 @@ export interface Folder { folder_id: string; path: string; num_videos: number }
 export interface FolderListing { folder: CountedFolder | null; parents: NamedFolder[]; folders: CountedFolder[]; num_omitted: number }
 export interface FolderQuery { name: string }
 export interface Health { status: 'ok' | 'empty'; num_videos: number }
-export interface HitJson { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; peak_s: number; moments: MomentJson[]; confidence: number | null; then?: MomentJson[] | null; folded?: string[] | null }
+export interface HitJson { rank: number; video: string; video_id: string; score: number; duration_s: number; start_s: number; end_s: number; peak_s: number; moments: MomentJson[]; confidence: number | null; then?: MomentJson[] | null; width?: number; height?: number; curve?: number[] | null; folded?: string[] | null }
 export interface Job { job_id: string; paths: string[]; state: 'waiting' | 'running' | 'paused' | 'stopping' | 'done' | 'stopped' | 'failed'; position: number; total: number; num_done: number; num_skipped: number; num_moved: number; num_copied: number; num_removed: number; path: string | null; done_s: number; duration_s: number; video_s: number; speed: number | null; remaining_s: number | null; failed: FailedFile[]; num_failed: number; problem: string | null; notice: string | null; started_at: number | null; ended_at: number | null }
 export interface JobRequest { folder_ids: string[] }
 export interface Mark { video_id: string; start_s: number; end_s: number; note?: string }
@@ -29,7 +29,7 @@ export interface RelevanceCurve { times_s: number[]; relevance: number[] }
 export interface RemovedVideos { num_removed: number }
 export interface SearchAnswer { warnings: string[]; partial: boolean; hits: HitJson[]; took_s: number; words?: Word[] | null }
 export interface SearchLine { hit?: HitJson | null; answer?: SearchAnswer | null; problem?: string | null }
-export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; said?: string; written?: string; modes?: ('seen' | 'said' | 'written')[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null }
+export interface SearchRequest { text?: string; then?: string; within_s?: number; without?: string[]; without_in?: 'shot' | 'video'; said?: string; written?: string; modes?: ('seen' | 'said' | 'written')[]; like?: PlaceJson[]; unlike?: PlaceJson[]; weights?: WeightsJson; filters?: FiltersJson; group_by?: 'video' | 'moment'; fold?: number | null; limit?: number; moments?: number | 'all'; min_moment_s?: number; edges?: 'sampled' | 'exact'; min_score?: number | null; min_confidence?: number | null; curve_points?: number }
 export interface Span { start_s: number; end_s: number }
 export interface Thumbnails { version: string; times_s: number[]; width: number; height: number }
 export interface Video { video_id: string; video: string; duration_s: number; width: number; height: number; size: number; num_frames: number; sampling: string; indexed_at: number; warnings: string; frame_rate: string; has_variable_rate: boolean; start_timecode: string; num_audio_tracks: number }
@@ -43,7 +43,7 @@ export interface Problem { title: string; status: number; detail: string; error?
 export interface Bounds { min?: number; max?: number; step?: 'any' }
 export interface Field { type: string; help: string; unit?: string; default?: unknown; maxLength?: number; bounds: Bounds }
 
-export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'said' | 'written' | 'modes' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence', Field> = {
+export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_in' | 'said' | 'written' | 'modes' | 'like' | 'unlike' | 'group_by' | 'fold' | 'limit' | 'moments' | 'min_moment_s' | 'edges' | 'min_score' | 'min_confidence' | 'curve_points', Field> = {
   text: {"type": "string", "help": "Describe what the moment shows", "default": "", "bounds": {}, "maxLength": 4000},
   then: {"type": "string", "help": "What happens next in the same video", "default": "", "bounds": {}, "maxLength": 4000},
   within_s: {"type": "number", "help": "Maximum number of seconds between the two moments", "unit": "s", "default": 60.0, "bounds": {"min": 0.01, "max": 10000000.0, "step": "any"}},
@@ -61,7 +61,8 @@ export const QUERY: Record<'text' | 'then' | 'within_s' | 'without' | 'without_i
   min_moment_s: {"type": "number", "help": "Shortest moment, in seconds", "unit": "s", "default": 1.0, "bounds": {"min": 0.0, "max": 10000000.0, "step": "any"}},
   edges: {"type": "string", "help": "`exact`: Move edges of moments to the exact cuts", "default": "sampled", "bounds": {}},
   min_score: {"type": "number", "help": "Hide hits with a lower score. Usual scores depend on the encoder and the model, so search without this option first", "default": null, "bounds": {"step": "any"}},
-  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence only for sentences, with the encoder builtin and no model", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}}
+  min_confidence: {"type": "number", "help": "Hide hits with a lower confidence, e.g. 0.5. Hits have a confidence only for sentences, with the encoder builtin and no model", "default": null, "bounds": {"min": 0.0, "max": 1.0, "step": "any"}},
+  curve_points: {"type": "integer", "help": "Number of values of each hit's `curve`; 0: no curves", "default": 0, "bounds": {"min": 0.0, "max": 500.0}}
 }
 
 export const FILTERS: Record<'within' | 'since' | 'until' | 'min_duration_s' | 'max_duration_s' | 'min_bytes' | 'max_bytes' | 'min_height' | 'max_height', Field> = {

@@ -1,8 +1,8 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
-import { FIELDS, WORDS, example, valid, readFields, readWeights, type Example, type Value } from './address'
+import { FIELDS, WORDS, example, readFields, readLayout, readWeights, valid, type Example, type Value, type Layout } from './address'
 import { isVideo, keepPicture, keptPicture, middleFrame } from './picture'
-import { remember, stored } from './storage'
+import { remember, remembered, stored } from './storage'
 import * as api from './api'
 import {
   FILTERS,
@@ -12,6 +12,7 @@ import {
   type SearchAnswer,
   type SearchRequest,
   type Span,
+  type Video,
   type WeightsJson
 } from './service'
 
@@ -25,16 +26,27 @@ type ShownMoment = MomentJson & { atCut?: Edges }
 type Change = 'new' | 'typed' | 'submitted' | 'small'
 
 const SIZE = 'untrimmed-size'
+const LAYOUT = 'untrimmed-layout'
 const RECENT = 'untrimmed-earlier'
 const MAX_RECENT = 8
-const SIZES = [120, 168, 232, 320]
+export const HEIGHTS = [88, 126, 168, 232, 320] // of rows of pictures, in pixels
 
 const NEAR_DUPLICATE = 0.95 // cosine
 const RETRY_MS = 2000 // between attempts to reach the service
 // Defaults of the page. Other fields have the defaults of the service.
-export const LIMIT = 20
-export const MOMENTS = 4
-export const MAX_CONFIDENCE = 95 // percent
+export const LIMIT = 30
+export const MOMENTS = 6
+const CURVE_POINTS = 48
+const MAX_CONFIDENCE = 95 // percent
+const LIBRARY_PAGE = 60 // videos
+
+const hitKey = (hit: HitJson) => `${hit.video_id} ${hit.start_s}`
+
+/** A whole video, in the form of a hit. */
+function libraryHit({ video, video_id, duration_s, width, height }: Video, rank: number): HitJson {
+  const span = { start_s: 0, end_s: duration_s, score: 0, peak_s: duration_s / 2 }
+  return { video, video_id, duration_s, width, height, rank, confidence: null, ...span, moments: [span] }
+}
 
 class Session {
   text = $state('')
@@ -46,9 +58,8 @@ class Session {
   #isPictureKept = false
   fields = $state<Record<string, Value>>({}) // query and filter fields, with the names and units of the service
   minConfidence = $state(0) // percent
-  usedMinConfidence = $state(0) // percent, of the search that was answered
   nowhere = $state(false) // excluded sentences exclude whole videos
-  flat = $state(false)
+  layout = $state<Layout>('grid')
   fold = $state(false)
   weights = $state<WeightsJson>({})
   answer = $state<SearchAnswer | null>(null)
@@ -60,6 +71,8 @@ class Session {
   library = $state<HitJson[]>([]) // shown while there is no query
   numVideos = $state(0)
   isLoaded = $state(false) // whether `numVideos` is known
+  #numExtra = 0 // hits beyond the limit that were requested with `more`
+  rowStep: ((by: number) => { hit: number; moment: number } | undefined) | null = null // the moment in the row above or below; set by the list of results
   libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
@@ -67,14 +80,27 @@ class Session {
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
   inContext = $state(false)
   recent = $state<string[]>(stored<string[]>(RECENT, [])) // newest first
-  size = $state(Math.min(SIZES.length - 1, Math.max(0, stored(SIZE, 1))))
+  size = $state(Math.min(HEIGHTS.length - 1, Math.max(0, stored(SIZE, 1))))
   #abort = new AbortController()
 
   get hits(): HitJson[] {
     return this.answer?.hits ?? (this.hasQuery ? [] : this.library)
   }
-  get tile(): number {
-    return SIZES[this.size]
+  /** The height of a row of pictures, in pixels. */
+  get rowHeight(): number {
+    return HEIGHTS[this.size]
+  }
+  /** The moments of a hit that are on the page: in the grid only the best one, until all are shown. */
+  shown(hit: HitJson): MomentJson[] {
+    return this.layout === 'grid' && !(hit.video_id in this.best) ? hit.moments.slice(0, 1) : hit.moments
+  }
+  get limit(): number {
+    return Number(valid(this.fields.limit, FIELDS.limit) ?? LIMIT)
+  }
+  /** Whether there are probably more hits, or videos of the library. */
+  get hasMore(): boolean {
+    if (!this.hasQuery) return this.library.length < this.numVideos
+    return this.answer !== null && !this.isBusy && this.hits.length >= this.limit + this.#numExtra
   }
   /** Whether there is a query. Negative parts alone are none. */
   get hasQuery(): boolean {
@@ -84,14 +110,17 @@ class Session {
   get hasExamples(): boolean {
     return this.like.length + this.unlike.length > 0 || this.picture !== null
   }
+  /** One line about the search or the library. */
+  get status(): string {
+    if (this.isBusy) return 'Searching …'
+    if (this.problem) return this.problem
+    const kind = this.layout === 'moments' ? 'moment' : 'video'
+    if (this.answer) return this.hits.length ? `${api.count(this.hits.length, kind)} in ${Math.round(this.answer.took_s * 1000)} ms` : 'No results'
+    return this.hasQuery || !this.numVideos ? '' : `${api.count(this.numVideos, 'video')} in the library`
+  }
   /** Whether the library's encoder measures confidence. */
   get hasConfidence(): boolean {
-    return this.minConfidence > 0 || this.usedMinConfidence > 0 || this.hits.some((hit) => hit.confidence != null)
-  }
-  /** The highest confidence of a hit. */
-  get bestConfidence(): number | null {
-    const known = this.answer?.hits.flatMap((hit) => hit.confidence ?? []) ?? []
-    return known.length ? Math.max(...known) : null
+    return this.minConfidence > 0 || this.hits.some((hit) => hit.confidence != null)
   }
   get sentence(): string {
     return this.text.trim()
@@ -115,9 +144,16 @@ class Session {
     const set = Object.entries(FIELDS).map(([name, field]): [string, Value] => [name, valid(this.fields[name], field)])
     return set.filter(([, value]) => value !== null)
   }
-  get numFilters(): number {
-    const words = [this.then, this.without].filter((word) => word.trim())
-    return words.length + this.#set.length + this.#setWeights.length + Number(this.nowhere) + Number(this.flat) + Number(this.fold)
+  isSet(name: string): boolean {
+    return valid(this.fields[name], FIELDS[name]) !== null
+  }
+  /** Remove all filters and weights, but no part of the query. */
+  reset(): Promise<void> {
+    this.fields = {}
+    this.weights = {}
+    this.minConfidence = 0
+    this.nowhere = this.fold = false
+    return this.search('new')
   }
 
   #query(): SearchRequest {
@@ -134,7 +170,8 @@ class Session {
       weights: Object.fromEntries(this.#setWeights),
       filters: Object.fromEntries(this.#set.filter(([name]) => name in FILTERS)),
       without_in: this.nowhere ? 'video' : 'shot',
-      group_by: this.flat ? 'moment' : 'video',
+      group_by: this.layout === 'moments' ? 'moment' : 'video',
+      curve_points: CURVE_POINTS,
       fold: this.fold ? NEAR_DUPLICATE : null,
       min_confidence: this.minConfidence > 0 && !this.hasExamples ? this.minConfidence / 100 : null
     }
@@ -148,6 +185,7 @@ class Session {
     this.problem = ''
     this.pair = null
     this.best = {}
+    this.#numExtra = 0
     if (change) {
       this.lost = ''
       this.write(change)
@@ -161,10 +199,7 @@ class Session {
     this.isArriving = false
     try {
       const query = this.#query()
-      this.usedMinConfidence = query.min_confidence === null ? 0 : this.minConfidence
-      this.answer = await (this.picture
-        ? api.searchPicture(this.picture, query, abort.signal)
-        : api.search(query, abort.signal, (hit) => this.#addHit(hit, abort.signal)))
+      this.answer = await this.#ask(query, abort.signal, (hit) => this.#addHit(hit, abort.signal))
       if (!this.isArriving) this.#startOver()
       if (this.judged) this.#choose(this.judged)
       const isFinished = change === 'new' || change === 'submitted'
@@ -177,6 +212,33 @@ class Session {
     } finally {
       if (!abort.signal.aborted) this.isBusy = this.isArriving = false
     }
+  }
+  #ask(query: SearchRequest, signal: AbortSignal, onHit: (hit: HitJson) => void = () => {}): Promise<SearchAnswer> {
+    return this.picture ? api.searchPicture(this.picture, query, signal) : api.search(query, signal, onHit)
+  }
+  /** Add the next hits, or the next videos of the library, to those shown. */
+  async more(): Promise<void> {
+    if (!this.hasQuery) return this.loadLibrary(this.library.length)
+    const { signal } = this.#abort
+    this.#numExtra += LIMIT
+    this.isBusy = this.isArriving = true
+    try {
+      const answer = await this.#ask({ ...this.#query(), limit: this.limit + this.#numExtra }, signal)
+      if (signal.aborted) return
+      const known = new Set(this.hits.map(hitKey))
+      this.answer = { ...answer, hits: [...this.hits, ...answer.hits.filter((hit) => !known.has(hitKey(hit)))] }
+    } catch (error) {
+      if (!signal.aborted) this.problem = String((error as Error).message)
+    } finally {
+      if (!signal.aborted) this.isBusy = this.isArriving = false
+    }
+  }
+  setLayout(layout: Layout): void {
+    const isOtherQuery = (layout === 'moments') !== (this.layout === 'moments')
+    this.layout = layout
+    remember(LAYOUT, layout)
+    if (isOtherQuery) void this.search('new')
+    else this.write('small')
   }
   async #retryWhenReachable(signal: AbortSignal): Promise<void> {
     if (await api.isReachable()) {
@@ -276,7 +338,7 @@ class Session {
       const query = this.#query()
       const all: SearchRequest = { ...query, moments: 'all', limit: 1, fold: null, filters: { ...query.filters, within: video } }
       try {
-        const { hits } = await (this.picture ? api.searchPicture(this.picture, all, signal) : api.search(all, signal, () => {}))
+        const { hits } = await this.#ask(all, signal)
         if (signal.aborted || !hits.length || this.best[video_id]) return
         this.best[video_id] = { moments: hit.moments, then: hit.then }
         Object.assign(hit, { moments: hits[0].moments, then: hits[0].then })
@@ -301,22 +363,15 @@ class Session {
     else if (this.problem) void this.search(null)
     await this.loadLibrary()
   }
-  async loadLibrary(): Promise<void> {
+  /** Load a page of the library's videos, by path. */
+  async loadLibrary(offset = 0): Promise<void> {
     try {
-      const { total, videos } = await api.videos(48)
+      const { total, videos } = await api.videos(LIBRARY_PAGE, offset)
       this.numVideos = total
       this.isLoaded = true
       if (!total) await this.loadLibraryPath()
-      this.library = videos.map((video, i) => ({
-        ...video,
-        rank: i + 1,
-        score: 0,
-        confidence: null,
-        start_s: 0,
-        end_s: video.duration_s,
-        peak_s: video.duration_s / 2,
-        moments: [{ start_s: 0, end_s: video.duration_s, score: 0, peak_s: video.duration_s / 2 }]
-      }))
+      const hits = videos.map((video, i) => libraryHit(video, offset + i + 1))
+      this.library = [...this.library.slice(0, offset), ...hits]
     } catch (error) {
       this.problem = String((error as Error).message)
     }
@@ -407,28 +462,35 @@ class Session {
   /** Select the moment `by` steps away, across videos. */
   step(by: number): void {
     let { hit, moment } = this.chosen
-    moment += by
+    if (this.hits[hit]) moment = Math.min(moment, this.shown(this.hits[hit]).length - 1) + by
     while (hit >= 0 && hit < this.hits.length) {
-      if (moment >= 0 && moment < this.hits[hit].moments.length) {
+      const { length } = this.shown(this.hits[hit])
+      if (moment >= 0 && moment < length) {
         this.#moveTo({ hit, moment })
         return
       }
       if (by > 0) {
-        moment -= this.hits[hit].moments.length
+        moment = Math.max(0, moment - length)
         hit += 1
       } else {
         hit -= 1
-        if (hit >= 0) moment += this.hits[hit].moments.length
+        if (hit >= 0) moment = this.shown(this.hits[hit]).length - 1
       }
     }
   }
+  /** Select a moment in the row of pictures above or below; without a list, of the previous or next video. */
   stepVideo(by: number): void {
+    if (this.rowStep) {
+      const chosen = this.rowStep(by)
+      if (chosen) this.#moveTo(chosen)
+      return
+    }
     const hit = Math.min(this.hits.length - 1, Math.max(0, this.chosen.hit + by))
     if (hit < 0 || (hit === this.chosen.hit && this.chosen.moment === 0)) return
     this.#moveTo({ hit, moment: 0 })
   }
   resize(by: number): void {
-    this.size = Math.min(SIZES.length - 1, Math.max(0, this.size + by))
+    this.size = Math.min(HEIGHTS.length - 1, Math.max(0, this.size + by))
     remember(SIZE, JSON.stringify(this.size))
   }
 
@@ -456,7 +518,7 @@ class Session {
     for (const [part, weight] of this.#setWeights) parameters.set(`w${part}`, String(weight))
     if (this.minConfidence > 0) parameters.set('sure', String(this.minConfidence))
     if (this.nowhere) parameters.set('nowhere', '1')
-    if (this.flat) parameters.set('flat', '1')
+    if (this.layout !== 'grid') parameters.set('view', this.layout)
     if (this.fold) parameters.set('fold', '1')
     for (const kind of ['like', 'unlike'] as const) {
       for (const { video_id, start_s, end_s } of this[kind]) {
@@ -479,7 +541,7 @@ class Session {
     this.weights = readWeights(parameters)
     this.minConfidence = Math.min(MAX_CONFIDENCE, Math.max(0, Math.round(Number(parameters.get('sure')) || 0)))
     this.nowhere = parameters.has('nowhere')
-    this.flat = parameters.has('flat')
+    this.layout = readLayout(parameters) ?? (parameters.size ? 'grid' : readLayout(new URLSearchParams({ view: remembered(LAYOUT) }))) ?? 'grid'
     this.fold = parameters.has('fold')
     this.picture = keptPicture(location.pathname + location.search)
     this.#isPictureKept = this.picture !== null

@@ -62,14 +62,14 @@ describe('playback', () => {
     expect(session.open).toMatchObject({ start_s: 10, end_s: 12, from_s: 11 })
   })
   it('of the selected moment replaces that of another one without an entry of the history', async () => {
-    session.text = 'a dog'
+    Object.assign(session, { text: 'a dog', layout: 'video' })
     await session.search('new')
     session.playChosen()
     const { length } = entries
     session.step(1)
     session.playChosen()
     expect(session.open).toMatchObject({ start_s: 10 })
-    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=a+dog&v=${ID}&s=10.000&e=12.000`])
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=a+dog&view=video&v=${ID}&s=10.000&e=12.000`])
   })
 })
 
@@ -95,7 +95,7 @@ describe('all moments', () => {
   const starts = () => session.hits[0].moments.map((span) => span.start_s)
 
   it('of a video replace the best ones, until these are shown again', async () => {
-    session.text = 'a dog'
+    Object.assign(session, { text: 'a dog', layout: 'video' })
     await session.search('new')
     session.step(1)
     await session.toggleAll(0)
@@ -123,11 +123,11 @@ describe('query', () => {
     session.without = 'rain; ;snow '
     await session.search('new')
     expect(asked).toHaveLength(1)
-    expect(asked[0]).toMatchObject({ text: 'a dog', without: ['rain', 'snow'], limit: 20, moments: 4, weights: {}, filters: {} })
+    expect(asked[0]).toMatchObject({ text: 'a dog', without: ['rain', 'snow'], limit: 30, moments: 6, curve_points: 48, weights: {}, filters: {} })
   })
   it('holds filters in the units of the service', async () => {
     const fields = { min_bytes: 1_500_000, max_bytes: 2_000_000, min_height: 180, max_height: 360, min_duration_s: 90 }
-    Object.assign(session, { text: 'x', fields, flat: true, fold: true, minConfidence: 50 })
+    Object.assign(session, { text: 'x', fields, layout: 'moments', fold: true, minConfidence: 50 })
     await session.search('new')
     expect(asked[0]).toMatchObject({ group_by: 'moment', fold: 0.95, min_confidence: 0.5 })
     expect(asked[0].filters).toMatchObject({
@@ -137,8 +137,7 @@ describe('query', () => {
   it('leaves out numbers and weights out of bounds', async () => {
     Object.assign(session, { text: 'x', fields: { limit: 501, within_s: -1, min_height: 1.5 }, weights: { text: 2, then: 0 } })
     await session.search('new')
-    expect(asked[0]).toMatchObject({ limit: 20, weights: { text: 2 }, filters: {} })
-    expect(session.numFilters).toBe(1)
+    expect(asked[0]).toMatchObject({ limit: 30, weights: { text: 2 }, filters: {} })
   })
   it('has no chance where an example is part of it', async () => {
     session.minConfidence = 50
@@ -155,12 +154,12 @@ describe('query', () => {
 
 describe('address', () => {
   it('gives the same search when it is read', async () => {
-    const set = { text: 'a dog', then: 'a cat', fields: { within_s: 30, limit: 7, within: 'holiday', min_duration_s: 1.5 }, minConfidence: 40, flat: true, weights: { then: 2 } }
+    const set = { text: 'a dog', then: 'a cat', fields: { within_s: 30, limit: 7, within: 'holiday', min_duration_s: 1.5 }, minConfidence: 40, layout: 'moments', weights: { then: 2 } }
     Object.assign(session, set)
     session.unlike = [{ video: 'a', video_id: ID, start_s: 1, end_s: 2.5 }]
     await session.search('new')
     const address = entries.at(-1)!
-    Object.assign(session, { text: '', then: '', fields: {}, minConfidence: 0, flat: false, weights: {}, unlike: [] })
+    Object.assign(session, { text: '', then: '', fields: {}, minConfidence: 0, layout: 'grid', weights: {}, unlike: [] })
     await session.read()
     expect(session).toMatchObject(set)
     expect(session.unlike[0]).toMatchObject({ video_id: ID, start_s: 1, end_s: 2.5 })
@@ -193,6 +192,7 @@ describe('address', () => {
 
 describe('selection', () => {
   beforeEach(async () => {
+    session.layout = 'video'
     session.text = 'x'
     await session.search('new')
   })
@@ -202,6 +202,18 @@ describe('selection', () => {
       return [session.chosen.hit, session.chosen.moment]
     })
     expect(seen).toEqual([[0, 1], [1, 0], [1, 0], [0, 1], [0, 0], [0, 0], [0, 0]])
+  })
+  it('goes over the best moments only in the grid, until a video is unfolded', async () => {
+    const walk = () =>
+      [1, 1, 1].map((by) => {
+        session.step(by)
+        return [session.chosen.hit, session.chosen.moment]
+      })
+    session.layout = 'grid'
+    expect(walk()).toEqual([[1, 0], [1, 0], [1, 0]])
+    await session.toggleAll(0)
+    session.chosen = { hit: 0, moment: 0 }
+    expect(walk()).toEqual([[0, 1], [0, 2], [1, 0]])
   })
   it('goes from video to video', () => {
     session.step(1)
@@ -235,7 +247,7 @@ describe('selection', () => {
     session.show(0, 1)
     const { length } = entries
     session.trim('end_s', 12.5, 0.04)
-    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&v=${ID}&s=10.000&e=12.500`])
+    expect([entries.length, entries.at(-1)]).toEqual([length, `/?q=x&view=video&v=${ID}&s=10.000&e=12.500`])
   })
   it('judges a moment, takes the judgement back, and replaces one with other edges', async () => {
     const moment = { video: 'a', video_id: ID, start_s: 0, end_s: 2 }

@@ -54,7 +54,7 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
                 yield inspect.Parameter(
                     parameter, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
                 )
-        elif kind is not Filters:
+        elif kind is not Filters and not spec.is_for_display:
             default = False if get_origin(kind) is Literal else None
             is_sentence = owner is Query and name == "text"
             # a list of words, so that a sentence of several words needs no quotes

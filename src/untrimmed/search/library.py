@@ -372,6 +372,7 @@ class Library:
         edges: Edges = "sampled",
         min_score: float | None = None,
         min_confidence: float | None = None,
+        curve_points: int = 0,
         within: str | os.PathLike[str] | None = None,
         on_hit: Callable[[Hit], None] | None = None,
     ) -> Hits:
@@ -390,6 +391,7 @@ class Library:
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
+            curve_points: Number of values of each hit's `curve`, for drawing; 0: no curves.
             within: Search only videos below this folder, or this one file.
             on_hit: Called with each hit as soon as its moments are known, best first. Not called with
                 `group_by="moment"` or `fold`. If the library changes meanwhile, it may be called again for some hits.
@@ -409,6 +411,7 @@ class Library:
             edges=edges,
             min_score=min_score,
             min_confidence=min_confidence,
+            curve_points=curve_points,
         )
         return self.engine.answer(lambda view: self._answer(view, parts, cutoff, within, on_hit))
 

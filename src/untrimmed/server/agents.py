@@ -106,7 +106,9 @@ class Tools:
         self.service = service
         self.clips = clips
 
-    @_with_arguments({**request_fields(Query), **request_fields(Cutoff, limit=(5, 50), moments=(3, 20))})
+    @_with_arguments(
+        {**request_fields(Query), **request_fields(Cutoff, for_display=False, limit=(5, 50), moments=(3, 20))}
+    )
     async def search(self, **arguments: Any) -> SearchAnswer:
         """Find the videos and moments that match a sentence best. Only `text` is required.
 

@@ -41,14 +41,15 @@ class PlaceJson(RequestModel):
     end_s: Seconds | None = None
 
 
-def request_fields(owner: type, **changes: tuple[object, int]) -> dict[str, Any]:
+def request_fields(owner: type, *, for_display: bool = True, **changes: tuple[object, int]) -> dict[str, Any]:
     """Return the JSON fields of a part of a query.
 
-    `changes` replaces the default and upper bound of fields, by field name.
+    `changes` replaces the default and upper bound of fields, by field name. Without `for_display`, the fields that only
+    programs that draw hits need are left out.
     """
     fields = {}
     for name, (kind, spec) in specs(owner).items():
-        if spec.is_json:
+        if spec.is_json and (for_display or not spec.is_for_display):
             upper_bound = spec.service_maximum if spec.maximum is None else spec.maximum
             default, maximum = changes.get(name, (getattr(owner, name), upper_bound))
             has_length = kind is str or str in get_args(kind) or get_origin(kind) is tuple
@@ -184,6 +185,13 @@ class HitJson(BaseModel):
     confidence: float | None = Field(description="Probability that the video matches, if known.")
     then: list[MomentJson] | None = Field(
         default=None, description="The follow-up of each moment, if `then` was given."
+    )
+    width: int = Field(default=0, description="Width of the picture in pixels; 0 if it is unknown.")
+    height: int = 0
+    curve: list[float] | None = Field(
+        default=None,
+        description="Relevance in `curve_points` equal parts of the video, if requested: the maximum of each part. The "
+        "largest value is `score`.",
     )
     folded: list[str] | None = Field(
         default=None, description="Near-duplicates: videos whose moments all look like one of this video."

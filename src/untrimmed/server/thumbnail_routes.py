@@ -16,7 +16,7 @@ from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import Seconds, Thumbnails
 from untrimmed.server.service import Service
-from untrimmed.server.thumbnails import PER_SHEET, sheet, size_of
+from untrimmed.server.thumbnails import PER_SHEET, overview, sheet, size_of
 
 router = APIRouter(prefix="/api", tags=["videos"])
 
@@ -67,6 +67,30 @@ def _thumbnails(service: Service, record: VideoRecord) -> Thumbnails:
     except DamagedError:
         pass
     return Thumbnails(version=version, times_s=[], width=0, height=0)
+
+
+@router.get(
+    "/videos/{video_id}/thumbnails/overview",
+    response_class=Response,
+    responses={200: {"content": _WEBP}, **UNCHANGED},
+)
+async def thumbnail_overview(
+    service: ServiceDependency,
+    record: RecordDependency,
+    request: Request,
+    pictures: Annotated[int, Query(ge=1, le=PER_SHEET, description="Number of pictures.", examples=[40])] = 50,
+    version: Version = "",
+) -> Response:
+    """Stored pictures from equal parts of a video, in rows of ten, as one WebP image: to step through the video."""
+    headers = _picture_headers(record, f"overview-{pictures}", version)
+    if unchanged := unchanged_response(request, headers):
+        return unchanged
+    return Response(await service.read(_overview, service, record, pictures), media_type="image/webp", headers=headers)
+
+
+def _overview(service: Service, record: VideoRecord, count: int) -> bytes:
+    with _readable(service, record) as video:
+        return overview(video, record.duration_s, count)
 
 
 @router.get(

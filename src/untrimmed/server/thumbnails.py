@@ -31,13 +31,21 @@ def sheet(video: StoredThumbnails, number: int) -> bytes:
 
     The last sheet has only as many rows as it needs.
     """
+    return _image_of(video, range(number * PER_SHEET, min((number + 1) * PER_SHEET, len(video.times_s))))
+
+
+def overview(video: StoredThumbnails, duration_s: float, count: int) -> bytes:
+    """Return `count` thumbnails as WebP, filled row by row, the nearest to the middle of equal parts of the video."""
+    return _image_of(video, [video.nearest((part + 0.5) * duration_s / count) for part in range(count)])
+
+
+def _image_of(video: StoredThumbnails, numbers: Sequence[int]) -> bytes:
     from PIL import Image
 
-    pictures = range(number * PER_SHEET, min((number + 1) * PER_SHEET, len(video.times_s)))
     width, height = size_of(video)
-    image = Image.new("RGB", (min(COLUMNS, len(pictures)) * width, -(-len(pictures) // COLUMNS) * height))
-    for cell, picture_number in enumerate(pictures):
-        picture: Image.Image = Image.open(io.BytesIO(video.picture(picture_number)))
+    image = Image.new("RGB", (min(COLUMNS, len(numbers)) * width, -(-len(numbers) // COLUMNS) * height))
+    for cell, number in enumerate(numbers):
+        picture: Image.Image = Image.open(io.BytesIO(video.picture(number)))
         if picture.size != (width, height):  # a video's frames can change their size
             picture = picture.resize((width, height))
         image.paste(picture, (cell % COLUMNS * width, cell // COLUMNS * height))

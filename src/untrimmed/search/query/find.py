@@ -17,6 +17,7 @@ from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.search.query.combination import CombinedQuery
 from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
+from untrimmed.search.store.records import VideoRecord
 from untrimmed.types import FrameFeatures, Moment
 
 _SAME_SPAN = 0.5  # in two copies of a file, moments with at least this IoU are near-duplicates
@@ -97,29 +98,56 @@ def _hits_of(view: View, prepared: PreparedQuery, ranked: RankedVideo, cutoff: C
         pairs = [(moment, None) for moment in moments]
     if not pairs:
         return []
+    times_s = values = np.empty(0)
+    if cutoff.curve_points or (group_by == "moment" and not isinstance(prepared, CombinedQuery)):
+        try:
+            times_s, values = prepared.relevance(ranked.video_id)
+        except UntrimmedError:
+            if not prepared.missing:
+                raise
+            return []
+        values = values + (ranked.score - values.max())
+    record = view.records.of(ranked.video_id)
+    curve = coarse_curve(times_s, values, record.duration_s, cutoff.curve_points) if cutoff.curve_points else ()
     if group_by == "video":
-        return [_hit(view, ranked.video_id, ranked.score, pairs)]
+        return [_hit(record, ranked.score, pairs, curve)]
     if isinstance(prepared, CombinedQuery):
-        return [_hit(view, ranked.video_id, prepared.pair_score(*pair), [pair]) for pair in pairs]
-    try:
-        times_s, values = prepared.relevance(ranked.video_id)
-    except UntrimmedError:
-        if not prepared.missing:
-            raise
-        return []
-    values = values + (ranked.score - values.max())
-    best = [values[best_index(moment.start_s, moment.end_s, times_s, values)] for moment, _ in pairs]
-    return [_hit(view, ranked.video_id, float(score), [pair]) for score, pair in zip(best, pairs, strict=True)]
+        scores = [prepared.pair_score(*pair) for pair in pairs]
+    else:
+        scores = [float(values[best_index(moment.start_s, moment.end_s, times_s, values)]) for moment, _ in pairs]
+    return [_hit(record, score, [pair], curve) for score, pair in zip(scores, pairs, strict=True)]
 
 
-def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, Moment | None]]) -> Hit:
-    record = view.records.of(video_id)
+def coarse_curve(
+    times_s: Float[np.ndarray, " T"], values: Float[np.ndarray, " T"], duration_s: float, points: int
+) -> tuple[float, ...]:
+    """Return the maximum of a curve in each of `points` equal parts of a video, rounded to 4 decimals.
+
+    A part without a time gets the interpolated value at its middle.
+
+    >>> coarse_curve(np.array([0.0, 1.0, 6.0]), np.array([0.1, 0.5, 0.3]), 8.0, 4)
+    (0.5, 0.42, 0.34, 0.3)
+    """
+    part_s = max(duration_s, 1e-6) / points
+    curve = np.interp((np.arange(points) + 0.5) * part_s, times_s, values)
+    parts = np.clip((times_s / part_s).astype(int), 0, points - 1)
+    curve[np.unique(parts)] = -np.inf
+    np.maximum.at(curve, parts, values)
+    return tuple(curve.round(4).tolist())
+
+
+def _hit(
+    record: VideoRecord,
+    score: float,
+    pairs: Sequence[tuple[Moment, Moment | None]],
+    curve: tuple[float, ...],
+) -> Hit:
     moments = tuple(first for first, _ in pairs)
     then = tuple(second for _, second in pairs if second is not None)
     best = moments[0]
     return Hit(
         Path(record.path),
-        video_id,
+        record.video_id,
         best.start_s,
         best.end_s,
         score,
@@ -127,6 +155,9 @@ def _hit(view: View, video_id: str, score: float, pairs: Sequence[tuple[Moment, 
         moments,
         then=then,
         peak_s=best.peak_s,
+        width=record.width,
+        height=record.height,
+        curve=curve,
     )
 
 

@@ -222,7 +222,17 @@ class FusedQuery:
             span_s = best.start_s, best.end_s
             value = score if group_by == "video" else best.score
             hits.append(
-                Hit(Path(record.path), video_id, *span_s, value, record.duration_s, tuple(group), peak_s=best.peak_s)
+                Hit(
+                    Path(record.path),
+                    video_id,
+                    *span_s,
+                    value,
+                    record.duration_s,
+                    tuple(group),
+                    peak_s=best.peak_s,
+                    width=record.width,
+                    height=record.height,
+                )
             )
         return hits
 

@@ -34,6 +34,9 @@ class Hit:
     then: tuple[Moment, ...] = ()  # for each of `moments` the moment that follows, if the query has `then`
     folded: tuple[Path, ...] = ()  # videos whose moments are hidden as near-duplicates of this hit
     peak_s: float | None = None  # the most relevant time of the best moment, where its picture is taken
+    width: int = 0  # of the picture in pixels; 0 if it is unknown
+    height: int = 0
+    curve: tuple[float, ...] = ()  # relevance in equal parts of the video, if requested; its maximum is `score`
 
     def to_json(self, rank: int) -> dict[str, Any]:
         """Return a JSON object (docs/json.md); `rank` counts from 1."""
@@ -41,7 +44,7 @@ class Hit:
         for moment in (*data["moments"], *data["then"]):
             if not moment["evidence"]:
                 del moment["evidence"]
-        return {name: value for name, value in data.items() if value or name not in ("then", "folded")}
+        return {name: value for name, value in data.items() if value or name not in ("then", "folded", "curve")}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hit:
@@ -49,7 +52,8 @@ class Hit:
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         spans = {name: tuple(map(_moment, data.get(name) or ())) for name in ("moments", "then")}
         folded = tuple(map(Path, data.get("folded") or ()))
-        return cls(**{**values, **spans, "video": Path(data["video"]), "folded": folded})
+        curve = tuple(data.get("curve") or ())
+        return cls(**{**values, **spans, "video": Path(data["video"]), "folded": folded, "curve": curve})
 
 
 def _moment(data: dict[str, Any]) -> Moment:

@@ -52,6 +52,7 @@ class Spec:
     at_most: str = ""  # attribute of `VideoRecord` that must be at most the value of this field
     unit: str = ""  # unit of the number, e.g. "s"; in the OpenAPI document it is `x-unit`
     is_json: bool = True
+    is_for_display: bool = False  # only programs that draw hits need it: the command line and agents do not offer it
 
 
 def specs(owner: type) -> dict[str, tuple[Any, Spec]]:
@@ -374,6 +375,15 @@ class Cutoff:
             maximum=1,
         ),
     ] = None
+    curve_points: Annotated[
+        int,
+        Spec(
+            "Number of values of each hit's `curve`; 0: no curves.",
+            minimum=0,
+            service_maximum=500,
+            is_for_display=True,
+        ),
+    ] = 0
 
     def __post_init__(self) -> None:
         _check(self)
