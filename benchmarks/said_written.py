@@ -16,7 +16,6 @@ fast; costs are those of the first. Processor time is reported, since elapsed ti
 """
 
 import argparse
-import itertools
 import json
 import resource
 import shutil
@@ -35,7 +34,6 @@ from typing import Any
 import av
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from real_clips import replace_section
 
 import untrimmed
 from untrimmed import Query
@@ -621,10 +619,8 @@ def compare_fusion(searcher: Searcher, queries: list[MadeQuery]) -> list[tuple[s
         rows["one sentence"] = evaluate(searcher, one, "one sentence", settings)["R@1"]
         return rows
 
-    choices = [
-        FusionSettings(weight=weight, least_strength=least)
-        for weight, least in itertools.product((3.0, 6.0, 12.0), (0.2, 0.35, 0.5))
-    ]
+    values = (3.0, 0.35), (6.0, 0.2), (6.0, 0.35), (6.0, 0.5), (12.0, 0.35)
+    choices = [FusionSettings(weight=weight, least_strength=least) for weight, least in values]
     best = max(choices, key=lambda settings: sum(by_kind(settings, halves[0]).values()))
     return [
         ("reciprocal rank fusion", by_kind(FusionSettings(method="reciprocal rank"), halves[1])),
@@ -700,6 +696,8 @@ def main() -> None:
         lines.append(f"| {name} | {' | '.join(f'{value:.1f}' for value in rows.values())} |")
     print("\n".join(lines))
     if options.page:
+        from real_clips import replace_section  # beside this script
+
         replace_section(options.page, "What is said and written", "\n".join(lines))
 
 

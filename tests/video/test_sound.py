@@ -157,3 +157,32 @@ def test_the_sound_of_a_long_film_needs_little_memory(tmp_path):
     total, kilobytes = map(int, out.split())
     assert total == pytest.approx(3600 * SOUND_HZ, rel=1e-3)
     assert kilobytes < 100_000
+
+
+def test_a_huge_declared_duration_changes_nothing(reader, tmp_path):
+    path = write_film(tmp_path / "film.mov", [(0, tone(1))])
+    data = bytearray(path.read_bytes())
+    for box, offset in ((b"mvhd", 20), (b"mdhd", 20), (b"tkhd", 24)):
+        place = data.index(box)
+        while place >= 0:
+            data[place + offset : place + offset + 4] = b"\x7f\xff\xff\xff"
+            place = data.find(box, place + 1)
+    path.write_bytes(bytes(data))
+    assert list(reader.pieces(path))[-1].end_s == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize(("name", "codec"), [("film.mkv", "flac"), ("film.avi", "mp3"), ("film.mov", "pcm_s16le")])
+def test_random_damage_is_sound_or_one_error(reader, tmp_path, name, codec, share):
+    path = write_film(tmp_path / name, [(0, tone(2, 48000))], rate=48000, codec=codec, layout="mono", seconds=2)
+    data = np.frombuffer(path.read_bytes(), np.uint8).copy()
+    rng = np.random.default_rng(round(100 * share))
+    places = rng.integers(len(data) // 20, len(data), round(share * 200))
+    data[places] = rng.integers(0, 256, len(places))
+    path.write_bytes(data.tobytes()[: round(len(data) * (1 - share / 10))])
+    try:
+        pieces = list(reader.pieces(path))
+    except VideoError as error:
+        assert str(error).isprintable()
+    else:
+        assert sum(len(piece.samples) for piece in pieces) < 60 * SOUND_HZ
