@@ -16,7 +16,7 @@ from tests.media import clock_frame, read_clock, write_pictures
 from tests.server.conftest import HOSTILE
 from tests.toy import write_clip
 from untrimmed import Query
-from untrimmed.server import service, video_routes
+from untrimmed.server import media, service, video_routes
 from untrimmed.server.app import create_app
 
 
@@ -310,6 +310,22 @@ def test_a_file_that_replaced_a_video_is_refused(copied_clip, what):
     elif what == "forbidden link":
         file.symlink_to("/etc/passwd")
     assert answers(client, video_id) <= {404, 409}
+
+
+def test_another_file_of_the_same_size_and_time_is_refused_and_a_copy_is_served(copied_clip, monkeypatch):
+    file, client, video_id = copied_clip
+    content = file.read_bytes()
+    status = file.stat()
+    other = bytearray(content)
+    other[len(other) // 2] ^= 1
+    for replacement, expected in ((bytes(other), 409), (content, 200)):
+        file.unlink()
+        file.write_bytes(replacement)
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert answers(client, video_id) == {expected}
+    assert client.get(f"/api/videos/{video_id}/media").content == content
+    monkeypatch.setattr(media, "content_hash", None)  # the content of a file is read once
+    assert answers(client, video_id) == {200}
 
 
 def test_clips_are_cut_and_named_after_their_video(client, ids, tmp_path):

@@ -3,12 +3,14 @@
 import io
 import os
 import stat
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.responses import FileResponse
 from starlette.types import Receive, Scope, Send
 
+from untrimmed.search.indexing.video_files import content_hash
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.access import IS_HEAD
 from untrimmed.server.problems import PublicError
@@ -24,6 +26,10 @@ _KINDS = {  # types of files that browsers may play; for other videos, the page 
     ".ogv": "video/ogg",
     ".ogg": "video/ogg",
 }
+_MAX_COMPARED_BYTES = 256 << 20  # a file of this size is read in half a second
+_MAX_HASHES = 10_000
+# hashes of files whose content was compared, by device, inode and time of the last change of the status
+_content_hashes: dict[tuple[int, int, int], str] = {}
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,25 @@ class OpenedResponse(FileResponse):
             await super().__call__(head_scope, receive, send)
 
 
+def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) -> bool:
+    """Whether an open file is the indexed one.
+
+    Programs can set the size and the time of a file, but not the time at which its status changed. If that was after
+    indexing, the file may be another one, or it was only moved. Then its content is compared, unless it is large.
+    """
+    if (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
+        return False
+    if status.st_ctime <= record.indexed_at or status.st_size > _MAX_COMPARED_BYTES:
+        return True
+    key = status.st_dev, status.st_ino, status.st_ctime_ns
+    if key not in _content_hashes:
+        if len(_content_hashes) >= _MAX_HASHES:
+            _content_hashes.clear()
+        _content_hashes[key] = content_hash(Path(f"/dev/fd/{descriptor}"), threading.Event())
+        os.lseek(descriptor, 0, os.SEEK_SET)  # on some systems, both descriptors share the position
+    return _content_hashes[key] == record.content_hash
+
+
 def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
     """Open the file of a record, and return it with an open stream.
 
@@ -101,7 +126,7 @@ def open_media(record: VideoRecord) -> tuple[MediaFile, io.FileIO]:
         raise PublicError(
             409, f"{path.name!r} is a folder of pictures, which has single frames only, or it has changed"
         )
-    if not stat.S_ISREG(status.st_mode) or (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
+    if not stat.S_ISREG(status.st_mode) or not _is_unchanged(record, descriptor, status):
         os.close(descriptor)
         raise PublicError(409, f"{path.name!r} has changed since it was indexed; index it again")
     kind = _KINDS.get(path.suffix.lower(), "application/octet-stream")
