@@ -16,8 +16,7 @@ class Indexing {
   connectionProblem = $state('')
   numNew = $state(0) // videos indexed since the last search
   #isShown = false
-  #numDone = 0
-  #lastJob = ''
+  #counted: Record<string, number> | null = null // videos of each run that are counted in `numNew` or older than the page
   #timer = 0
   #events: EventSource | null = null // only one, because a browser opens at most six connections per site
 
@@ -46,6 +45,8 @@ class Indexing {
       if (this.#isShown) [this.folders, this.watches] = await Promise.all([api.folders(), api.watches()])
       this.jobs = await api.jobs()
       this.connectionProblem = ''
+      this.#counted ??= Object.fromEntries(this.jobs.map((job) => [job.job_id, job.num_done]))
+      this.jobs.forEach((job) => this.#count(job))
       this.#follow()
     } catch (error) {
       this.connectionProblem = (error as Error).message
@@ -64,12 +65,15 @@ class Indexing {
     const at = this.jobs.findIndex((other) => other.job_id === job.job_id)
     if (at < 0) this.jobs.unshift(job)
     else this.jobs[at] = job
-    if (job.job_id !== this.#lastJob) [this.#lastJob, this.#numDone] = [job.job_id, 0]
-    if (job.num_done > this.#numDone) {
-      this.numNew += job.num_done - this.#numDone
-      this.#numDone = job.num_done
-      void session.reload() // new videos appear while indexing goes on
-    }
+    this.#count(job)
+  }
+  #count({ job_id, num_done }: api.Job): void {
+    const counted = (this.#counted ??= {})
+    const numNew = num_done - (counted[job_id] ?? 0)
+    if (numNew <= 0) return
+    counted[job_id] = num_done
+    this.numNew += numNew
+    void session.reload() // new videos appear while indexing goes on
   }
   /** Subscribe to the active run. */
   #follow(): void {
