@@ -24,13 +24,14 @@ class Bins {
   all = $state<BinSummary[]>([])
   bin = $state<Bin>({ bin_id: '', name: NAME, moments: [] })
   problem = $state('')
+  isSaving = $state(false)
   notice = $state<{ text: string; canUndo: boolean } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
+  opened = $state.raw<{ moment: BinMoment; open: unknown } | null>(null) // from the bin
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #versions = new Map<string, string>() // of bins that this page has read or stored, by id
   #past: Bin[] = [] // bins before changes, the last one first to restore
   #timer = 0 // hides the notice
-  #isSaving = false
   #isChanged = false // since the save that runs began
 
   get moments(): BinMoment[] {
@@ -155,8 +156,8 @@ class Bins {
   /** Store the bin. Changes during a save are stored by the next one. */
   async #save(): Promise<void> {
     this.#isChanged = true
-    if (this.#isSaving) return
-    this.#isSaving = true
+    if (this.isSaving) return
+    this.isSaving = true
     try {
       while (this.#isChanged) {
         this.#isChanged = false
@@ -174,7 +175,7 @@ class Bins {
     } catch (error) {
       await this.#recover(error as Error)
     } finally {
-      this.#isSaving = false
+      this.isSaving = false
     }
   }
   async #recover(error: Error): Promise<void> {
@@ -189,10 +190,20 @@ class Bins {
   }
 
   /** Open a moment of the bin in the inspector. */
-  open(index: number): void {
+  async open(index: number): Promise<void> {
     const moment = this.moments[index]
     this.played = null
-    if (moment) void session.view(moment)
+    if (moment && (await session.view(moment))) this.opened = { moment, open: untrack(() => session.open) }
+  }
+  /** The place of the moment that was opened from the bin and trimmed since, or -1. */
+  get trimmed(): number {
+    return this.place < 0 && this.opened && this.opened.open === session.open ? this.moments.indexOf(this.opened.moment) : -1
+  }
+  /** Give the moment in the bin the edges of the open one. */
+  update(): void {
+    const { start_s, end_s } = session.open!
+    const index = this.trimmed
+    this.#change('Updated in the bin', (bin) => Object.assign(bin.moments[index], { start_s, end_s }))
   }
   /** Play all moments, one after another. */
   async playAll(index = 0): Promise<void> {
