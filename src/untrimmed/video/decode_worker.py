@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, astuple, replace
 from fractions import Fraction
 from typing import Any
@@ -376,8 +377,7 @@ class Worker:
         span_s = request["start_s"], request["end_s"]
         with open(request["out"], "wb") as out, self._open(request) as sound:
             args = span_s, out, proxy_encoding(), self._on_progress
-            with self._open(request) as video:
-                video.stream.codec_context.thread_count = request["threads"]
+            with self._open_threaded(request) as video:
                 first = self._find_frame(FrameSampler(video, self._on_progress), 0.0)  # as in `cut`
                 origin = first.pts if first is not None else None
                 if origin is not None and span_s[0] > 0 and video.container.format.name in SEEKABLE:
@@ -385,10 +385,17 @@ class Worker:
                         end_s = write_proxy(video, sound, origin, *args, is_sought=True)
                         self._send({"kind": "end", "end_s": end_s})
                         return
-            with self._open(request) as video:
-                video.stream.codec_context.thread_count = request["threads"]
+            with self._open_threaded(request) as video:
                 end_s = write_proxy(video, sound, origin, *args, is_sought=False)
                 self._send({"kind": "end", "end_s": end_s})
+
+    @contextlib.contextmanager
+    def _open_threaded(self, request: dict[str, Any]) -> Iterator[OpenVideo]:
+        """Open a video that several threads decode. This needs more memory, but a viewer waits for the first frame."""
+        with self._open(request) as video:
+            video.stream.codec_context.thread_count = request["threads"]
+            video.stream.codec_context.thread_type = "AUTO"
+            yield video
 
     def _matches_search(self, cut: Any, video: OpenVideo, request: dict[str, Any]) -> bool:
         """Whether a cut has the same frames as the video has when it is decoded from its start."""
