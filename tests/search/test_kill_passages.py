@@ -35,9 +35,11 @@ def contents(library):
         return {}
     table = PassageTable(library)
     names = {record.video_id: record.path.rpartition("/")[2] for record in VideoIndex(library).scan()}
+    current = {reading.reading_id for reading in table.readings()}
     found = {}
     for match in table.read(list(names)):
-        found.setdefault(names[match.video_id], []).append(match.sentence.passage.text)
+        if match.reading_id in current:
+            found.setdefault(names[match.video_id], []).append(match.sentence.passage.text)
     return found
 
 

@@ -200,7 +200,12 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
         file = shown(Path(record.path))
         command = f"untrimmed index {shlex.quote(file)}"
         yield Finding("bad", "repair", f"{file}: was damaged in the library and is removed; run: {command}")
-    if not damaged.files and not damaged.videos and not damaged.commits:
+    for record in damaged.texts:
+        text = (
+            f"{shown(Path(record.path))}: its damaged passages are removed; to read them again: untrimmed index FOLDER"
+        )
+        yield Finding("bad", "repair", text)
+    if not (damaged.files or damaged.videos or damaged.commits or damaged.texts):
         yield Finding("ok", "repair", "no file of the library is damaged")
 
 

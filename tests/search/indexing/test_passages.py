@@ -62,7 +62,7 @@ def test_subtitles_beside_a_video_are_stored_as_sentences(lib):
 
 def test_vectors_of_sentences_are_stored_and_cached(lib, encoder):
     passages = lib.engine.view().passages
-    assert passages.modes() == {"said"}
+    assert passages.modes == {"said"}
     video_id = lib.videos()[0].video_id
     (vector,) = passages.corpus("said").video(video_id).vectors[:, :4]
     expected = encoder.encode_texts(["We made budget cuts today."])[0].sentence
@@ -190,7 +190,7 @@ def test_a_plug_in_source_is_read_with_its_settings(lib, folder, lyrics):
     match = next(PassageTable(lib.folder).read([lib.videos()[1].video_id]))
     passage = match.sentence.passage
     assert (passage.text, passage.confidence, passage.words[1]) == ("la lo 2", 0.5, Word("lo", 0.5, 0.75))
-    assert lib.engine.view().passages.modes() == {"said", "written"}
+    assert lib.engine.view().passages.modes == {"said", "written"}
     assert lib.index(folder).passages == {}, "its settings are stored"
     assert lib.index(folder, sources={"lyrics": {"verse": 3}}).passages == {"lyrics": 2}
     assert sorted(texts(lib)) == ["We made budget cuts today.", "la lo 3", "la lo 3"]

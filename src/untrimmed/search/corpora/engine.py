@@ -104,7 +104,7 @@ class View:
         if readings is None:
             readings = [reading for reading in table.readings() if reading.num_passages]
         view = PassagesView(table, readings, self.records, self.encoder, self.engine.load_passages)
-        return view if view.modes() else None
+        return view if view.modes else None
 
     @cached_property
     def index(self) -> VideoIndex:
@@ -280,7 +280,7 @@ def cache_passages(folder: Path, *, codes: bool = True) -> None:
         if (passages := Engine(folder).view().passages) is not None:
             from untrimmed.search.corpora.passages import PassageCorpus
 
-            for mode in passages.modes():
+            for mode in passages.modes:
                 read = partial(passages.read_vectors, mode=mode)
                 update_cache(folder, PassageCorpus(mode), passages.vector_records(mode), read, codes=codes)
 

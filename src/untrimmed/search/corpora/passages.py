@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int
 
 from untrimmed.moments.clearest import SpanSettings
-from untrimmed.passages.passage import TextMode
+from untrimmed.passages.passage import TEXT_MODES, TextMode
 from untrimmed.search.corpora.best_vector import TIMES, VECTORS, BestVectorCorpus, VectorVideo
 from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.readings import Reading
@@ -27,6 +27,9 @@ from untrimmed.types import FrameFeatures
 
 if TYPE_CHECKING:
     from untrimmed.search.store.records import VideoRecord
+
+
+PLACES = "places"  # array with the number of each passage in its reading, plus 2^32 times the index of the reading
 
 
 class PassageCorpus(BestVectorCorpus):
@@ -42,13 +45,14 @@ class PassageCorpus(BestVectorCorpus):
     @property
     def block_format(self) -> str:
         """See `LocalCorpus`. The number in it changes with the format of the arrays."""
-        return f"passages-{self.mode} 1"
+        return f"passages-{self.mode} 2"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
         """See `BestVectorCorpus`. The times are the starts of passages."""
         features = stored.features
         vectors = np.asarray(features.vectors, dtype=np.float16)
-        arrays = {VECTORS: vectors, TIMES: features.times_s}
+        places = np.frombuffer(stored.encoded, dtype=np.int64)
+        arrays = {VECTORS: vectors, TIMES: features.times_s, PLACES: places}
         return VectorVideo(stored.record.video_id, features.duration_s, vectors.shape[1], arrays)
 
     def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
@@ -76,8 +80,9 @@ class PassagesView:
                 by_video.setdefault(reading.video_id, []).append(reading)
         return by_video
 
+    @cached_property
     def modes(self) -> frozenset[TextMode]:
-        """Return the modes of the passages that there are."""
+        """The modes of the passages that there are."""
         return frozenset(reading.mode for reading in self._all_readings() if reading.num_passages)
 
     @cached_property
@@ -92,41 +97,49 @@ class PassagesView:
         """Return the vectors of all passages in this mode."""
         return self.load_corpus(self, mode)
 
+    @cached_property
+    def _vectors(self) -> dict[TextMode, tuple[Records, dict[str, list[str]]]]:
+        """For each mode, the records and the ids of the readings whose vectors can be compared with those of a query.
+
+        The records change whenever the vectors of a video change.
+        """
+        result: dict[TextMode, tuple[Records, dict[str, list[str]]]] = {}
+        for mode in TEXT_MODES:
+            records: list[VideoRecord] = []
+            ids: dict[str, list[str]] = {}
+            for video_id, readings in self.readings.items():
+                used = [reading for reading in readings if (reading.mode, reading.encoder) == (mode, self.encoder)]
+                if count := sum(reading.num_passages for reading in used):
+                    ids[video_id] = sorted(reading.reading_id for reading in used)
+                    content = " ".join(ids[video_id])
+                    records.append(replace(self.records.of(video_id), content_hash=content, num_frames=count))
+            result[mode] = Records(records), ids
+        return result
+
     def vector_records(self, mode: TextMode) -> Records:
         """Return a record for each video with passages in this mode. It changes whenever their vectors change."""
-        return Records(self._vector_records(mode))
-
-    def _vector_records(self, mode: TextMode) -> Iterator[VideoRecord]:
-        for video_id, readings in self.readings.items():
-            used = [reading for reading in readings if (reading.mode, reading.encoder) == (mode, self.encoder)]
-            if count := sum(reading.num_passages for reading in used):
-                content = " ".join(sorted(reading.reading_id for reading in used))
-                yield replace(self.records.of(video_id), content_hash=content, num_frames=count)
+        return self._vectors[mode][0]
 
     def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
-        """Yield the vectors of passages as those of the frames of a video, with the start of each passage."""
-        records = self.vector_records(mode)
-        with_vectors = self._with_vectors(mode)
+        """Yield the vectors of passages as those of the frames of a video, with the start of each passage.
+
+        `encoded` has the array `PLACES`.
+        """
+        records, ids = self._vectors[mode]
         for start in range(0, len(video_ids), 64):
             rows = self.table.vectors(video_ids[start : start + 64], mode)
             for video_id, group in itertools.groupby(rows, key=itemgetter(0)):
-                valid = [row for row in group if row[1] in with_vectors]
+                index = {reading_id: number for number, reading_id in enumerate(ids[video_id])}
+                valid = [row for row in group if row[1] in index]
                 if valid:
                     vectors = np.stack([np.frombuffer(row[4], dtype=np.float16) for row in valid])
                     times_s = np.array([row[3] for row in valid], dtype=np.float64)
+                    places = np.array([(index[row[1]] << 32) + row[2] for row in valid], dtype=np.int64)
                     record = records.of(video_id)
-                    yield StoredVideo(record, FrameFeatures(vectors, times_s, record.duration_s))
+                    features = FrameFeatures(vectors, times_s, record.duration_s)
+                    yield StoredVideo(record, features, places.tobytes())
 
-    def _with_vectors(self, mode: TextMode) -> frozenset[str]:
-        """Return the ids of the readings in a mode whose vectors can be compared with those of a query."""
-        readings = self._all_readings()
-        return frozenset(r.reading_id for r in readings if (r.mode, r.encoder) == (mode, self.encoder))
-
-    def places(self, video_ids: Sequence[str], mode: TextMode) -> dict[str, list[tuple[str, int]]]:
-        """Return reading and number of the passages of these videos, in the order of their vectors, by video."""
-        with_vectors = self._with_vectors(mode)
-        places: dict[str, list[tuple[str, int]]] = {}
-        for video_id, reading_id, number in self.table.places(video_ids, mode):
-            if reading_id in with_vectors:
-                places.setdefault(video_id, []).append((reading_id, number))
-        return places
+    def places(self, corpus: PassageCorpus, video_id: str) -> list[tuple[str, int]]:
+        """Return reading and number of the passages of a video, in the order of their vectors."""
+        ids = self._vectors[corpus.mode][1][video_id]
+        return [(ids[place >> 32], place & 0xFFFFFFFF) for place in corpus.video(video_id).arrays[PLACES].tolist()]

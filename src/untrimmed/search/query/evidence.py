@@ -9,8 +9,8 @@ import numpy as np
 
 from untrimmed.passages.passage import TextMode
 from untrimmed.passages.words import TextQuery, indexed_text
-from untrimmed.search.corpora.best_vector import BestVectorQuery
-from untrimmed.search.corpora.passages import PassagesView
+from untrimmed.search.corpora.best_vector import BRANCH, BestVectorQuery
+from untrimmed.search.corpora.passages import PassageCorpus, PassagesView
 from untrimmed.search.query.fusion import FusionSettings
 from untrimmed.search.store.passages import PassageMatch
 from untrimmed.span import Evidence, MatchedWord
@@ -82,7 +82,7 @@ def find_passages(
     """
     found: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
-        if mode in view.modes():
+        if mode in view.modes:
             for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings):
                 if passage.strength > 0 and passage.strength >= settings.least_strength:
                     found.setdefault(passage.match.video_id, []).append(passage)
@@ -115,14 +115,12 @@ def _in_mode(
     corpus = view.corpus(mode) if features is not None and len(features.sentence) else None
     if features is not None and corpus is not None and len(corpus):
         prepared = corpus.prepare(features)
-        mean = corpus.mean_relevance(features.sentence)
-        by_meaning = [] if part.query.phrases else [v.video_id for v in prepared.rank(limit=limit, among=among)]
-        meanings, new = _cosines(view, prepared, mode, list(dict.fromkeys([*num_of_video, *by_meaning])), by_meaning)
-        for match in view.table.passages_at(new - matches.keys(), by_meaning):
+        by_meaning = set()
+        if not part.query.phrases:
+            by_meaning = {video.video_id for video in prepared.rank(limit=limit, among=among)}
+        meanings, new = _meanings(view, prepared, {*num_of_video, *by_meaning}, by_meaning, settings)
+        for match in view.table.passages_at(new - matches.keys(), sorted(by_meaning)):
             matches[match.reading_id, match.number] = match
-        scale = max(1 - mean, 1e-6) * (settings.same_meaning - settings.no_meaning)
-        start = mean + settings.no_meaning * (1 - mean)
-        meanings = {place: min(1.0, max(0.0, (cosine - start) / scale)) for place, cosine in meanings.items()}
     return [
         ScoredPassage(
             match,
@@ -134,26 +132,36 @@ def _in_mode(
     ]
 
 
-def _cosines(
+def _meanings(
     view: PassagesView,
     prepared: BestVectorQuery,
-    mode: TextMode,
-    video_ids: Sequence[str],
-    by_meaning: Sequence[str],
+    video_ids: Collection[str],
+    by_meaning: Collection[str],
+    settings: FusionSettings,
 ) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
-    """Return the cosine of each passage of these videos, and the best passages of the videos found by meaning."""
-    cosines: dict[tuple[str, int], float] = {}
+    """Return how similar the meaning of each passage of these videos is, from 0 to 1.
+
+    Also return the best passages of the videos found by meaning, if they are strong enough to matter alone.
+    """
+    corpus = prepared.corpus
+    assert isinstance(corpus, PassageCorpus), "passages are searched"
+    mean = corpus.mean_relevance(prepared.vectors[BRANCH][0])
+    start = mean + settings.no_meaning * (1 - mean)
+    scale = max(1 - mean, 1e-6) * (settings.same_meaning - settings.no_meaning)
+    meanings: dict[tuple[str, int], float] = {}
     best: set[tuple[str, int]] = set()
-    places_of = view.places(video_ids, mode)
-    for video_id, places in places_of.items():
+    for video_id in video_ids:
         try:
-            _, values = prepared.relevance(video_id)
+            _, cosines = prepared.relevance(video_id)
         except KeyError:  # its passages have no vectors
             continue
-        cosines.update(zip(places, values.tolist(), strict=True))
+        values = np.clip((cosines - start) / scale, 0.0, 1.0)
+        places = view.places(corpus, video_id)
+        meanings.update(zip(places, values.tolist(), strict=True))
         if video_id in by_meaning:
-            best.update(places[index] for index in np.argsort(-values)[:_PASSAGES_BY_MEANING].tolist())
-    return cosines, best
+            strongest = np.argsort(-values)[:_PASSAGES_BY_MEANING]
+            best.update(places[i] for i in strongest.tolist() if values[i] > 0 and values[i] >= settings.least_strength)
+    return meanings, best
 
 
 def words_strength(query: TextQuery, text: str) -> float:

@@ -1,9 +1,10 @@
 """The table of passages of a library: one row per sentence, and one row per reading.
 
-A *reading* is everything that one source read from one video. It is added, replaced or removed in one commit, so a
-video never has a part of a reading. The reading has a row of its own, which is written last and has the number -1. This
-row says what was read, so that a video without text is not read again. The passages of a video stay when its file is
-moved. Passages of an older content of the file are ignored until the next indexing run replaces them.
+A *reading* is everything that one source read from one video. It is added in one commit, so a video never has a part of
+a reading. If it replaces another, that one is removed by the next commit, and until then it is ignored. The reading has
+a row of its own, which is written last and has the number -1. This row says what was read, so that a video without text
+is not read again. The passages of a video stay when its file is moved. Passages of an older content of the file are
+ignored until the next indexing run replaces them.
 
 The words are indexed twice by Lance, in an inverted index for what is said and one for what is written. Rows of recent
 commits are not in the indices yet; Lance scans them in each search. The vectors are cached as those of frames are
@@ -81,7 +82,7 @@ class PassageTable(LanceTable):
     # -- reading
 
     def readings(self) -> list[Reading]:
-        """Return all readings, in any order."""
+        """Return the latest reading of each source and video, in any order."""
         table = self._open_table()
         if table is None:
             return []
@@ -94,9 +95,13 @@ class PassageTable(LanceTable):
                     f"{self._name}: a reading of passages is damaged; run: untrimmed doctor --repair"
                 )
             readings.append(_reading(row))
+        latest: dict[tuple[str, str], Reading] = {}
+        for reading in sorted(readings, key=lambda reading: (reading.read_at, reading.reading_id)):
+            latest[reading.video_id, reading.source] = reading
+        current = list(latest.values())
         if self._version is None:
-            write_readings_copy(self.folder, table.version, readings)
-        return readings
+            write_readings_copy(self.folder, table.version, current)
+        return current
 
     def read(self, video_ids: Sequence[str]) -> Iterator[PassageMatch]:
         """Yield all passages of these videos, by video, then by time."""
@@ -109,11 +114,6 @@ class PassageTable(LanceTable):
             if row["vector_digest"] != _vector_digest(row["vector"]):
                 raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
             yield row["video_id"], row["reading"], row["number"], row["start_s"], row["vector"]
-
-    def places(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int]]:
-        """Yield video, reading and number of all passages, in the order of `vectors`."""
-        for row in self._rows(video_ids, [], f"{mode} IS NOT NULL"):
-            yield row["video_id"], row["reading"], row["number"]
 
     def passages_at(self, places: Collection[tuple[str, int]], video_ids: Sequence[str]) -> Iterator[PassageMatch]:
         """Yield the passages with these readings and numbers, of these videos."""
@@ -250,7 +250,7 @@ class PassageTable(LanceTable):
 
     def put_rows(self, tables: Iterable[pa.Table], replaces: Collection[str] = ()) -> None:
         """Add rows, and remove the readings with the ids in `replaces`, in one commit."""
-        from untrimmed.search.store.lance import commit_first, write_fragments
+        from untrimmed.search.store.lance import commit_first, lance, write_fragments
 
         table = self._open_table()
         fragments: list[lance.FragmentMetadata] = []
@@ -261,7 +261,13 @@ class PassageTable(LanceTable):
             if table is None:
                 self._table = commit_first(_schema(), fragments, self._uri, self._options)
             else:
-                self._commit(table, _ids_condition(replaces), fragments)
+                self._table = lance.LanceDataset.commit(
+                    self._uri,
+                    lance.LanceOperation.Append(fragments),
+                    read_version=table.version,
+                    storage_options=self._options,
+                )
+        self.remove(replaces)
         self._committed()
 
     def remove(self, readings: Collection[str]) -> None:
@@ -270,12 +276,18 @@ class PassageTable(LanceTable):
         if table is None or not readings:
             return
         with self._guarded("written to"):
-            self._commit(table, _ids_condition(readings), [])
+            table.delete(f"reading IN ({', '.join(map(_literal, sorted(readings)))})")
         self._committed()
 
     def keep(self, video_ids: Collection[str]) -> None:
-        """Remove the readings of all other videos."""
-        self.remove([reading.reading_id for reading in self.readings() if reading.video_id not in video_ids])
+        """Remove the readings of all other videos, and those that were replaced just before a process was killed."""
+        table = self._open_table()
+        if table is None:
+            return
+        current = {reading.reading_id for reading in self.readings() if reading.video_id in video_ids}
+        with self._guarded("read"):
+            marks = table.to_table(columns=["reading"], filter=f"number = {_MARK}").column("reading").to_pylist()
+        self.remove(set(marks) - current)
 
     def compact(self) -> None:
         """Merge small fragments, add their rows to the indices, and remove old versions."""
@@ -293,28 +305,6 @@ class PassageTable(LanceTable):
         if self._commits:
             self.compact()
             self.readings()  # writes the copy of the readings
-
-    def _commit(self, table: lance.LanceDataset, condition: str, fragments: list[lance.FragmentMetadata]) -> None:
-        """Remove the rows that meet a condition, and add fragments, in one commit."""
-        from untrimmed.search.store.lance import lance
-
-        operation: lance.LanceOperation.BaseOperation = lance.LanceOperation.Append(fragments)
-        if condition:
-            updated: list[lance.FragmentMetadata] = []
-            removed: list[int] = []
-            for fragment in table.get_fragments():
-                if fragment.count_rows(filter=condition):
-                    remaining = fragment.delete(condition)
-                    if remaining is None:
-                        removed.append(fragment.fragment_id)
-                    else:
-                        updated.append(remaining)
-            operation = lance.LanceOperation.Update(
-                removed_fragment_ids=removed, updated_fragments=updated, new_fragments=fragments
-            )
-        self._table = lance.LanceDataset.commit(
-            self._uri, operation, read_version=table.version, storage_options=self._options
-        )
 
     def _create_indices(self) -> None:
         """Create the indices that are missing: by video, and of the words of each mode."""
@@ -355,11 +345,6 @@ def _full_text_query(query: TextQuery, mode: TextMode) -> Any:
 def _literal(text: str) -> str:
     """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"
-
-
-def _ids_condition(reading_ids: Collection[str]) -> str:
-    """Return the SQL condition that selects the rows of readings; empty without readings."""
-    return f"reading IN ({', '.join(map(_literal, sorted(reading_ids)))})" if reading_ids else ""
 
 
 @cache
