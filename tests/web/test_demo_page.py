@@ -43,5 +43,5 @@ def test_the_picture_of_the_readme(demo, shot):
 
 def test_first_hits_of_sentences_are_painted_within_300_ms(demo):
     spent_ms = sorted(painted_ms(demo, text) for text in QUERIES.values())
-    print(f"from Enter to first hits painted: median {spent_ms[len(spent_ms) // 2]:.0f}, worst {spent_ms[-1]:.0f} ms")
+    print(f"Enter to first picture: median {spent_ms[len(spent_ms) // 2]:.0f}, worst {spent_ms[-1]:.0f} ms")
     assert spent_ms[len(spent_ms) // 2] < 300

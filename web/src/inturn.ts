@@ -32,8 +32,8 @@ const sight = new IntersectionObserver(
   { rootMargin: '200px', scrollMargin: '200px' } as IntersectionObserverInit // the list of results scrolls
 )
 
-/** Load the picture of an `img` in turn. A replaced picture (on hover) loads at once; a removed `img` cancels its load. */
-export const inTurn = (src: string): Attachment<HTMLImageElement> => (image) => {
+/** Load the picture of an `img` in turn, once it is in view or, if `isFirst`, now. A replaced picture (on hover) loads at once; a removed `img` cancels its load. */
+export const inTurn = (src: string, isFirst = false): Attachment<HTMLImageElement> => (image) => {
   const before = image.dataset.src
   image.dataset.src = src
   if (image.src || (before && before !== src)) {
@@ -46,7 +46,10 @@ export const inTurn = (src: string): Attachment<HTMLImageElement> => (image) => 
   }
   image.addEventListener('load', done)
   image.addEventListener('error', done)
-  sight.observe(image)
+  if (isFirst) {
+    waiting.set(image, src)
+    next()
+  } else sight.observe(image)
   return () => {
     image.removeEventListener('load', done)
     image.removeEventListener('error', done)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { heatGradient, heatScale, intensity } from '../src/heat'
+import { heatMask, heatScale, intensity } from '../src/heat'
 import type { HitJson } from '../src/service'
 
 const hits = [{ curve: [0, 0, 1] }, { curve: [0, 0.5] }, {}] as HitJson[]
@@ -13,9 +13,9 @@ describe('the heat strip', () => {
     expect(intensity(0.5, scale)).toBeGreaterThan(0.5)
   })
   it('has a stop in the middle of each part', () => {
-    const gradient = heatGradient([0, 1], { low: 0, high: 1 })
-    expect(gradient).toContain('0%, var(--cold)) 25.0%')
-    expect(gradient).toContain('100%, var(--cold)) 75.0%')
+    const mask = heatMask([0, 1], { low: 0, high: 1 })
+    expect(mask).toContain('#00000000 25.0%')
+    expect(mask).toContain('#000000ff 75.0%')
   })
   it('is cold if nothing stands out', () => expect(intensity(0.3, heatScale([{ curve: [0.3, 0.3] }] as HitJson[]))).toBe(0))
 })
