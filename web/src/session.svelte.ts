@@ -75,6 +75,7 @@ class Session {
   rowStep: ((by: number) => { hit: number; moment: number } | undefined) | null = null // the moment in the row above or below; set by the list of results
   libraryPath = $state('LIBRARY') // quoted for a shell
   open = $state<Open | null>(null)
+  snapped = Promise.resolve() // fulfilled once the edges of the open moment are at the exact cuts
   pair = $state<MomentJson[] | null>(null) // the moment that was opened and its follow-up
   chosen = $state({ hit: 0, moment: 0 })
   judged: Example | null = null // the moment of the last feedback: keys act on it again, wherever the new answer ranks it
@@ -391,7 +392,7 @@ class Session {
     this.inContext = false
     this.lost = ''
     this.write(change)
-    if (this.hasQuery) void this.#snap(span, video_id)
+    this.snapped = this.hasQuery ? this.#snap(span, this.open) : Promise.resolve()
   }
   /** Open a moment of any video. Returns whether the library has the video. */
   async view({ video_id, start_s, end_s }: Span & { video_id: string }): Promise<boolean> {
@@ -399,6 +400,7 @@ class Session {
       const { video, duration_s } = await api.detail(video_id)
       const change = this.open ? 'small' : 'new'
       this.judged = this.pair = null
+      this.snapped = Promise.resolve()
       this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {} }
       this.inContext = false
       this.write(change)
@@ -416,17 +418,16 @@ class Session {
     if (!span || (open?.video_id === hit.video_id && open.start_s === span.start_s && open.end_s === span.end_s)) return
     this.show(this.chosen.hit, this.chosen.moment, open ? 'small' : 'new')
   }
-  /** Move the edges of the open moment to the exact cuts, unless another moment is open or they were moved by then. */
-  async #snap(span: ShownMoment, video_id: string): Promise<void> {
+  /** Move the edges of an open moment to the exact cuts, unless they were moved by then. */
+  async #snap(span: ShownMoment, open: Open): Promise<void> {
     const { start_s, end_s } = span
-    const exact = await api.edges(video_id, span).catch(() => null) // a video that cannot be read keeps its edges
+    const exact = await api.edges(open.video_id, span).catch(() => null) // a video that cannot be read keeps its edges
     if (!exact || (exact.start_s === start_s && exact.end_s === end_s)) return
     const atCut = { start_s: exact.start_s !== start_s, end_s: exact.end_s !== end_s }
     Object.assign(span, exact, { atCut, peak_s: Math.min(exact.end_s, Math.max(exact.start_s, span.peak_s)) })
-    const { open } = this
-    if (open?.video_id !== video_id || open.start_s !== start_s || open.end_s !== end_s) return
+    if (open.start_s !== start_s || open.end_s !== end_s) return
     Object.assign(open, exact, { atCut })
-    this.write('small')
+    if (this.open === open) this.write('small')
   }
   /** Loop another span of the open video. */
   turnTo({ start_s, end_s, peak_s, atCut = {} }: ShownMoment): void {

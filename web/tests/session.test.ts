@@ -82,6 +82,12 @@ describe('an open moment', () => {
     await vi.waitFor(() => expect(session.open).toMatchObject({ start_s: 10.2, end_s: 11.8, from_s: 11 }))
     expect(session.open!.atCut).toEqual({ start_s: true, end_s: true })
     expect(session.hits[0].moments[1]).toMatchObject(exact)
+    session.show(1, 0)
+    const left = session.open!
+    session.show(0, 1)
+    await session.snapped
+    await vi.waitFor(() => expect(left).toMatchObject(exact!)) // also if it was added to the bin before
+    expect(session.open!.video_id).toBe(ID)
     exact = { start_s: 0.3, end_s: 2 }
     session.show(0, 0)
     session.trim('end_s', 2.5, 0.04)
