@@ -92,6 +92,18 @@ def test_without_arguments_a_desktop_shows_the_page_with_the_folders_of_the_user
     assert not library.exists(), "the library is created when the first video is indexed"
 
 
+def test_the_page_stops_the_service_with_the_token(tmp_path):
+    with serving("--library", tmp_path / "library") as (process, address):
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(urllib.request.Request(address + "api/stop", method="POST"), timeout=20)
+        headers = {"Authorization": f"Bearer {find_notice(tmp_path / 'library').token}"}
+        stop = urllib.request.Request(address + "api/stop", method="POST", headers=headers)
+        with urllib.request.urlopen(stop, timeout=20) as answer:
+            assert answer.status == 202
+        assert process.wait(20) == 0
+    assert find_notice(tmp_path / "library") is None
+
+
 def test_no_browser_is_opened_on_request_or_without_a_desktop(session, tmp_path):
     with running("serve", "--no-browser", "--port", "0", **session) as (_, address):
         visit(address, "healthz")

@@ -118,6 +118,17 @@ def test_a_run_is_cancelled_and_a_folder_is_removed_after_a_question(visit, addr
     page.get_by_role("heading", name="Choose a folder with videos", include_hidden=True).wait_for(state="attached")
 
 
+def test_the_service_is_stopped_after_a_question(visit, address):
+    page = visit(at=address)
+    page.route("**/api/stop", lambda route: route.fulfill(status=202, json={"is_stopping": True}))
+    page.get_by_role("button", name="Index", exact=True).last.wait_for()
+    page.locator("header").get_by_role("button", name="Index", exact=True).first.click()
+    panel = page.get_by_role("dialog")
+    panel.get_by_role("button", name="Stop untrimmed").click()
+    panel.get_by_role("button", name="Stop", exact=True).click()
+    panel.get_by_text("The service has stopped").wait_for()
+
+
 def test_a_dropped_folder_or_video_is_found_by_its_name(visit, address, encoder):
     encoder.may.set()
     page = visit(at=address)

@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Thumbnails, VideoDetail, VideoList, Watch } from './service'
+import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Stopped, Thumbnails, VideoDetail, VideoList, Watch } from './service'
 
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
@@ -50,6 +50,7 @@ export const removeFolder = async (folder_id: string): Promise<RemovedVideos> =>
   (await ask(`/api/folders/${folder_id}`, { method: 'DELETE' })).json()
 /** The folders that can be chosen in a folder, or at the top. */
 export const browse = (folder_id = '') => get<FolderListing>(`/api/browse${folder_id && `/${folder_id}`}`)
+export const stopService = () => post<Stopped>('/api/stop')
 export const findFolders = (name: string) => post<CountedFolder[]>('/api/browse/find', { name })
 export const watches = () => get<Watch[]>('/api/watches')
 export const watch = (folder_id: string) => post<Watch[]>('/api/watches', { folder_ids: [folder_id] })

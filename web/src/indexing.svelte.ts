@@ -14,6 +14,7 @@ class Indexing {
   watches = $state<api.Watch[]>([])
   problem = $state('') // of the last button pressed
   connectionProblem = $state('')
+  hasStopped = $state(false) // the user has stopped the service
   numNew = $state(0) // videos indexed since the last search
   #isShown = false
   #counted: Record<string, number> | null = null // videos of each run that are counted in `numNew` or older than the page
@@ -109,6 +110,11 @@ class Indexing {
   toggleWatch = (folder: api.Folder) =>
     this.#guard(async () => {
       this.watches = await (this.watchOf(folder) ? api.unwatch : api.watch)(folder.folder_id)
+    })
+  stopService = () =>
+    this.#guard(async () => {
+      await api.stopService()
+      this.hasStopped = true
     })
   remove = (folder: api.Folder) =>
     this.#guard(async () => {

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import Response
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Match, Mount
@@ -16,11 +16,11 @@ from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import read_settings
 from untrimmed.server import bin_routes, job_routes, proxy_routes, search_routes, thumbnail_routes, video_routes
 from untrimmed.server.access import Access, Guard, Heads
-from untrimmed.server.depends import ServiceDependency
+from untrimmed.server.depends import ServiceDependency, require_token
 from untrimmed.server.metrics import KIND, Meter, Metrics
-from untrimmed.server.problems import RESPONSES, Problem, add_problems
+from untrimmed.server.problems import RESPONSES, Problem, PublicError, add_problems
 from untrimmed.server.proxies import DEFAULT_CACHE_BYTES
-from untrimmed.server.schemas import Facts, Health, Job
+from untrimmed.server.schemas import Facts, Health, Job, Stopped
 from untrimmed.server.service import Service
 from untrimmed.server.watched_folders import read_folders
 from untrimmed.server.watching import Pace
@@ -144,6 +144,15 @@ async def health(service: ServiceDependency) -> Health:
     """Whether the library has videos to search. Requires no token."""
     count = len(await service.read(service.records))
     return Health(status="ok" if count else "empty", num_videos=count)
+
+
+@router.post("/api/stop", status_code=202, dependencies=[Depends(require_token)])
+async def stop(service: ServiceDependency) -> Stopped:
+    """Stop the service, like Ctrl-C. Finished videos stay indexed. Requires the token."""
+    if service.stop is None:
+        raise PublicError(409, "another program runs this service; stop that program")
+    service.stop()
+    return Stopped(is_stopping=True)
 
 
 @router.get(

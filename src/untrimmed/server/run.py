@@ -97,7 +97,9 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
         timeout_keep_alive=_KEEP_ALIVE_S,
         workers=1,
     )
-    _HttpServer(config, service.cancel_long_work).run(sockets=[listening])
+    server = _HttpServer(config, service.cancel_long_work)
+    service.stop = server.stop
+    server.run(sockets=[listening])
 
 
 @contextmanager
@@ -128,6 +130,11 @@ class _HttpServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, cancel: Callable[[], None]) -> None:
         super().__init__(config)
         self._cancel = cancel
+
+    def stop(self) -> None:
+        """End the server as a signal does, but without a signal's exit code."""
+        threading.Thread(target=self._cancel, daemon=True).start()
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal.

@@ -579,3 +579,9 @@ class Health(BaseModel):
 
     status: Literal["ok", "empty"]
     num_videos: int
+
+
+class Stopped(BaseModel):
+    """The answer of a service that is about to stop."""
+
+    is_stopping: bool

@@ -56,6 +56,8 @@ class Service:
     proxy_bytes: int = DEFAULT_CACHE_BYTES  # largest size of the cached proxies
     # called with every finished run that a change in a watched folder started
     on_job: Callable[[Job], None] = lambda job: None
+    # ends the process's server; None while another program runs the application
+    stop: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         self.thumbnails = ThumbnailFiles(self.library.folder)
