@@ -30,7 +30,6 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, Edges, NumMoments, Query
 from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.listing import read_records
-from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import (
     Records,
     Settings,
@@ -320,6 +319,8 @@ class Library:
             UnknownNameError: A path is not in the library.
             IndexBusyError: Another process is writing to the library.
         """
+        from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
+
         removed: dict[str, VideoRecord] = {}
         with VideoIndex(self.folder) as index:
             records = Records(index.scan())
@@ -345,6 +346,8 @@ class Library:
             UntrimmedError: There is no library, or its settings or its table cannot be read.
             IndexBusyError: Another process is writing to it.
         """
+        from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
+
         with VideoIndex(self.folder) as index:
             read_settings(self.folder)  # raises an error if the settings are damaged, because they cannot be repaired
             passages = PassageTable(self.folder)
@@ -478,6 +481,8 @@ class Library:
         Raises:
             UnknownNameError: The video is not in the library.
         """
+        from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
+
         records = Records(self.videos())
         named = [record for record in records if record.video_id == os.fspath(video)] or records.matching(video)
         if len(named) != 1:

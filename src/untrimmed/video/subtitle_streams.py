@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -96,10 +97,10 @@ def file_cues(path: str, language: str, on_progress: Callable[[float], None]) ->
                 f"has {size >> 20} MB, expected subtitles of at most {MAX_FILE_BYTES >> 20} MB", "remove it"
             )
         faults = Faults()
-        cues: dict[Cue, None] = {}
+        cues: list[Cue] = []
         try:
             for cue in read_cues(file, Path(path).suffix.lower(), language, faults):
-                cues[cue] = None
+                cues.append(cue)
                 if not len(cues) % 4096:
                     on_progress(cue.start_ms / 1000)
         except EncodingUnknownError:
@@ -108,7 +109,8 @@ def file_cues(path: str, language: str, on_progress: Callable[[float], None]) ->
             ) from None
     if not cues:
         raise MediaProblemError(f"has no cue that can be read ({faults.broken} are broken)", "replace it, or remove it")
-    return sorted(cues, key=lambda cue: cue[:2]), faults
+    cues.sort(key=lambda cue: cue[:2])
+    return [cue for cue, _ in itertools.groupby(cues)], faults
 
 
 def in_batches(cues: Iterable[Any], text_of: Callable[[Any], str]) -> Iterator[list[Any]]:

@@ -26,6 +26,9 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # encoded together
+# Later sentences of a reading are found by words alone. So a made file of a million subtitles needs little time and
+# memory; a film has about a thousand.
+_MAX_VECTORS = 100_000
 # Readings without passages are committed together, after so many or so much time.
 _EMPTY_READINGS = 256
 _EMPTY_READINGS_S = 10.0
@@ -137,8 +140,10 @@ class PassageReader:
         self.on_step(PassageStep(record, source.name, record.duration_s, reading.num_passages, reading.warnings))
 
     def _with_vectors(self, sentences: Iterator[Sentence]) -> Iterator[StoredPassage]:
+        count = 0
         while batch := list(itertools.islice(sentences, _SENTENCES_AT_A_TIME)):
-            if isinstance(self.encoder, ClipEncoder):
+            count += len(batch)
+            if isinstance(self.encoder, ClipEncoder) or count > _MAX_VECTORS:
                 vectors: Sequence[np.ndarray] = [np.empty(0, np.float16)] * len(batch)
             else:
                 texts = self.encoder.encode_texts([sentence.passage.text for sentence in batch])

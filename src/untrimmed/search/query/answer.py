@@ -21,7 +21,6 @@ from untrimmed.encoders.encoder import Encoder
 from untrimmed.errors import ConfigError, UnknownNameError, UntrimmedError, require_type
 from untrimmed.moments.peaks import smoothed, spacing_s
 from untrimmed.passages.passage import TEXT_MODES
-from untrimmed.passages.words import TextQuery
 from untrimmed.search.corpora.corpus import Corpus, PreparedQuery
 from untrimmed.search.corpora.engine import FRAMES, TRAINING_FREE, View
 from untrimmed.search.query.combination import CombinedQuery, Exclusion, Term
@@ -172,6 +171,7 @@ def _text_parts(
     query: Query, encoded: _EncodedQuery, encoder: LockedEncoder, *, is_required: bool
 ) -> tuple[TextPart, ...]:
     """Return the texts that are compared with passages. With `is_required`, each hit must match `query.text`."""
+    from untrimmed.passages.words import TextQuery
     from untrimmed.search.query.evidence import TextPart
 
     parts = []

@@ -109,8 +109,9 @@ class PassageTable(LanceTable):
             yield self._match(row)
 
     def vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int, float, bytes]]:
-        """Yield video, reading, number, start and vector (float16) of all passages, by video, then by time."""
-        for row in self._rows(video_ids, ["vector", "vector_digest"], f"{mode} IS NOT NULL"):
+        """Yield video, reading, number, start and vector (float16) of all passages with vectors, by video and time."""
+        condition = f"{mode} IS NOT NULL AND vector_digest != {_literal(_vector_digest(b''))}"
+        for row in self._rows(video_ids, ["vector", "vector_digest"], condition):
             if row["vector_digest"] != _vector_digest(row["vector"]):
                 raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
             yield row["video_id"], row["reading"], row["number"], row["start_s"], row["vector"]
