@@ -172,8 +172,8 @@ class Speech(PassageSource):
         """Yield what is said in a video, in order."""
         from faster_whisper.vad import VadOptions, get_speech_timestamps
 
-        # Sentences should not be cut: 0.5 s of silence separates regions, and 0.2 s are added at both sides.
-        options = VadOptions(max_speech_duration_s=_MAX_REGION_S, min_silence_duration_ms=500, speech_pad_ms=200)
+        # 0.5 s of silence separates regions. With 0.4 s added at both sides, fewer words are wrong than with 0.2 s.
+        options = VadOptions(max_speech_duration_s=_MAX_REGION_S, min_silence_duration_ms=500, speech_pad_ms=400)
 
         def find(samples: Samples) -> list[tuple[int, int]]:
             return [(span["start"], span["end"]) for span in get_speech_timestamps(samples, options)]
@@ -201,7 +201,7 @@ class Speech(PassageSource):
         from importlib.metadata import version
 
         self.check()
-        return f"speech-1 {version('faster-whisper')} {model_digest(self._folder)} {self.language or 'any'}"
+        return f"speech-2 {version('faster-whisper')} {model_digest(self._folder)} {self.language or 'any'}"
 
     @cached_property
     def _folder(self) -> Path:
