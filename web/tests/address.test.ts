@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { FIELDS, example, valid, readFields, readWeights } from '../src/address'
+import { FIELDS, example, readFields, readLayout, readWeights, valid } from '../src/address'
 import { WEIGHTS } from '../src/service'
 
 const ID = '0123456789abcdef'
@@ -38,5 +38,12 @@ describe('readWeights', () => {
     const words = new URLSearchParams({ wtext: '2', wthen: '0.5', wlike: '0', wimage: 'much', wother: '3' })
     expect(readWeights(words)).toEqual({ text: 2, then: 0.5 })
     expect(valid(0, WEIGHTS.text)).toBeNull()
+  })
+})
+
+describe('readLayout', () => {
+  it('knows three layouts, and the parameter of earlier versions', () => {
+    const layouts = ['view=grid', 'view=video', 'view=moments', 'view=other', 'q=x', 'flat=1'].map((text) => readLayout(new URLSearchParams(text)))
+    expect(layouts).toEqual(['grid', 'video', 'moments', null, null, 'moments'])
   })
 })
