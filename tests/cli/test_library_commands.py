@@ -42,7 +42,7 @@ def test_index_then_search_finds_the_moment(run, videos):
     assert document["hits"][0]["video"] == str(videos / "sea [1].mp4")
     assert document["hits"][0].keys() == {
         "rank", "video", "video_id", "score", "confidence", "duration_s", "start_s", "end_s", "peak_s",
-        "moments",
+        "moments", "width", "height",
     }  # fmt: skip
 
 

@@ -255,7 +255,7 @@ def index_files(
 
 
 def _print_step(step: Step) -> None:
-    if step.state not in ("encoding", "reading"):
+    if step.state not in ("encoding", "reading") and (step.state != "passages" or step.passages):
         print_json({"event": "file", **asdict(step)}, indent=None)
 
 
