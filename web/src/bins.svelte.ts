@@ -30,6 +30,7 @@ class Bins {
   opened = $state.raw<{ moment: BinMoment; open: unknown } | null>(null) // from the bin
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #versions = new Map<string, string>() // of bins that this page has read or stored, by id
+  #isSwitching = false // to the next moment of "Play all"
   #past: Bin[] = [] // bins before changes, the last one first to restore
   #timer = 0 // hides the notice
   #isChanged = false // since the save that runs began
@@ -210,7 +211,10 @@ class Bins {
     const moment = this.moments[index]
     if (!moment) return
     this.played = index
-    if (!(await session.view(moment))) return void this.playAll(index + 1) // a video that is no longer in the library
+    this.#isSwitching = true
+    const isFound = await session.view(moment)
+    this.#isSwitching = false
+    if (!isFound) return this.playAll(index + 1) // the video is no longer in the library
     this.#playing = untrack(() => session.open)
   }
   /** Whether "Play all" runs: it ends when another moment is opened. */
@@ -219,6 +223,7 @@ class Bins {
   }
   /** Go on with the next moment. Returns whether there is one. */
   playNext(): boolean {
+    if (this.#isSwitching) return true
     const next = (this.played ?? -1) + 1
     if (next >= this.moments.length) {
       this.played = null

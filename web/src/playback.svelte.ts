@@ -23,6 +23,7 @@ export class Playback {
   #offset_s = 0 // time of the file at which the element's media begins
   #target_s: number | null = null // where to seek once the current seek has ended
   #isBackwards = false
+  #isMeant = false // to run: elements also pause at their end
   #before = 0 // time of the last frame of the screen
   #movedAt = 0 // when the position changed last
 
@@ -49,7 +50,7 @@ export class Playback {
     this.#run(1)
   }
   pause(): void {
-    this.#isBackwards = false
+    this.#isBackwards = this.#isMeant = false
     this.speed = 1
     this.#video?.pause()
   }
@@ -69,6 +70,7 @@ export class Playback {
     const video = this.#video
     if (!video) return
     this.speed = speed
+    this.#isMeant = true
     this.#isBackwards = speed < 0
     if (this.#isBackwards) {
       video.pause() // elements cannot play backwards: each frame of the screen seeks
@@ -110,7 +112,7 @@ export class Playback {
       const to_s = at_s + this.speed * elapsed_s
       if (to_s > 0) this.seek(to_s)
       else this.pause()
-    } else if (video.ended || (loop && !video.paused && at_s >= loop.end_s)) {
+    } else if ((video.ended && this.#isMeant) || (loop && !video.paused && at_s >= loop.end_s)) {
       if (this.onEnd() || !loop) return
       video.currentTime = loop.start_s - this.#offset_s
       this.#run(this.speed) // at the end of the video the element has paused
