@@ -96,6 +96,8 @@ def test_json_of_indexing_has_one_line_per_file(run, videos, tmp_path, monkeypat
 
     monkeypatch.setattr(index_module, "print_json", note)
     assert run("index", videos, "--json")[0] == 3
+    assert [fields["passages"] for fields, _ in printed if fields.get("state") == "passages"] == [0, 0]
+    printed = [(fields, count) for fields, count in printed if fields.get("state") != "passages"]
     files = [fields for fields, _ in printed[:-1]]
     assert [(Path(file["path"]).name, file["state"], file["position"], file["total"]) for file in files] == [
         ("broken.mp4", "failed", 1, 3),

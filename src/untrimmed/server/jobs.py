@@ -129,7 +129,7 @@ class IndexJob:
             path=str(step.path),
             done_s=step.done_s,
             duration_s=step.duration_s,
-            video_s=step.video_s,
+            video_s=max(job.video_s, step.video_s),  # steps after the last video do not repeat it
             speed=step.speed,
             remaining_s=step.remaining_s,
             failed=failed,
