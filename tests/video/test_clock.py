@@ -7,7 +7,10 @@ import pytest
 from tests.media import constant_stamps, read_clock, varying_stamps, write_clip
 from tests.refusals import require_named
 from untrimmed.errors import ConfigError, VideoError
+from untrimmed.video.decode import open_video
 from untrimmed.video.reader import FrameReader, Sampling, VideoReader, frame_at
+from untrimmed.video.sampling import FrameSampler
+from untrimmed.video.timeline import FramesFrom, SampleTimes
 
 B_FRAMES = {"bf": "3", "g": "24"}
 REALTIME = {"deadline": "realtime", "cpu-used": "8"}
@@ -164,3 +167,15 @@ def test_a_rate_above_that_of_a_video_samples_each_frame_once_if_frames_are_not_
     require_named(stream.warnings[0], "29.97", "100")
     assert read("h264 ntsc.mov", 7.3)[0] == read_all(clips["h264 ntsc.mov"], fps=7.3)[0]
     assert read("motion jpeg varying.mov", 100.0)[0] == read_all(clips["motion jpeg varying.mov"], fps=100.0)[0]
+
+
+@pytest.mark.parametrize("grid", [FramesFrom(7.01), SampleTimes(7.01)])
+def test_frames_that_no_other_needs_are_skipped_also_in_a_long_group(tmp_path, grid):
+    options = {"bf": "3", "g": "250", "keyint_min": "250", "x264-params": "scenecut=0:b-adapt=0", "preset": "ultrafast"}
+    path = write_clip(tmp_path / "long.mp4", constant_stamps(200), options=options)
+    decoded_s = []
+    with open_video(str(path), max_pixels=1 << 20, error_log=str) as video:
+        sampler = FrameSampler(video, decoded_s.append, origin=0)
+        sample = next(iter(sampler.sample(grid)))
+    assert read_clock(sample.frame.to_ndarray(format="rgb24")) == 175
+    assert len(decoded_s) < 110, "of 176 frames; without those that are only shown, 44 and a few near the sample"

@@ -5,6 +5,8 @@ group of pictures after its last sampled frame are dropped. Both decisions use t
 packets, so the sampled frames are the same as if everything were decoded.
 """
 
+from __future__ import annotations
+
 import bisect
 import itertools
 from collections import deque
@@ -35,12 +37,42 @@ class Sample:
     frame: VideoFrame
 
 
+class _Need:
+    """Tells whether a frame may be sampled, for the packets of a file in their order.
+
+    If the times fall or jump, as in a joined recording, all further frames may be sampled.
+    """
+
+    def __init__(self, sampler: FrameSampler, grid: SampleGrid | SampleTimes | FramesFrom, planned_s: float = 0.0):
+        self._sampler = sampler
+        self._grid = grid
+        self._planned_s = planned_s  # latest time of the packets so far
+
+    def ahead(self) -> _Need:
+        """Return a copy, for packets that this object gets again later."""
+        return _Need(self._sampler, self._grid, self._planned_s)
+
+    def __call__(self, pts: int, next_pts: int | None) -> bool:
+        """Whether a frame that is on screen between two timestamps may be sampled."""
+        sampler = self._sampler
+        timeline = sampler.timeline
+        if next_pts is None or timeline.origin is None or not sampler.is_plan_trusted:
+            return True
+        start_s = timeline.raw_s(pts)
+        breaks = start_s < self._planned_s - MAX_FALL_S or start_s > self._planned_s + MAX_HOLD_S
+        if breaks or not timeline.is_plain:
+            sampler.is_plan_trusted = False
+            return True
+        self._planned_s = max(self._planned_s, start_s)
+        return self._grid.falls_in(start_s, timeline.raw_s(next_pts))
+
+
 class PacketPlan:
     """Buffers packets until it is known which frames are sampled. Then it yields the packets and how to decode them."""
 
-    def __init__(self, packets: Iterator[Any], is_needed: Callable[[int, int | None], bool], *, may_drop: bool) -> None:
+    def __init__(self, packets: Iterator[Any], need: _Need, *, may_drop: bool) -> None:
         self._packets = packets
-        self._is_needed = is_needed
+        self._need = need
         self._may_drop = may_drop
         self._held: deque[Any] = deque()
         self._held_bytes = 0
@@ -61,7 +93,7 @@ class PacketPlan:
             if self._may_drop and self._drop_rest_of_group():
                 continue
             packet = self._pop()
-            yield packet, self._may_be_sampled(packet)
+            yield packet, self._may_be_sampled(packet, self._need)
 
     def _fill(self) -> None:
         while not self._is_at_end and not self._knows_enough():
@@ -96,11 +128,11 @@ class PacketPlan:
                 self._recent.pop(bisect.bisect_left(self._recent, self._passed.popleft()))
         return packet
 
-    def _may_be_sampled(self, packet: Any) -> bool:
+    def _may_be_sampled(self, packet: Any, need: _Need) -> bool:
         if packet.pts is None:
             return True
         after = bisect.bisect_right(self._recent, packet.pts)
-        return self._is_needed(packet.pts, self._recent[after] if after < len(self._recent) else None)
+        return need(packet.pts, self._recent[after] if after < len(self._recent) else None)
 
     def _drop_rest_of_group(self) -> bool:
         """Drop the packets before the next key frame if no frame that is shown before it is sampled."""
@@ -108,9 +140,10 @@ class PacketPlan:
         if key_index is None or (len(self._held) - key_index <= REORDER and not self._is_at_end):
             return False
         key = self._held[key_index]
+        need = self._need.ahead()
         for index, packet in enumerate(self._held):
             is_leading = key_index < index and packet.pts is not None and key.pts is not None and packet.pts < key.pts
-            if (index < key_index or is_leading) and self._may_be_sampled(packet):
+            if (index < key_index or is_leading) and self._may_be_sampled(packet, need):
                 return False
             if index > key_index + REORDER:
                 break
@@ -138,8 +171,7 @@ class FrameSampler:
         self.starts_at_key_frame: bool | None = None  # unknown before the first frame
         self._on_progress = on_progress
         self._num_damaged = 0
-        self._planned_s = 0.0
-        self._is_plan_trusted = True
+        self.is_plan_trusted = True  # whether the packets' times are those of their frames
 
     def sample(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[Sample]:
         """Yield the frames at the times of a grid."""
@@ -187,7 +219,7 @@ class FrameSampler:
     def _decode_planned(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Iterator[VideoFrame]:
         decoder = self.video.stream.codec_context
         may_drop = decoder.name not in ("h264", "hevc") or self.video.container.format.name in SEEKABLE
-        plan = PacketPlan(self._packets(), self._needs(grid), may_drop=may_drop)
+        plan = PacketPlan(self._packets(), _Need(self, grid), may_drop=may_drop)
         for packet, is_sampled in plan:
             decoder.skip_frame = "DEFAULT" if is_sampled else "NONREF"
             for frame in self._decode(packet):
@@ -216,20 +248,6 @@ class FrameSampler:
 
     def _packets(self) -> Iterator[Any]:
         return read_packets(self.video, [self.video.stream], self.warnings)
-
-    def _needs(self, grid: SampleGrid | SampleTimes | FramesFrom) -> Callable[[int, int | None], bool]:
-        def is_needed(pts: int, next_pts: int | None) -> bool:
-            if next_pts is None or self.timeline.origin is None or not self._is_plan_trusted:
-                return True
-            start_s, end_s = self.timeline.raw_s(pts), self.timeline.raw_s(next_pts)
-            breaks = start_s < self._planned_s - MAX_FALL_S or start_s > self._planned_s + MAX_HOLD_S
-            if breaks or not self.timeline.is_plain:
-                self._is_plan_trusted = False
-                return True
-            self._planned_s = max(self._planned_s, start_s)
-            return grid.falls_in(start_s, end_s)
-
-        return is_needed
 
     def _decode(self, packet: Any | None) -> list[VideoFrame]:
         frames = decode_packet(self.video.stream, packet)
