@@ -49,11 +49,12 @@ from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.search.store.passages import PassageTable
 
 INTRODUCTION = """\
-The reels have the demo's pictures, speech of `espeak-ng`, and captions of six fonts and five languages. A query about
-a picture is a sentence. A query about what is said or written has some of its words and does not name where to search.
-A mixed query is about a picture, and about words that are also said or written over another picture. A hit is correct
-if the middle of its moment is in the correct shot. This speech is easy: it is clear and has no music. Only the German
-and French voices are less clear than a person's."""
+The reels have the demo's pictures, speech of `espeak-ng`, and captions of several fonts and languages. A query about a
+picture is a sentence. A query about what is said or written has some of its words and does not name where to search. A
+mixed query is about a picture, and about words that are also said or written over another picture. A hit is correct if
+the middle of its moment is in the correct shot. The length of silence around speech was chosen on three of these reels.
+Synthetic speech is easy, because it is clear and without music. Only the German and French voices are less clear than
+a person's."""
 SEED = 0
 NUM_REELS = 17  # and one for each other language
 LIBRARIES = {
@@ -656,9 +657,11 @@ def main() -> None:
     costs["speech"] = add_source(videos, folders["screen"], folders["speech"], {"speech": speech})
     searchers = {name: Searcher.of(folder) for name, folder in folders.items()}
     lines = [
-        "    python benchmarks/said_written.py FOLDER --speech-model MODEL",
+        "    python benchmarks/said_written.py FOLDER --speech-model MODEL"
+        + (f" --reels {options.reels}" if options.reels else ""),
         "",
-        f"{len(videos)} reels, {60 * hours:.0f} minutes.",
+        f"{len(videos)} reels, {60 * hours:.0f} minutes, encoder `builtin`, "
+        f"speech model `{Path(options.speech_model).name}`.",
         INTRODUCTION,
         "",
         "| queries | library | queries | R@1 | R@5 | mean IoU |",
