@@ -89,6 +89,7 @@ def test_on_a_terminal_a_bar_shows_files_and_speed(run, videos, monkeypatch, wid
 
 def test_json_of_indexing_has_one_line_per_file(run, videos, tmp_path, monkeypatch):
     (videos / "broken.mp4").write_bytes(b"no video at all")
+    (videos / "flag.srt").write_text("1\n00:00:00,500 --> 00:00:01,500\nA flag in the wind.\n")
     printed = []
 
     def note(fields, indent):
@@ -96,7 +97,8 @@ def test_json_of_indexing_has_one_line_per_file(run, videos, tmp_path, monkeypat
 
     monkeypatch.setattr(index_module, "print_json", note)
     assert run("index", videos, "--json")[0] == 3
-    assert [fields["passages"] for fields, _ in printed if fields.get("state") == "passages"] == [0, 0]
+    with_passages = [fields for fields, _ in printed if fields.get("state") == "passages"]
+    assert [(Path(file["path"]).name, file["passages"]) for file in with_passages] == [("flag.mp4", 1)]
     printed = [(fields, count) for fields, count in printed if fields.get("state") != "passages"]
     files = [fields for fields, _ in printed[:-1]]
     assert [(Path(file["path"]).name, file["state"], file["position"], file["total"]) for file in files] == [
