@@ -111,7 +111,8 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     pairs = {pair: p_over_seeds(sum_r[pair[0]], sum_r[pair[1]]) for pair in agreement.differences}
     significant = [pair for pair, p in pairs.items() if p is not None and p < SIGNIFICANT]
     uncertain = [pair for pair in pairs if pair not in significant]
-    text = f"Kendall's tau of the two orders is {agreement}."
+    tau, p = f"{agreement.tau:.2f}", format_p(agreement.p)
+    text = f"Kendall's tau between our order and the papers' order is {tau} (two-sided p-value {p})."
     if significant:
         level = f"p over seeds below {SIGNIFICANT:g}"
         text += f" Unlike in the papers, and significantly ({level}): {_in_words(significant)}."
