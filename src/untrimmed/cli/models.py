@@ -134,7 +134,7 @@ def import_checkpoint(
 
 
 def _print_import(imported: "ImportedModel") -> None:
-    """Print differences from the preset, settings without translation, and validation results."""
+    """Print differences from the preset, settings that have no equivalent here, and validation results."""
     if imported.differences:
         title = f"settings that differ from the preset of {imported.dataset}"
         table = Table("setting", "preset", "in the file", "used", title=title, title_justify="left", box=box.SIMPLE)

@@ -1,6 +1,7 @@
 """List methods and attachments, and which of them fit together.
 
-This package's list is stored in a file, because the registry imports torch. Write it again after changing a method:
+The list of this package's methods is stored in a file, because reading the registry imports torch, which is slow. Write
+the file again after changing a method:
 
     python -m untrimmed.models.listing
 """

@@ -179,7 +179,7 @@ class RAL(Attachment):
         return Gaussian(words[:, 0], self.text_head.log_scale(rows, pooled_rows(rows, mask))).sigma
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
-        """Return the confidences of CSA (Fig. 8)."""
+        """Return the confidence of each word in the frame branch (CSA, Fig. 8), or None without this branch."""
         return self.record_of(queries).word_weights
 
     def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:

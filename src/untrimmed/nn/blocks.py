@@ -32,8 +32,8 @@ class ParallelLayers(nn.Module):
     - `ffn_ratio` adds a feed-forward part with a hidden layer this many times as wide as the rows (GMMFormer v2).
     - `norm` is `post` in the released programs and `pre` in the papers (GMMFormer Eq. 8-9, v2 Eq. 14-15).
     - `skip_padding`: rows of padding are not computed, and their output is arbitrary. Do not set it for methods that
-      use these rows, as some released programs do. `training` skips them only in training mode, because golden cases
-      run in evaluation mode and compare them.
+      use these rows, as some released programs do. With `training`, they are skipped only in training mode,
+      because the comparison with the released program includes these rows and runs in evaluation mode.
     """
 
     def __init__(

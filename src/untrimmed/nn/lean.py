@@ -325,7 +325,7 @@ def _products(a: Tensor, b: Tensor, scale: float) -> Tensor:
 
 
 def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor]:
-    """Split the groups into batches whose attention weights fit one piece; each has at least one sequence."""
+    """Split the groups into batches with at most `PIECE` attention weights, but at least one sequence."""
     return [rows for group in groups for rows in group.split(max(1, PIECE // (num_maps * group.shape[1] ** 2)))]
 
 

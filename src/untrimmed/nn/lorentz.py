@@ -81,7 +81,7 @@ def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> T
 class LorentzLinear(nn.Module):
     """K layers of three maps each: queries, keys, values. A map turns a point into one point per head.
 
-    Each map learns the largest time of its points.
+    The time coordinate of a map's points is at most `MIN_TIME` plus a scale, which the map learns.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "log_scale": 2}

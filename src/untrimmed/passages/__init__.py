@@ -1,1 +1,1 @@
-"""Timed text of videos: what is said and what is written on the screen."""
+"""Timed text of videos: subtitles, recognised speech and text on the screen."""

@@ -1,4 +1,4 @@
-"""A passage: a piece of text that is said or shown in a span of a video. This module imports no numpy."""
+"""A passage: a piece of text that is spoken or shown in a span of a video. This module imports no numpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT_MODES: tuple[TextMode, ...] = ("said", "written")
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a passage, with the span in which it is said."""
+    """A word of a passage, with the span in which it is spoken."""
 
     text: str
     start_s: float
@@ -32,7 +32,7 @@ class Passage:
     end_s: float
     source: str  # name of the source that read it: subtitle, speech, screen, or that of a plug-in
     language: str = ""  # a code such as "en" or "pt-BR"; empty if it is unknown
-    confidence: float | None = None  # from 0 to 1; None if the source has none
+    confidence: float | None = None  # from 0 to 1; None if the source does not estimate it
     words: tuple[Word, ...] = ()  # in time order; empty if the times of words are unknown
     # The stream or file that contains it, if a source reads several from one video, e.g. "film.en.srt". Sentences are
     # joined only within one track.

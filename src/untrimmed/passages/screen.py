@@ -1,8 +1,8 @@
 """Passages of text in the picture, such as captions, titles and signs, read with RapidOCR.
 
 Two frames per second are decoded. A frame is read if it differs from the last frame that was read, but at most every
-two seconds. Equal lines of consecutive readings become one passage. To find its start and end, the place of the line is
-read in the frames between two readings.
+two seconds. Equal lines of consecutive readings become one passage. A line appears or disappears between two readings.
+To find the time, the line's box is read in some of the frames between them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHORT_SIDE = 720
 _DETECTION_SIDE = 736  # the longer side of the picture in which lines are detected; they are recognised in the frame
 _MIN_STEP_S = 2.0  # least time between two readings
 _TILES = (18, 32)  # rows and columns of the parts of a frame that are compared
-_MIN_CHANGE = 12.0  # a frame differs if a part of it changed by this many grey levels on average
+_MIN_CHANGE = 12.0  # a frame differs if the mean of a part changed by this many grey levels
 _MIN_CONFIDENCE = 0.8
 _MIN_LETTERS = 2
 _SAME_TEXT = 0.8  # least similarity of two readings of one line that moved
@@ -78,7 +78,7 @@ class LineReader(Protocol):
         """Return all lines of a frame."""
 
     def text(self, line: Frame) -> str:
-        """Return the text of a picture of one line; empty if there is none."""
+        """Return the text of a picture of one line, or an empty text."""
 
 
 class RapidReader:
@@ -117,7 +117,7 @@ class RapidReader:
         return lines
 
     def text(self, line: Frame) -> str:
-        """Return the text of a picture of one line; empty if there is none."""
+        """Return the text of a picture of one line, or an empty text."""
         result = self._engine(_bgr(line), use_det=False, use_cls=False, use_rec=True)
         return " ".join(getattr(result, "txts", None) or ()).strip()
 
@@ -222,7 +222,7 @@ class _Screen:
         yield from self._passages(self.tracks)
 
     def _edge_s(self, frames: Sequence[tuple[float, Frame]], line: ScreenLine, *, is_start: bool) -> float:
-        """Return when a line appears (`is_start`) or disappears, between the first and the last of these frames.
+        """Return when a line appears (`is_start`) or disappears, between the first and the last frame.
 
         A bisection reads the line's place in frames between them. The result is halfway between two frames.
         """
@@ -273,7 +273,7 @@ def passages_in(
     for time_s, frame in frames:
         tiles = _tiles(frame)
         if seen is not None and tiles.shape == seen.shape and np.abs(tiles - seen).max() < _MIN_CHANGE:
-            since = [(time_s, frame)]  # it still shows what was read
+            since = [(time_s, frame)]  # the screen has not changed since the reading
             continue
         if time_s - read_s < _MIN_STEP_S:
             since.append((time_s, frame))
@@ -320,7 +320,7 @@ def _similarity(first: ScreenLine, second: ScreenLine) -> float:
 
 
 def _is_same(first: ScreenLine, second: ScreenLine) -> bool:
-    """Whether two readings are of one line. The texts must be similar, but less if the boxes overlap."""
+    """Whether two readings are of one line. If the boxes overlap, less similarity of the texts is required."""
     ratio = _ratio(first.text, second.text)
     is_in_place = _overlap(first.box, second.box) >= _MIN_OVERLAP
     return ratio >= _SAME_TEXT or (is_in_place and ratio >= _SAME_PLACE_TEXT)

@@ -1,7 +1,7 @@
 """Join passages to sentences.
 
-A subtitle or a piece of recognised speech often holds a part of a sentence. A library stores sentences, because a
-phrase may continue in the next subtitle and a vector of half a sentence says little.
+A subtitle or a piece of recognised speech is often only a part of a sentence. A library stores whole sentences, because
+a phrase may continue in the next subtitle, and because the vector of half a sentence does not represent its meaning.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sentence:
 def sentences_of(passages: Iterable[Passage]) -> Iterator[Sentence]:
     """Join consecutive passages of the same track until a sentence ends, or for at most 15 s.
 
-    The passages of a track must be in time order for this; others are not joined.
+    Passages that are not in time order are not joined.
     """
     joined: list[Passage] = []
     for passage in passages:

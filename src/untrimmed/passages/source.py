@@ -86,7 +86,7 @@ class PassageSource(ABC):
     """
 
     name: ClassVar[str]  # set by `register_source`; the `Passage.source` of its passages
-    mode: ClassVar[TextMode]  # whether its text is said or written on the screen
+    mode: ClassVar[TextMode]  # whether its text is spoken or shown on the screen
 
     @property
     @abstractmethod
@@ -101,7 +101,7 @@ class PassageSource(ABC):
 
         Raises:
             ConfigError: A setting is invalid.
-            EncoderError: Something is missing; the message says how to get it.
+            EncoderError: A package or a model is missing; the message describes how to get it.
         """
         return
 
@@ -117,7 +117,7 @@ class PassageSource(ABC):
         """Yield the passages of a video, in any order. A long video must not need much memory.
 
         Raises:
-            FeatureError: The video cannot be read. Nothing of it is stored, and the next run tries again.
+            FeatureError: The video cannot be read. Its passages are not stored, and the next run tries again.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Passages of what people say: sound, then voice activity, then speech recognition with Whisper.
+"""Passages of speech, recognised with Whisper.
 
 Sound is read in pieces, so a long file needs little memory. Silero VAD, which faster-whisper contains, finds the parts
 with voices; only these are recognised. Text that Whisper often invents (loops, improbable text, lines that repeat) is
@@ -38,7 +38,7 @@ _MAX_COMPRESSION = 2.4  # text that zlib compresses more is a loop; both this an
 _MIN_LOG_PROB = -1.0  # least mean log probability of the tokens of a text
 _MAX_NO_SPEECH = 0.6  # text with a larger probability of silence must have more than `_MIN_SILENT_LOG_PROB`
 _MIN_SILENT_LOG_PROB = -0.5
-_MAX_RATE = 40.0  # most characters per second; people say about 15
+_MAX_RATE = 40.0  # most characters per second; normal speech has about 15
 _MAX_EQUAL_LINES = 2  # number of equal lines in a row that are kept
 _SENTENCE_END = re.compile(r"[.?!…。？！]['\"”’)»]*$")
 
@@ -69,7 +69,7 @@ class SpokenText:
 
     @property
     def is_plausible(self) -> bool:
-        """Whether somebody probably said this text."""
+        """Whether somebody probably spoke this text."""
         is_silent = self.no_speech > _MAX_NO_SPEECH and self.log_prob < _MIN_SILENT_LOG_PROB
         return bool(self.words) and not self.is_loop and self.log_prob >= _MIN_LOG_PROB and not is_silent
 
@@ -111,7 +111,7 @@ class Recogniser:
         return dict(self._model.detect_language(audio=samples)[2])
 
     def recognise(self, samples: Samples, language: str) -> list[SpokenText]:
-        """Return what is said in at most 30 s of sound. Texts that repeat themselves are recognised a second time."""
+        """Return the texts of at most 30 s of sound. If a text repeats itself, the sound is recognised again."""
         texts = self._recognise(samples, language)
         if any(text.is_loop for text in texts):
             texts = self._recognise(samples, language, no_repeat_ngram_size=3)
@@ -169,7 +169,7 @@ class Speech(PassageSource):
         assert self._folder
 
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
-        """Yield what is said in a video, in order."""
+        """Yield the recognised sentences of a video, in order."""
         from faster_whisper.vad import VadOptions, get_speech_timestamps
 
         # 0.5 s of silence separates regions. With 0.4 s added at both sides, fewer words are wrong than with 0.2 s.
@@ -223,9 +223,9 @@ class Speech(PassageSource):
 
     def _language(self, first: list[list[Region]], windows: Iterator[list[Region]]) -> tuple[str, list[list[Region]]]:
         """Return the language, and the windows that were read to find it."""
-        known = self._recogniser.languages
+        supported = self._recogniser.languages
         if self.language:
-            if self.language not in known:
+            if self.language not in supported:
                 raise ConfigError(f"speech model {self.model!r} does not know language {self.language!r}; name another")
             return self.language, first
         totals = self._recogniser.language_probabilities(_samples(first[0]))

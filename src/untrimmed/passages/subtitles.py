@@ -37,7 +37,7 @@ class Subtitles(PassageSource):
 
     @property
     def identity(self) -> str:
-        """The version of the parser; there are no settings."""
+        """The version of the parser. This source does not have settings."""
         return f"subtitle-{_VERSION}"
 
     def fingerprint(self, media: Media) -> str:
@@ -122,7 +122,7 @@ def _subtitle_files(folder: Path) -> dict[str, list[str]]:
 
 
 def language_in(name: str) -> str:
-    """Return the language code in the middle of a name such as `.en.forced`; empty if there is none.
+    """Return the language code in the part of a file name between video name and suffix, or an empty text.
 
     >>> language_in(".pt-BR.forced"), language_in("")
     ('pt-BR', '')

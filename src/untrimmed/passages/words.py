@@ -16,7 +16,7 @@ _UNSPACED = (
 )
 _WORD = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])+(?:['’](?:(?![{_UNSPACED}])[^\W_])+)*")
 _QUOTED = re.compile(r'"([^"]*)"|“([^”]*)”|„([^“”]*)[“”]|«([^»]*)»')
-# English words that say nothing about what a passage is about. A query of only such words is searched for as it is.
+# English words that do not describe the content of a passage. They are used only if a query has no other words.
 _STOP_WORDS = """
     a about after all also am an and any are as at be because been before being both but by can could did do does dont
     during each few for from had has have he her here him his how i if im in into is it its just me more most my no not
@@ -72,10 +72,10 @@ def indexed_text(text: str) -> str:
 
 @dataclass(frozen=True)
 class TextQuery:
-    """What a passage must match: the words of a sentence, and the phrases in quotes, which it must contain exactly."""
+    """The words of a sentence, and its phrases in quotes. A matching passage contains each phrase exactly."""
 
     text: str  # the sentence without quotation marks
-    words: tuple[str, ...]  # without stop words, unless there are no others; each once
+    words: tuple[str, ...]  # without repetitions; without stop words, unless all are stop words
     phrases: tuple[tuple[str, ...], ...] = ()
 
     @classmethod
@@ -96,12 +96,12 @@ class TextQuery:
         """Return the words of a text that the query contains. Stop words count only inside an exact phrase."""
         words = words_of(text)
         single = set(self.words)
-        found = {index for index, word in enumerate(words) if word.form in single}
+        indices = {index for index, word in enumerate(words) if word.form in single}
         for phrase in self.phrases:
             for start in range(len(words) - len(phrase) + 1):
                 if tuple(word.form for word in words[start : start + len(phrase)]) == phrase:
-                    found.update(range(start, start + len(phrase)))
-        return [words[index] for index in sorted(found)]
+                    indices.update(range(start, start + len(phrase)))
+        return [words[index] for index in sorted(indices)]
 
     def contains_phrases(self, text: str) -> bool:
         """Whether a text contains each phrase of the query."""

@@ -74,7 +74,7 @@ class FolderBrowser:
         return self._listing(self.folder(folder_id))
 
     def find(self, name: str) -> list[CountedFolder]:
-        """Return the folders that have a name or that contain a file with this name.
+        """Return the folders with this name, and the folders that contain a video file with this name.
 
         The search ends after two seconds, and the highest folders are searched first.
         """

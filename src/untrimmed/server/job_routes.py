@@ -57,7 +57,7 @@ async def browse_folder(service: ServiceDependency, folder_id: _FolderId) -> Fol
 
 @router.post("/browse/find", dependencies=[Depends(require_token)])
 async def find_folders(service: ServiceDependency, query: FolderQuery) -> list[CountedFolder]:
-    """The folders that have a name or that contain a video file with this name. Requires the token."""
+    """The folders with this name, and the folders that contain a video file with this name. Requires the token."""
     return await service.read(service.browser.find, query.name)
 
 

@@ -244,7 +244,7 @@ class Service:
 
 
 def real_folders(folders: Iterable[Path], option: str) -> tuple[Path, ...]:
-    """Return the folders that an option names as absolute paths. `option` is its name in messages.
+    """Return the absolute paths of folders. `option` is the name of their option in error messages.
 
     Raises:
         UntrimmedError: A path is not a folder.

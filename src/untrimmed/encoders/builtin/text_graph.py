@@ -23,7 +23,7 @@ _OPSET = 20
 
 
 class _TextGraphBuilder(GraphBuilder):
-    """Builds the graph node by node. Its values are rows [Q*W, D], except inside the attention."""
+    """Builds the graph node by node. Except inside `attend`, arrays have one row per token: [Q*W, width]."""
 
     def layer_weight(self, name: str, *shape: int) -> str:
         """Add a weight of this shape and return its name."""

@@ -184,7 +184,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class BestUnits:
-    """Finds, from quantized rows, the units of videos that may determine the score."""
+    """Finds the frames and clips (units) of each video that may determine its score, from the quantized rows."""
 
     def __init__(self, model: RetrievalModel, template: EncodedVideos):
         """Create a finder for a model. `template` is any encoded video; it shows which tensors the model has."""

@@ -121,9 +121,9 @@ class PassagesView:
         return self._vectors[mode][0]
 
     def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
-        """Yield the vectors of passages as those of the frames of a video, with the start of each passage.
+        """Yield each video with its passages instead of frames: a vector and a start for each passage.
 
-        `encoded` has the array `PLACES`.
+        Videos without such vectors are left out. `encoded` has the array `PLACES`.
         """
         records, ids = self._vectors[mode]
         for start in range(0, len(video_ids), 64):

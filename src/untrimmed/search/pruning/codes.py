@@ -1,10 +1,10 @@
 """Quantized rows: 4-bit codes prune most videos, and 8-bit rows prune most of the remaining ones.
 
 A row is one vector of a video. It is projected on the axes of largest variance (`Axes`). Its *codes* are the first
-`CODED` numbers in 4 bits. The other numbers are the *rest*. The rests of row and query add at most the product of their
-lengths to a score. Both parts are rotated at random, so the rounding error has a random direction for any query. A
-product with a random direction almost never exceeds `MARGIN` times its standard deviation (RaBitQ, SIGMOD 2024, Theorem
-3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
+`CODED` numbers in 4 bits. The other numbers are the *rest*. The product of a row's rest and a query's rest is at most
+the product of the lengths of the rests. Both parts are rotated at random, so the rounding error has a random direction
+for any query. A product with a random direction almost never exceeds `MARGIN` times its standard deviation (RaBitQ,
+SIGMOD 2024, Theorem 3.2: the probability falls as exp(-MARGIN^2 / 2), 2e-11 here).
 """
 
 from __future__ import annotations

@@ -60,36 +60,36 @@ class ScoredPassage:
         passage = self.match.sentence.passage
         position = 0
         for word in passage.words:
-            found = passage.text.find(word.text.strip(), position)
-            if found < 0:
+            first = passage.text.find(word.text.strip(), position)
+            if first < 0:
                 continue
-            position = found + len(word.text.strip())
-            if found <= start < position or found < end <= position:
+            position = first + len(word.text.strip())
+            if first <= start < position or first < end <= position:
                 return word.start_s, word.end_s
         return None, None
 
 
-Found = Mapping[str, Sequence[ScoredPassage]]
+PassagesByVideo = Mapping[str, Sequence[ScoredPassage]]
 
 
 def find_passages(
     view: PassagesView, part: TextPart, limit: int, among: Collection[str] | None, settings: FusionSettings
-) -> Found:
+) -> PassagesByVideo:
     """Return the passages that match a text strongly enough, the strongest first, by video.
 
     About `limit` videos are found by words, and as many by meaning. If the text has phrases in quotes, all passages
     contain them.
     """
-    found: dict[str, list[ScoredPassage]] = {}
+    by_video: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
         if mode in view.modes:
             for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings):
                 if passage.strength > 0 and passage.strength >= settings.least_strength:
-                    found.setdefault(passage.match.video_id, []).append(passage)
-    for passages in found.values():
+                    by_video.setdefault(passage.match.video_id, []).append(passage)
+    for passages in by_video.values():
         passages.sort(key=lambda passage: (-passage.strength, passage.match.sentence.passage.start_s))
         del passages[_PASSAGES_OF_VIDEO:]
-    return found
+    return by_video
 
 
 def _in_mode(
@@ -141,7 +141,7 @@ def _meanings(
 ) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
     """Return how similar the meaning of each passage of these videos is, from 0 to 1.
 
-    Also return the best passages of the videos found by meaning, if they are strong enough to matter alone.
+    Also return the most similar passages of each video in `by_meaning`, if the similarity is at least `least_strength`.
     """
     corpus = prepared.corpus
     assert isinstance(corpus, PassageCorpus), "passages are searched"

@@ -13,7 +13,7 @@ import numpy as np
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
 from untrimmed.search.corpora.passages import PassagesView
-from untrimmed.search.query.evidence import Found, ScoredPassage, TextPart, find_passages
+from untrimmed.search.query.evidence import PassagesByVideo, ScoredPassage, TextPart, find_passages
 from untrimmed.search.query.find import fold_hits, in_time_order
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse, raised
 from untrimmed.search.query.hits import Hit, Hits
@@ -35,7 +35,7 @@ class FusedQuery:
 
     view: View
     parts: Sequence[TextPart]
-    found: Sequence[Found]  # for each part
+    matches: Sequence[PassagesByVideo]  # for each part
     prepared: PreparedQuery | None
     settings: FusionSettings
 
@@ -51,17 +51,17 @@ class FusedQuery:
         settings: FusionSettings,
     ) -> FusedQuery:
         """Find the passages of all parts."""
-        found = []
+        matches = []
         for part in parts:
             # Weak matches disturb the ranking of frames, but not a search for passages.
             least = 0.0 if part.is_required else settings.least_strength
-            found.append(find_passages(passages, part, 2 * limit, among, replace(settings, least_strength=least)))
-        return cls(view, parts, found, prepared, settings)
+            matches.append(find_passages(passages, part, 2 * limit, among, replace(settings, least_strength=least)))
+        return cls(view, parts, matches, prepared, settings)
 
     @property
     def has_passages(self) -> bool:
         """Whether a passage matches, or a part must match. Otherwise only frames matter."""
-        return any(self.found) or any(part.is_required for part in self.parts)
+        return any(self.matches) or any(part.is_required for part in self.parts)
 
     def hits(
         self,
@@ -72,10 +72,10 @@ class FusedQuery:
         on_hit: Callable[[Hit], None] | None,
     ) -> Hits:
         """Return the best hits, see `find`."""
-        required = [found for found, part in zip(self.found, self.parts, strict=True) if part.is_required]
-        candidates = {video_id for found in self.found for video_id in found}
-        for found in required:
-            candidates &= found.keys()
+        required = [by_video for by_video, part in zip(self.matches, self.parts, strict=True) if part.is_required]
+        candidates = {video_id for by_video in self.matches for video_id in by_video}
+        for by_video in required:
+            candidates &= by_video.keys()
         seen: dict[str, float] = {}
         if self.prepared is not None:
             if not required:
@@ -84,8 +84,8 @@ class FusedQuery:
             if missing := candidates - seen.keys():
                 ranked = self.prepared.rank(limit=len(missing), among=missing)
                 seen.update((video.video_id, video.score) for video in ranked)
-        deviation, agreeing = self._usual()
-        videos = {video_id: self._video(video_id, seen, deviation, agreeing) for video_id in candidates}
+        deviation, min_relevance = self._frame_statistics()
+        videos = {video_id: self._video(video_id, seen, deviation, min_relevance) for video_id in candidates}
         plain = [FusionCandidate(video_id, score) for video_id, score in seen.items() if video_id not in videos]
         scores = fuse([*(video.candidate for video in videos.values()), *plain], deviation, self.settings)
         least = -math.inf if cutoff.min_score is None else cutoff.min_score
@@ -113,8 +113,11 @@ class FusedQuery:
         nothing = ["no passage of the videos matches"] if required and not hits else []
         return Hits(hits, [*missing_shard, *nothing], partial=bool(missing_shard))
 
-    def _usual(self) -> tuple[float, float]:
-        """Return the standard deviation of the relevance of frames, and the relevance of frames that agree."""
+    def _frame_statistics(self) -> tuple[float, float]:
+        """Return the standard deviation of the relevance of frames, and the least relevance of frames that agree.
+
+        `FusionSettings.agreement` defines when frames agree with a passage.
+        """
         if self.prepared is None:
             return 1.0, math.inf
         # ids are random, so the smallest ids are a random sample
@@ -124,19 +127,21 @@ class FusedQuery:
         best = max((video.score for video in self.prepared.rank(limit=1)), default=mean)
         return deviation, max(mean + self.settings.agreement * deviation, (mean + best) / 2)
 
-    def _video(self, video_id: str, seen: dict[str, float], deviation: float, agreeing: float) -> _VideoWithPassages:
+    def _video(
+        self, video_id: str, seen: dict[str, float], deviation: float, min_relevance: float
+    ) -> _VideoWithPassages:
         """Return the moments of a video that its passages give, best first."""
         curve = None if self.prepared is None else self.prepared.relevance(video_id)
         shift = 0.0 if curve is None else seen[video_id] - float(curve[1].max())
         spans = [] if self.prepared is None else self.prepared.moments(video_id, limit=5, min_s=0.0)
         moments: list[_PassageMoment] = []
-        for passage in (passage for found in self.found for passage in found.get(video_id, ())):
+        for passage in (passage for by_video in self.matches for passage in by_video.get(video_id, ())):
             start_s, end_s = self._widened(video_id, passage)
-            group = self._together(video_id, passage)
-            strength = sum(other.strength for other in group) / len([f for f in self.found if f])
+            group = self._group_at(video_id, passage)
+            strength = sum(other.strength for other in group) / len(list(filter(None, self.matches)))
             start_s = min([start_s, *(other.match.sentence.passage.start_s for other in group)])
             end_s = max([end_s, *(other.match.sentence.passage.end_s for other in group)])
-            there = None
+            relevance = None
             peak_s = (start_s + end_s) / 2
             evidence = _reasons(group)
             if curve is not None:
@@ -145,27 +150,27 @@ class FusedQuery:
                 if not len(inside):
                     inside = np.array([np.abs(times_s - peak_s).argmin()])
                 best = int(inside[values[inside].argmax()])
-                there = float(values[best]) + shift
-                if values[best] >= agreeing:
+                relevance = float(values[best]) + shift
+                if values[best] >= min_relevance:
                     peak_s = float(np.clip(times_s[best], start_s, end_s))
                     for span in spans:
                         if span.start_s <= peak_s <= span.end_s:
                             evidence.append(Evidence("seen", span.start_s, span.end_s))
                             start_s, end_s = max(start_s, span.start_s), min(end_s, span.end_s)
                             break
-            score = strength if there is None else raised(there, strength, deviation, self.settings)
-            moments.append(_PassageMoment(start_s, end_s, peak_s, score, strength, there, tuple(evidence)))
+            score = strength if relevance is None else raised(relevance, strength, deviation, self.settings)
+            moments.append(_PassageMoment(start_s, end_s, peak_s, score, strength, relevance, tuple(evidence)))
         moments.sort(key=lambda moment: (-moment.score, moment.start_s))
         best_moment = moments[0]
-        candidate = FusionCandidate(video_id, seen.get(video_id), best_moment.strength, best_moment.there)
+        candidate = FusionCandidate(video_id, seen.get(video_id), best_moment.strength, best_moment.relevance)
         return _VideoWithPassages(candidate, tuple(moments))
 
-    def _together(self, video_id: str, passage: ScoredPassage) -> list[ScoredPassage]:
-        """Return a passage, and for each other part of the query the strongest passage at about the same time."""
+    def _group_at(self, video_id: str, passage: ScoredPassage) -> list[ScoredPassage]:
+        """Return this passage with the strongest passages of the other parts of the query at about the same time."""
         span = passage.match.sentence.passage
         group = [passage]
-        for found in self.found:
-            others = found.get(video_id, ())
+        for by_video in self.matches:
+            others = by_video.get(video_id, ())
             if passage in others:
                 continue
             near = (
@@ -252,14 +257,14 @@ def _reasons(passages: Sequence[ScoredPassage]) -> list[Evidence]:
 
 @dataclass(frozen=True)
 class _PassageMoment:
-    """A moment at a passage: `there` is the relevance of its frames, None if frames are not searched."""
+    """A moment at a passage: `relevance` is that of its frames, None if frames are not searched."""
 
     start_s: float
     end_s: float
     peak_s: float
     score: float
     strength: float
-    there: float | None
+    relevance: float | None
     evidence: tuple[Evidence, ...]
 
     def widened(self, min_s: float, duration_s: float) -> Moment:

@@ -31,14 +31,14 @@ class FusionSettings:
 class FusionCandidate:
     """A video with the score of its frames and the strength of its best passage (0 without one).
 
-    `seen` is the score of the whole video, and `seen_there` the relevance of the frames at the best passage; both are
-    None if frames are not searched.
+    `seen` is the score of the whole video, and `seen_at_passage` the relevance of the frames at the best passage. Both
+    are None if frames are not searched.
     """
 
     video_id: str
     seen: float | None
     strength: float = 0.0
-    seen_there: float | None = None
+    seen_at_passage: float | None = None
 
 
 def fuse(
@@ -46,8 +46,8 @@ def fuse(
 ) -> dict[str, float]:
     """Return the score of each candidate. `deviation` is the standard deviation of the relevance of frames.
 
-    - calibrated: the larger of `seen` and `seen_there` plus the raise by the passage. A video without passages keeps
-      the score of its frames.
+    - calibrated: `seen_at_passage` plus `weight` times the strength times the deviation, or `seen` if it is larger. A
+      video without passages keeps the score of its frames.
     - reciprocal rank: the sum of 1 / (k + rank) over the ranking by frames and the ranking by passages.
 
     Without frames, the score is the strength.
@@ -71,9 +71,9 @@ def fuse(
 def calibrated_score(candidate: FusionCandidate, deviation: float, settings: FusionSettings) -> float:
     """Return the calibrated score of a candidate, see `fuse`."""
     assert candidate.seen is not None, "frames are searched"
-    if not candidate.strength or candidate.seen_there is None:
+    if not candidate.strength or candidate.seen_at_passage is None:
         return candidate.seen
-    return max(candidate.seen, raised(candidate.seen_there, candidate.strength, deviation, settings))
+    return max(candidate.seen, raised(candidate.seen_at_passage, candidate.strength, deviation, settings))
 
 
 def raised(seen: float, strength: float, deviation: float, settings: FusionSettings) -> float:

@@ -1,10 +1,10 @@
 """The table of passages of a library: one row per sentence, and one row per reading.
 
 A *reading* is everything that one source read from one video. It is added in one commit, so a video never has a part of
-a reading. If it replaces another, that one is removed by the next commit, and until then it is ignored. The reading has
-a row of its own, which is written last and has the number -1. This row says what was read, so that a video without text
-is not read again. The passages of a video stay when its file is moved. Passages of an older content of the file are
-ignored until the next indexing run replaces them.
+a reading. A new reading of the same video and source replaces the old one: the next commit removes the old reading,
+which is ignored until then. Each reading has one additional row with the number -1, written last. This row describes
+the reading, so that a video without text is not read again. The passages of a video stay when its file is moved.
+Passages of an older content of the file are ignored until the next indexing run replaces them.
 
 The words are indexed twice by Lance, in an inverted index for what is said and one for what is written. Rows of recent
 commits are not in the indices yet; Lance scans them in each search. The vectors are cached as those of frames are
@@ -195,7 +195,7 @@ class PassageTable(LanceTable):
                 damaged.add(reading_id)
         return [readings[reading_id] for reading_id in sorted(damaged)]
 
-    # -- writing: each call is one atomic commit
+    # -- writing: additions are one atomic commit; replaced readings are removed by the next commit
 
     def put(
         self,
@@ -228,7 +228,7 @@ class PassageTable(LanceTable):
         return reading
 
     def put_empty(self, readings: Sequence[Reading], replaces: Collection[str] = ()) -> None:
-        """Add readings without passages, and remove the readings with the ids in `replaces`, in one commit."""
+        """Add readings without passages in one commit, then remove the readings with the ids in `replaces`."""
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
 
     def copy(self, source: PassageTable, reading: Reading, video_id: str, replaces: Collection[str] = ()) -> None:
@@ -250,7 +250,7 @@ class PassageTable(LanceTable):
         self.put_rows(tables(), replaces)
 
     def put_rows(self, tables: Iterable[pa.Table], replaces: Collection[str] = ()) -> None:
-        """Add rows, and remove the readings with the ids in `replaces`, in one commit."""
+        """Add rows in one commit, then remove the readings with the ids in `replaces`."""
         from untrimmed.search.store.lance import commit_first, lance, write_fragments
 
         table = self._open_table()

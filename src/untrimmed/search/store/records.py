@@ -174,7 +174,10 @@ class Records(Sequence[VideoRecord]):
         return [*self._between(name, f"{name}\0"), *(record for record in videos if record.path != name)]
 
     def matching(self, path: str | os.PathLike[str]) -> list[VideoRecord]:
-        """Return the videos `below` a path, otherwise the video that `find` returns for this name."""
+        """Return the videos that `below` returns for a path. If there are none, return the one with this name.
+
+        Raises: UnknownNameError if several videos have the name.
+        """
         if videos := self.below(absolute(path)):
             return videos
         video = self.find(os.fspath(path))
