@@ -1,10 +1,10 @@
 """Attachments extend any method: a loss, or a part with its own weights, encodings, scores and losses.
 
 A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings; CONTRIBUTING.md has an example. Switch
-it on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a preset, or
-`losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off. `weights: {my_loss: 0.1}` sets its weight. As
-released, training encodes the queries a second time with other dropout for attached losses. `separate_pass: false`
-avoids this second pass.
+a loss on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a preset,
+or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off. `weights: {my_loss: 0.1}` sets its weight. For
+attached losses, training encodes the queries a second time with other dropout, as the released programs do.
+`separate_pass: false` avoids this second pass.
 
 A part is an `Attachment` whose constructor takes `(config, model)`. Register it like a method and override the hooks
 that it needs. Switch it on by name. Its settings are a section of the model's settings: `my_part.size=4`, or `model:
@@ -86,7 +86,7 @@ class Carrier(Protocol):
     def text_tower(self) -> Tower | None:
         """The text tower.
 
-        Attachments read its encoded words, and may build a tower like it. None for a method that has none.
+        Attachments read its encoded words, and may build a tower like it. None if the method has no text tower.
         """
         return None
 
@@ -110,7 +110,7 @@ class Carrier(Protocol):
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
 
     def branch_weight(self, branch: str) -> float:
-        """Return the weight of a branch in the fused score. The branch may be an attachment's.
+        """Return the weight of a branch in the fused score. The branch may belong to an attachment.
 
         Every method with `places` implements it.
         """
@@ -147,7 +147,10 @@ class Attachment(nn.Module):
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights, once after all constructors. By default only if `draws_maps` is set."""
+        """Draw initial weights, once after all constructors.
+
+        By default, weights are drawn only if `draws_maps` is set.
+        """
         if self.draws_maps:
             initialise(self, model.config.init_std)
 
@@ -172,7 +175,7 @@ class Attachment(nn.Module):
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return the names of the tensors from which an index may store only the best row, by branch of `sketch`.
+        """Return, by branch of `sketch`, the names of the tensors of which an index may store only the best row.
 
         The method must not use these tensors for its own scores.
         """
@@ -199,7 +202,7 @@ class Attachment(nn.Module):
         return {}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
-        """Return another timeline for the method, or None to keep the method's."""
+        """Return a timeline that replaces the method's, or None to keep the method's timeline."""
         return None
 
     def released_names(self, prefix: str) -> Names:

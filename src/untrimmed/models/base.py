@@ -12,9 +12,9 @@ Optional hooks:
 
 - `compute_timeline` and `similarity` are needed to find moments and to draw relevance curves.
 - `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. `list_row_tensors` names the
-  tensors of branches whose score depends only on their best row.
-- `places` lists the branches of the score that an attachment may replace. Such a method leaves out the branches in
-  `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
+  tensors of those branches whose score depends only on the best row of a video.
+- `places` lists the branches of the score that an attachment may replace. A method with `places` leaves out the
+  branches in `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
 - `training_defaults` has the weights of losses and other settings, for a method without a preset file.
 - `draw_weights` sets special initial weights, for example an identity.
 - `watched_queries` and `watched_videos` return numbers per query or video; training logs their means in each epoch.
@@ -108,7 +108,7 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """Return the frames by default, or the clips if there are no frames or an attachment scores the frames.
 
-        Override it if frames are not in the space of the sentences.
+        Override this hook if frames are not in the space of the sentences.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -123,7 +123,7 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """Return, by branch, the video vectors that an index compares with `compute_probe` (see `candidate_score`).
 
-        By default there are none, and a search scores every video of a library in full.
+        By default there are no such vectors, and a search scores every video of a library in full.
         """
         return {}
 
@@ -132,7 +132,7 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return names of tensors, by branch of `compute_sketch`, for branches that only depend on one row of a video.
+        """Return, by branch of `compute_sketch`, names of tensors if its score depends on only one row of a video.
 
         That row must be the one with the largest product of `compute_probe` and `compute_sketch`. Branches with a
         negative weight are left out, because the probe includes the weight.
@@ -182,7 +182,7 @@ class RetrievalModel(nn.Module, Carrier):
 
     @property
     def row_tensors(self) -> TensorNames:
-        """Names of tensors, by branch of `sketch`, for branches whose score depends on only one row of a video.
+        """By branch of `sketch`, the names of tensors if the branch's score depends on only one row of a video.
 
         If all other rows of these tensors are removed, the score is the same, provided `num_frames` is not changed.
         """
@@ -195,7 +195,7 @@ class RetrievalModel(nn.Module, Carrier):
         """Return an upper bound of each video's score. An index can compute it from vectors alone.
 
         Each vector of `probe` is multiplied with all vectors of the branch's `sketch`; the bound is the sum of the
-        largest products. For most methods it equals the score.
+        largest product of each vector of `probe`. For most methods it equals the score.
 
         Raises: ConfigError for a method without `compute_sketch`.
         """

@@ -27,7 +27,7 @@ from untrimmed.models.pickle_reader import (
 MAX_PICKLE_BYTES = 16 * 2**20
 """Largest size of the pickle.
 
-In released checkpoints it has at most 0.3 MB: names, shapes and settings, without tensors.
+In released checkpoints the pickle has at most 0.3 MB: names, shapes and settings, without tensors.
 """
 _MAX_NAME = 300  # longest name of a tensor, in characters
 

@@ -142,7 +142,7 @@ def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: Encode
 def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator[None]:
     """Turn an exception in code outside this package into a ConfigError with its line and the shapes of `inputs`.
 
-    Exceptions in this package are bugs and keep their traceback. So do out-of-memory errors.
+    Exceptions in this package are bugs and keep their traceback. Out-of-memory errors keep their traceback too.
     """
     try:
         yield

@@ -3,14 +3,16 @@
 The glance scores proposals (candidate spans) on a down-sampled video, the gaze on its frames. Released code:
 CFM-MSG/Code_JSG, two programs with one network. `variant` selects the program:
 
-- `event`: losses compare each query with the video of every caption of the batch. The paper uses it for moments.
-- `video`: losses of the glance compare each query with every video of the batch. The paper uses it for videos.
+- `event`: losses compare each query with the video of every caption of the batch. The paper uses this program to find
+  moments.
+- `video`: losses of the glance compare each query with every video of the batch. The paper uses this program to find
+  videos.
 
 Both programs return all loss terms, and the weights of the preset select among them. We follow the release, which
 differs from the paper:
 
 - Both branches use the same encoder without a feed-forward part (`shared_encoder: false`: one encoder for each branch).
-- The video variant also trains an attention branch of MS-SL, although no reported score reads it.
+- The video variant also trains an attention branch of MS-SL, although no reported score uses it.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
 - The released video variant calls a function that does not exist. We leave the call out, because only unused terms need

@@ -20,7 +20,10 @@ FILE = Path(__file__).with_suffix(".json")
 
 @dataclass(frozen=True)
 class ModelListing:
-    """Names of methods and attachments with their papers. `refused` maps METHOD+ATTACHMENT to why it does not fit."""
+    """Names of methods and attachments with their papers.
+
+    `refused` maps METHOD+ATTACHMENT to the reason why they do not fit.
+    """
 
     methods: Mapping[str, str]
     attachments: Mapping[str, str]

@@ -45,15 +45,16 @@ class MSSLVideos(EncodedVideos):
 class MSSL(ClipFrameModel):
     """Three towers: for queries, clips and frames.
 
-    A video has 32 units, and every run of consecutive units is a proposal (528 proposals). The clip score is that of
-    the best proposal (key clip), which is also the query of the attention that pools the frames.
+    A video has 32 units, and every run of consecutive units is a proposal (528 proposals). The clip score is the score
+    of the best proposal (key clip). The key clip is also the query of the attention that pools the frames.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
-        """`norm`: where layers normalise.
+        """`norm`: whether layers normalise before each part or after its residual.
 
-        `moments`: candidates are windows over the encoded units, as in other methods, or the method's clips.
+        `moments`: which windows can be moments: windows over the encoded units, as in other methods, or the method's
+        clips.
         """
 
         norm: NormOrder = "post"

@@ -5,7 +5,8 @@ of learned curvature. The loss is the angle by which a caption is outside its vi
 hyperbolic space.
 
 As released, frames are padded with zero rows to the longest possible video, and pooling includes this padding. We added
-two cases: a method without clips pools only frames, and GMMFormer uses its vector of all frames instead of frames.
+two cases: for a method without clips, only frames are pooled, and for GMMFormer, its one vector of all frames replaces
+the frames.
 """
 
 import math
@@ -46,7 +47,7 @@ class PartialOrder(AttachedLoss):
     class Config(AttachmentConfig):
         """`curvature` is the initial value of the learned curvature, which stays within a factor of ten.
 
-        `radius`: the cone of a video closer to the origin than twice this distance is a half-space.
+        `radius`: if a video is closer to the origin than twice this distance, its cone is a half-space.
         """
 
         curvature: float = 1.0

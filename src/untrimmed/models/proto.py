@@ -12,7 +12,7 @@ the setting that changes it:
   features V without a linear map, and no output map follows. So prototypes are "mixtures of multiple video segments"
   (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual, because the
   generator is "only the cross-attention" (section 3.2). Softmax is over the sequence, because Eq. 7 needs shares that
-  sum to 1. There is one head: with four, each head attends to another moment, and SumR is 141.9 instead of 212.1.
+  sum to 1. There is one head: with four heads, each attends to a different moment, and SumR is 141.9 instead of 212.1.
 - Iterations share their weights, because the paper counts iterations, not layers. From the second iteration on, the
   query is query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because all
   are mixtures of the same frames. With K = 1 this is exactly Eq. 1.
@@ -195,7 +195,7 @@ class Proto(RetrievalModel):
         return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit: a mixture of the clip prototypes that attend to it.
+        """Return a vector for each unit: a weighted mean of the clip prototypes that attend to the unit.
 
         Raises: NoTimelineError if the model does not store attention.
         """

@@ -51,7 +51,8 @@ def _joined(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], shift: int
 def played_faster(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], count: int) -> Float[Tensor, "V N C"]:
     """Return the normalised means of `count` equal segments of each sequence's real rows.
 
-    A sequence with fewer rows repeats rows. As in the package `data`, a small constant is added to the norm.
+    If a sequence has fewer than `count` rows, some rows are used several times. As in the package `data`, a small
+    constant is added to the norm.
     """
     share = torch.arange(count + 1, device=rows.device, dtype=torch.float64) / count
     bounds = (share * lengths[:, None]).round().long()

@@ -103,5 +103,5 @@ class PrototypeClips(Attachment):
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit: a mixture of the prototypes that attend to it."""
+        """Return a vector for each unit: a weighted mean of the prototypes that attend to the unit."""
         return prototype_timeline(clips_of(videos), PrototypeShares.of(videos.attached[self.name]).unit_attention), None

@@ -7,8 +7,8 @@ RAL has two parts, named as in the paper:
 - MSRA (alignment of distributions) affects only training. It represents each video, and each set of all captions of a
   video (support set), by a Gaussian. One loss contrasts samples of the Gaussians, another aligns their parameters.
 
-Released code: zhanglong-ustc/RAL-PRVR, with GMMFormer v2 only. If paper and release differ, we follow the release. The
-paper's versions and the release's constants are settings.
+Released code: zhanglong-ustc/RAL-PRVR, which has RAL only for GMMFormer v2. If paper and release differ, we follow the
+release. The paper's versions and the release's constants are settings.
 
 For GMMFormer, MS-SL and CLIP4Clip (Table 5) the paper reports only results, so the following is our interpretation.
 With GMMFormer and MS-SL, CSA replaces the method's frame branch, compares words with the method's encoded frames, and
@@ -57,7 +57,8 @@ class RALConfig(AttachmentConfig):
     - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
     - `alignment_form`: divergences of means and deviations (Eq. 8).
     - `proxy_form`: cosines over a temperature (Eq. 10).
-    - `confidences`: they are not normalised (Eq. 12). With `even`, all words have equal confidences (Fig. 8c).
+    - `confidences`: the confidences are not normalised (Eq. 12). With `even`, all words have equal confidences (Fig.
+      8c).
     """
 
     reads_frames: ClassVar[bool] = True
@@ -169,8 +170,8 @@ class RAL(Attachment):
     ) -> Float[Tensor, " Q"]:
         """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
-        Each query is treated as a support set of one caption. It is padded with zero rows to the longest possible
-        query, so that the value does not depend on the batch, unlike in the release.
+        Each query is treated as a support set of one caption. The query is padded with zero rows to the longest
+        possible query. Unlike in the release, its uncertainty then does not depend on the batch.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -208,8 +209,8 @@ class RAL(Attachment):
     def row_tensors(self, model: Carrier) -> TensorNames:
         """Return the names of the frame tensors, because the score depends only on each word's best frame.
 
-        If a confidence (`paper`) or the branch's weight can be negative, the score depends on the worst frame. Then
-        return nothing.
+        A confidence (with the setting `paper`) or the branch's weight may be negative. The score then depends on the
+        worst frame, and no names are returned.
         """
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}

@@ -47,7 +47,7 @@ class Rows:
 
     @property
     def members(self) -> Float[Tensor, "G N"]:
-        """1 if a sequence belongs to a group, else 0."""
+        """For each group and sequence: 1 if the sequence belongs to the group, else 0."""
         return positive_pairs(self.group, len(self.num_zeros)).T.to(self.rows.dtype)
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
@@ -93,10 +93,10 @@ class DistributionHead(nn.Module, ABC):
 
 
 class SeparateHead(DistributionHead):
-    """Predicts mean and spread from separate attention poolings, as released. Means have length 1.
+    """Predicts mean and spread from separate attention poolings, as released. Mean vectors have norm 1.
 
     The plain mean of the rows is added to the distribution's mean. With `global` (Eq. 6, not released), a linear map is
-    applied to it first.
+    applied to the plain mean first.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -115,7 +115,7 @@ class SeparateHead(DistributionHead):
         return Gaussian(self.mean(rows, pooled), self.log_scale(rows, pooled))
 
     def mean(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """Return means of length 1."""
+        """Return mean vectors of norm 1."""
         if self.mean_pooling is None:
             mean = self.mean_map(pooled)
         else:
@@ -136,8 +136,8 @@ class SeparateHead(DistributionHead):
 class SharedHead(DistributionHead):
     """Predicts mean and spread from one pooling by two linear maps, as printed (Eq. 3, 6 and 7).
 
-    The mean may have any length. In the paper, the second map gives sigma, which could be negative. Here it gives the
-    logarithm of sigma, as in the release.
+    The mean vector may have any norm. In the paper, the second map gives sigma, which could be negative. Here it gives
+    the logarithm of sigma, as in the release.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):

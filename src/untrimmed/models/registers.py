@@ -2,8 +2,8 @@
 
 Released code: lijun2005/CVPR26-DreamPRVR, which has registers in one network (`models/dreamprvr.py`). One layer over
 the embedded clips computes a mean vector of the video and K conditions. A short diffusion turns them into K registers.
-They are appended to the keys and values of every layer of both branches, without mask or window. In training, the
-diffusion learns to generate the mean of a video's captions plus noise.
+The registers are appended to the keys and values of every layer of both branches, without mask or window. In training,
+the diffusion learns to generate the mean of a video's captions plus noise.
 
 Registers can also be attached to other methods with the layers of GMMFormer v2; this is our extension. Only the
 abstract and overview of the paper were available to us, so we follow the release, which uses the mean of a video's
@@ -37,7 +37,7 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: noise on the mean caption, as a multiple of the standard deviation of the vector's numbers."""
+    """`perturbation`: noise on the mean caption, in standard deviations of the vector's numbers."""
 
     num_registers: int = 8
     num_steps: int = 10
@@ -120,7 +120,7 @@ class Registers(Attachment):
         }
 
     def captions(self, queries: Float[Tensor, "V D"], draws: Draws) -> Float[Tensor, "V K D"]:
-        """Return the mean caption of each video with noise, a different one for each register."""
+        """Return the mean caption of each video, with different noise for each register."""
         shape = (len(queries), self.config.num_registers, queries.shape[1])
         scale, shift = (draws.normal(f"register_{kind}", *shape).to(queries) for kind in ("scale", "shift"))
         return perturbed(queries, scale, shift, strength=self.config.perturbation)

@@ -1,7 +1,7 @@
 """Translate between the authors' parameter names and ours.
 
-A method lists the authors' names in `list_released_names`. It uses the functions below for blocks that several released
-programs share. We stack parallel layers, so a released tensor is often one entry of a parameter.
+A method lists the authors' names in `list_released_names`. The method uses the functions below for blocks that several
+released programs share. We stack parallel layers, so a released tensor is often one entry of a parameter.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Slot:
     unit_axes: int = 0
 
     def export(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the released tensor, taken from tensors by our parameter names."""
+        """Return the released tensor, given tensors under our parameter names."""
         ours = tensors[self.parameter][self.index]
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 

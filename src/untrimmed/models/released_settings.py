@@ -34,7 +34,7 @@ class TranslatedSettings:
 
 
 def translate_settings(method: ModelName, config: Mapping[str, Any]) -> TranslatedSettings:
-    """Return our settings of a checkpoint's `config`."""
+    """Translate the settings `config` of a checkpoint into our settings."""
     rules = {**_SHARED, **_METHODS.get(method.method, {})}
     if "ral" in method.attachments:
         rules |= _RAL
@@ -91,7 +91,7 @@ def _numbers(*names: str) -> Rule:
 
 
 def _choice(name: str, choices: Mapping[Any, Any]) -> Rule:
-    """Return a rule that translates one of several values."""
+    """Return a rule that translates a setting with a fixed set of values."""
     return lambda value: {name: choices[str(value).lower()]}
 
 

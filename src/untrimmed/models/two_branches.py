@@ -89,7 +89,7 @@ class TwoBranchConfig(ClipFrameConfig):
 
     `released` follows the program. `paper` follows the equations:
 
-    - `window`: the paper uses Eq. 7 over positions 0, 1, 2, ..., the program relative positions.
+    - `window`: the paper uses Eq. 7 over positions 0, 1, 2, ...; the program uses relative positions.
     - `triplet`: the paper has one term per pair (Eq. 11; Eq. 20). The program has one term per video, for the mean
       score of its queries.
     - `nce`: the paper divides a pair's cosine by a sum of cosines (Eq. 12; Eq. 21), the program takes a softmax of dot
@@ -141,7 +141,8 @@ class TwoBranchModel(ClipFrameModel):
     ) -> ParallelLayers:
         """Return one layer for each width, by default those of `gaussian_widths`.
 
-        Windows are for sequences of `window_length`. None: the length of the longest sequence in each batch.
+        Windows are for sequences of `window_length`. With None, they are for the length of the longest sequence in each
+        batch.
         """
         c = self.config
         return ParallelLayers(

@@ -2,8 +2,8 @@
 
 The kinds `dynamic` and `consolidation` compute weights by attention. The query of this attention is a token: a learned
 vector (GMMFormer v2) or, by default, the mean of the outputs over all layers and positions (HLFormer, DreamPRVR,
-Holmes). As released, that mean includes padding, so the layers must not skip padding, and sequences must have their
-full length.
+Holmes). In the released programs, that mean includes padding. Layers must therefore compute the rows of padding, and
+sequences must be padded to full length.
 """
 
 from typing import Literal
@@ -75,7 +75,7 @@ class TokenLayer(nn.Module):
     ) -> Float[Tensor, "*B N D"]:
         """Return the updated token for each sequence, after attention to the sequence.
 
-        The token is shared or one per sequence.
+        All sequences share one token, or each has its own.
         """
         y = self.norm1(token + self.dropout(self.attention(token, x, mask)))
         return self.norm2(y + self.dropout(self.layer2(self.dropout(self.layer1(y).relu()))))

@@ -41,10 +41,12 @@ class StackedSelfAttention(nn.Module):
         mask: Bool[Tensor, "N T"] | None = None,
         extra_rows: Float[Tensor, "*K N R D"] | None = None,
     ) -> Float[Tensor, "B N T D"]:
-        """Return the output of each attention. `x` is one input for all [N, T, D] or one for each [K, N, T, D].
+        """Return the output of each attention.
+
+        `x` is one input for all attentions, [N, T, D], or one for each, [K, N, T, D].
 
         Logits are multiplied by `windows`. Masked keys get no weight. `extra_rows` add keys and values, but no queries;
-        they are never masked, and their window is 1.
+        they are never masked, and windows do not change their logits.
         """
         query, key, value = (self._split_heads(part) for part in self._project(x))
         if extra_rows is not None:
@@ -69,7 +71,7 @@ class StackedSelfAttention(nn.Module):
     ) -> Float[Tensor, "B M D"]:
         """Return the output of `forward` for one shared input whose rows are packed without padding.
 
-        `windows` have the length of the longest sequence.
+        `windows` are [B, T, T], where T is the length of the longest sequence.
         """
         _, count, dim, _ = self.weight.shape
         linear = narrow.linear if narrow.applies(x) else F.linear
@@ -103,8 +105,8 @@ def fused_attention(
 ) -> Float[Tensor, "K N H T E"]:
     """Return softmax(Q K^T / sqrt(E)) V. PyTorch's fused kernel avoids storing the logits where supported.
 
-    Masked keys get no weight. The kernel gets the K attentions as additional heads, so that they share one mask. It
-    does not support windows, because it can add to logits but not multiply them.
+    Masked keys get no weight. The kernel gets the K attentions as additional heads, so that they share one mask. The
+    kernel does not support windows, because it can add a number to a logit but not multiply a logit by a number.
     """
     count = len(query)
     query, key, value = (x.transpose(0, 1).flatten(1, 2) for x in (query, key, value))
@@ -132,7 +134,7 @@ class TokenAttention(nn.Module):
         x: Float[Tensor, "*B N T D"],
         mask: Bool[Tensor, "N T"] | None = None,
     ) -> Float[Tensor, "*B N D"]:
-        """Return the attention output for each sequence. `token` is shared or has one row per sequence.
+        """Return the attention output for each sequence. `token` is one row for all sequences or one row per sequence.
 
         Masked positions get no weight.
         """
@@ -182,7 +184,7 @@ def stacked_dims(module: nn.Module, parameter: str) -> int:
 
 
 class _SharedKeyAttention(Function):
-    """Computes softmax(Q K^T) V and the softmax from keys and values with transposed copies, without saving logits."""
+    """Computes the softmax of Q K^T, and its product with V. Logits are not saved for the backward pass."""
 
     @staticmethod
     def forward(

@@ -26,14 +26,14 @@ def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
 
 
 class ParallelLayers(nn.Module):
-    """K transformer layers with separate weights, computed as one batch. Width inf means no window.
+    """K transformer layers with separate weights, computed as one batch. A layer of width inf has no window.
 
     - `output_map` adds a linear map after the heads (MS-SL, GMMFormer).
     - `ffn_ratio` adds a feed-forward part with a hidden layer this many times as wide as the rows (GMMFormer v2).
     - `norm` is `post` in the released programs and `pre` in the papers (GMMFormer Eq. 8-9, v2 Eq. 14-15).
-    - `skip_padding`: rows of padding are not computed, and their output is arbitrary. Do not set it for methods that
-      use these rows, as some released programs do. With `training`, they are skipped only in training mode,
-      because the comparison with the released program includes these rows and runs in evaluation mode.
+    - `skip_padding`: rows of padding are not computed, and their output is arbitrary. Some released programs use these
+      rows; their methods must not set this option. With `training`, rows of padding are skipped only in training mode.
+      They are computed in evaluation mode, because the comparison with the released program includes them.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class ParallelLayers(nn.Module):
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
         """Return the cached windows for sequences of this length, or None if no layer has a window.
 
-        If `window_length` is set, windows are computed for that length and cut, so that they do not depend on the
-        batch.
+        If `window_length` is set, windows are computed for that length and then cut to `length`. They are then the same
+        for every batch.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
@@ -142,7 +142,7 @@ class ParallelLayers(nn.Module):
 
 
 class StackedFeedForward(nn.Module):
-    """K two-layer perceptrons with ReLU, dropout after each layer."""
+    """K two-layer perceptrons with ReLU, and with dropout after each layer."""
 
     def __init__(self, count: int, dim: int, hidden_dim: int, dropout: float):
         super().__init__()

@@ -50,7 +50,10 @@ class Schedule:
 
 
 class DenoiserLayer(nn.Module):
-    """Two pre-norm linear maps with a linear shortcut. An embedding of step and condition is added between them."""
+    """Two pre-norm linear maps with a linear shortcut.
+
+    An embedding of step and condition is added between the two maps.
+    """
 
     def __init__(self, dim: int):
         super().__init__()
@@ -100,7 +103,7 @@ class Denoiser(nn.Module):
     def forward(
         self, x: Float[Tensor, "*T V K D"], hints: Sequence[Float[Tensor, "*T V K D"]]
     ) -> Float[Tensor, "*T V K D"]:
-        """Return the predicted noise at the steps of the hints, which are one step or all steps."""
+        """Return the predicted noise at the steps of `hints`: one step or all steps."""
         y = x
         for layer, hint in zip(self.layers, hints, strict=True):
             y = layer(y, hint)
@@ -110,8 +113,9 @@ class Denoiser(nn.Module):
 class Diffusion(nn.Module):
     """DreamPRVR's diffusion (arXiv 2604.03653): turns one vector per video and K conditions into K vectors.
 
-    As released, nothing is random: the start vector replaces the noise, at the beginning and in every step. It computes
-    in the dtype of the weights even under autocast, because the first step multiplies its input by 200.
+    As released, nothing is random: the start vector replaces the noise, at the beginning and in every step. All
+    computations are in the dtype of the weights, even under autocast, because the first step multiplies its input by
+    200.
     """
 
     def __init__(self, dim: int, num_steps: int, num_layers: int, init_std: float):

@@ -1,4 +1,4 @@
-"""Shorten a sequence of frames, as input of JSG's glance branch."""
+"""Shorten a sequence of frames for JSG's glance branch."""
 
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 class DownSampling(nn.Module):
     """Shortens a sequence: max-pooling over time, then one convolution (JSG Eq. 2).
 
-    As released, the convolution has one channel: the same few weights for every feature dimension. Its bias has no
-    effect, because the following layer norm removes it.
+    As released, the convolution has one channel: the same few weights for every feature dimension. The convolution's
+    bias has no effect, because the following layer norm removes it.
     """
 
     SHARE_REAL = 0.2  # an output row is real if at least this share of its input rows is real

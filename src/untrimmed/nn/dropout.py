@@ -17,7 +17,10 @@ BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
 def is_eager_cpu(x: Tensor) -> bool:
-    """Whether x is on the CPU and torch.compile is not tracing, because torch.compile needs the plain operations."""
+    """Whether x is on the CPU and torch.compile is not tracing.
+
+    For torch.compile, callers use the plain operations.
+    """
     return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 

@@ -34,7 +34,10 @@ def product_dtype(x: Tensor) -> torch.dtype:
 
 
 def _relu_(x: Tensor) -> Tensor:
-    """Apply ReLU in place. bfloat16 is compared as int16, where negative numbers are at most -128 (above: NaN)."""
+    """Apply ReLU in place.
+
+    Bits of bfloat16 are read as int16: those of negative numbers are at most -128, those of NaN are larger.
+    """
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
@@ -55,8 +58,8 @@ class _InputProjection(Function):
 
     Let n be the normalised rows and m the dropout mask. Then dropout(LN(x)) is m * n * gain + m * shift, times a
     constant, and all gradients follow from two products of the incoming gradient: with m * n and with m. In bfloat16,
-    the forward pass saves m * n and m, and multiplies them by W * gain and W * shift. In float32 this second product
-    would be expensive, so the layer norm applies gain and shift, and the backward pass recomputes m * n.
+    the forward pass saves m * n and m, and multiplies them by W * gain and W * shift. In float32, two products instead
+    of one would be expensive. There, the layer norm applies gain and shift, and the backward pass recomputes m * n.
     """
 
     @staticmethod
@@ -365,7 +368,7 @@ def self_attention(
 ) -> Float[Tensor, "K M D"]:
     """Return the concatenated heads of K attentions, given packed queries, keys and values.
 
-    Each group has the row indices of sequences of one length [N, T].
+    Each group [N, T] has the row indices of N sequences with the same length T.
     """
     with torch.autocast("cpu", enabled=False):
         return _SelfAttention.apply(joint, windows, groups, probability)

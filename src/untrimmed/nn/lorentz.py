@@ -1,10 +1,10 @@
 """Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on the distance of points on a hyperboloid.
 
 A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
-Tangent vectors at the origin (1, 0, ..., 0) have time 0 and are stored without it. Each head has its own points. As
-released, the logarithmic map is applied to their concatenation, which is not a point: the first head's time counts as
-time, and the other heads' times as space coordinates. Under autocast, everything between the two linear maps is in
-float32, because differences of squared times need the precision.
+Tangent vectors at the origin (1, 0, ..., 0) have time 0, which is not stored. Each head has its own points. As
+released, the logarithmic map is applied to the concatenated points of all heads. The concatenation is not a point: the
+first head's time counts as time, and the other heads' times as space coordinates. Under autocast, everything between
+the two linear maps is in float32, because differences of squared times need the precision.
 """
 
 import math
@@ -54,7 +54,7 @@ def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
 
 
 def points_of(rows: Float[Tensor, "*B E"], scale: Float[Tensor, "*#B 1"]) -> Float[Tensor, "*B E"]:
-    """Return points with time 1.1 + scale * sigmoid(first number), in the direction of the other numbers."""
+    """Return points with time 1.1 + scale * sigmoid(a row's first number), in the direction of its other numbers."""
     time = MIN_TIME + scale * rows[..., :1].sigmoid()
     length = torch.linalg.vector_norm(rows[..., 1:], dim=-1, keepdim=True)
     radius = (time.square() - 1).sqrt()

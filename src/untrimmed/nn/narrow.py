@@ -1,7 +1,7 @@
 """Layers in bfloat16 for inference on the CPU.
 
-They work on pieces of rows that fit into the processor's caches, so that float32 intermediate results stay there. If
-oneDNN supports bfloat16, bias and ReLU are fused into the product.
+The layers process pieces of rows that fit into the processor's caches, so that float32 intermediate results stay there.
+If oneDNN supports bfloat16, bias and ReLU are fused into the product.
 """
 
 import torch

@@ -11,8 +11,8 @@ from torch import Tensor
 class Packing:
     """Maps padded sequences to packed rows (the real rows, in order) and back.
 
-    `rows` are the positions of packed rows in the flattened padded array, or None without padding. `groups` has one
-    array [N, T] for each sequence length T: the packed rows of the N sequences with this length. Attention within a
+    `rows` are the positions of packed rows in the flattened padded array, or None if there is no padding. `groups` has
+    one array [N, T] for each sequence length T: the packed rows of the N sequences with this length. Attention within a
     group needs no mask.
     """
 
@@ -37,7 +37,10 @@ class Packing:
 def packing_of(
     num_sequences: int, length: int, mask: Bool[Tensor, "N T"] | None, device: torch.device
 ) -> Packing | None:
-    """Return the packing of sequences with padding at the end, or None for other masks and for empty sequences."""
+    """Return the packing of sequences with padding at the end.
+
+    Return None if a sequence is empty or has padding elsewhere.
+    """
     if mask is None or bool(mask.all()):
         all_rows = torch.arange(num_sequences * length, device=device).view(num_sequences, length)
         return Packing(num_sequences, length, None, (all_rows,))

@@ -35,12 +35,14 @@ class PrototypeBuilder(nn.Module):
     A prototype becomes the mean of the rows, weighted by its attention. There are no linear maps of values or outputs,
     so prototypes have the scale of the rows. There is one attention head, because several heads would mix different
     moments in one vector. The attention query of the first iteration is the normalised learned prototype, so one
-    iteration is exactly Eq. 1. Later queries are the normalised mixture plus the learned prototype (as in DETR).
+    iteration is exactly Eq. 1. In later iterations, the query is the previous iteration's prototype, normalised, plus
+    the learned prototype (as in DETR).
 
-    - `sharpness` is the initial standard deviation of the logits. Attention is flat if it is far below 1.
+    - `sharpness` is the initial standard deviation of the logits. If it is far below 1, all rows get almost the same
+      attention.
     - `builder`: `cross_attention` is as described above. With `perceiver`, the prototypes of a video also attend to
-      each other after each iteration. With `slot_attention`, they compete for each row, and a gated recurrent unit
-      updates them.
+      each other after each iteration. With `slot_attention`, the prototypes compete for each row, and a gated recurrent
+      unit updates the prototypes.
     """
 
     def __init__(
@@ -88,7 +90,8 @@ class PrototypeBuilder(nn.Module):
     def _query_input(self, vectors: Float[Tensor, "V K D"], iteration: int) -> Float[Tensor, "V K D"]:
         """Return the queries of the next iteration, with the learned prototypes added.
 
-        Without the learned prototypes, all queries of one video would be similar mixtures and attend to the same rows.
+        Without the learned prototypes, all queries of one video would be similar means of its rows and attend to the
+        same rows.
         """
         normalised = self.prototype_norm(vectors)
         return normalised if iteration == 0 or self.gate is not None else normalised + self.prototypes
@@ -100,7 +103,7 @@ class PrototypeBuilder(nn.Module):
 
 
 def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
-    """Return attention weights: each row of the sequence is shared out among prototypes (softmax).
+    """Return attention weights, for which the prototypes compete: the softmax is over the prototypes of each row.
 
     The weights of each prototype are then scaled to sum 1.
     """

@@ -51,7 +51,7 @@ class Positions(nn.Module):
 
 
 def require_fit(features: Float[Tensor, "N T C"], in_dim: int, max_length: int) -> None:
-    """Raise a FeatureError if the features have another width or are longer than the position table."""
+    """Raise a FeatureError if the features do not have width `in_dim` or are longer than `max_length`."""
     length, width = features.shape[1:]
     if width != in_dim or length > max_length:
         raise FeatureError(

@@ -25,8 +25,8 @@ def constraint_windows(
     - `released`: row i is a Gaussian with centre i / n and standard deviation max(width, 0.01) / 9, scaled to a maximum
       of 1. Key j is at time j / (n - 1).
     - `paper` (GMMFormer Eq. 7): exp(-(j - i)^2 / width) / 2 pi over integer positions, where `width` is sigma^2.
-    - The papers print no formula for the constraints Bartlett and boxcar (GMMFormer Table 7, v2 Table 8). Here they
-      have the variance of the Gaussian that they replace.
+    - The papers print no formula for the constraints Bartlett and boxcar (GMMFormer Table 7, v2 Table 8). Here these
+      windows have the variance of the Gaussian that they replace.
 
     Windows are computed in float64 and returned in float32.
 
