@@ -5,8 +5,8 @@ files:
 
 1. `<method>/<dataset>.yaml`: the method alone.
 2. `attachments/<name>/<dataset>.yaml`: what an attachment adds to any method.
-3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it has the attachment. 4.
-   `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
+3. `<method>+<attachment>/<dataset>.yaml`: changes for this method whenever it has the attachment.
+4. `<method>+<attachment>+<attachment>/<dataset>.yaml`: changes for exactly this set of attachments.
 
 A method or attachment from outside this package needs no file: its preset consists of the defaults of its `Config` and
 its `training_defaults`. `choose_preset` also accepts any YAML file with the same sections.

@@ -89,8 +89,8 @@ def evaluate_library(
     With `skip_unknown`, queries are skipped and listed if their video is not in the library or has an ambiguous name.
 
     Raises:
-        UnknownNameError: A query's video is unknown or ambiguous (with `skip_unknown`: all are). The message names the
-            videos.
+        UnknownNameError: The video of a query is unknown or ambiguous; with `skip_unknown`, this is so for all
+            queries. The message names the videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
@@ -142,9 +142,9 @@ def _inside(query: LabelledQuery, duration_s: float) -> LabelledQuery:
 
 
 def _unknown_videos_message(unknown: Sequence[tuple[LabelledQuery, int]], library: Library, *, can_skip: bool) -> str:
-    """Return a message that names each unknown video once, with its first line and its number of sentences.
+    """Return a message that names each unknown video once, with its number of sentences and the line of the first one.
 
-    The message suggests skipping them only if other queries remain.
+    The message suggests skipping these videos only if queries for other videos remain.
     """
     counts = Counter(query.video for query, _ in unknown)
     first = {query.video: (query.place, f"matches {count} files" if count else "") for query, count in unknown[::-1]}

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 class RepairReport:
     """The damaged files that were removed, and the damaged videos that were removed and must be indexed again.
 
-    `commits` are the files of damaged last commits. They were renamed, and the library is at the commit before them.
+    `commits` are the files of damaged last commits. They were renamed, and the library is now at the last commit that
+    can be read.
     """
 
     files: tuple[Path, ...]
@@ -69,7 +70,8 @@ class RepairReport:
 class Library:
     """Indexed videos in one folder. Opening is fast; models are loaded when they are first needed.
 
-    Any number of threads and processes may search, even while one indexes or removes: each search sees one version.
+    Any number of threads and processes may search, even while another one changes the library. Each search uses one
+    version of the library.
     """
 
     def __init__(
@@ -143,10 +145,10 @@ class Library:
             encoder: A short name, hub id or folder. Default: the library's; for a new library SigLIP 2 if its weights
                 can be downloaded within seconds, otherwise `builtin` (see the report's `notice`).
             fps: Frames to index per second of video. Default: the library's; 2 for a new one.
-            keyframes_only: Decode only key frames, which is many times faster and coarser.
-            thumbnails: Keep a small picture of each second of new videos, so that nothing needs to be decoded to show
-                them. True also adds missing thumbnails of known files. False does not remove existing ones. Default:
-                the library's setting; True for a new one.
+            keyframes_only: Decode only key frames, which is many times faster, but gives fewer frames.
+            thumbnails: Store a small picture of each second of new videos, so that pictures can be shown without
+                decoding. True also adds missing thumbnails of known files. False does not remove existing ones.
+                Default: the library's setting; True for a new one.
             precision: auto, float32 or bfloat16. Default: the precision of this object. A library may contain vectors
                 of both formats.
             part: "3/16" indexes the third of 16 parts of the files into another library beside this one
@@ -155,9 +157,9 @@ class Library:
                 must see the files at the same paths.
             pictures_fps: Folders of numbered pictures (00001.jpg, 00002.jpg, ...) are videos that were sampled at this
                 many frames per second, like those of TVR (3). By default such folders are ignored.
-            sources: Sources of passages to read from now on, each with its new settings (others stay); None turns a
-                source off, without removing its passages. Known files are read again only by new or changed sources. A
-                new library reads subtitles: `{"subtitle": {}}`.
+            sources: New settings of sources of passages, by name of the source. These sources are used from now on;
+                all other sources are unchanged. None turns a source off, but keeps its passages. Known files are read
+                again only by new or changed sources. A new library reads subtitles: `{"subtitle": {}}`.
 
         Raises:
             ConfigError: An option is invalid.
@@ -397,7 +399,8 @@ class Library:
             curve_points: Number of values of each hit's `curve`, for drawing; 0: no curves.
             within: Search only videos below this folder, or this one file.
             on_hit: Called with each hit as soon as its moments are known, best first. Not called with
-                `group_by="moment"` or `fold`. If the library changes meanwhile, it may be called again for some hits.
+                `group_by="moment"` or `fold`. If the library changes during the search, it may be called again for
+                some hits.
 
         Raises:
             ConfigError: The sentence is empty or not a text, or an option is invalid.

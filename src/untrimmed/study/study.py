@@ -30,10 +30,10 @@ class StudyPlan:
     """The trainings on each data set.
 
     1. The search trains each method for `search_steps` steps with every combination of a learning rate of `rates` and
-       values of `grid` (entries `KEY=VALUE,VALUE,...`). The combination with the best SumR is used from then on. 2. The
-       best `grow` methods are extended by `attachments`, at most `max_attachments` each. 3. The best `finalists`
-       candidates and the methods that they extend are trained for `steps` steps with `seeds` seeds. Without
-       attachments, all methods are finalists.
+       values of `grid` (entries `KEY=VALUE,VALUE,...`). The combination with the best SumR is used from then on.
+    2. The best `grow` methods are extended by `attachments`, at most `max_attachments` each.
+    3. The best `finalists` candidates and the methods that they extend are trained for `steps` steps with `seeds`
+       seeds. Without attachments, all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]

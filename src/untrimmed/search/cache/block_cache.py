@@ -2,7 +2,7 @@
 
 There are three kinds of files, which can all be built again from the table if they are missing or damaged:
 
-- A block: arrays of several videos. A video in it is valid while its record has the same content stamp.
+- A block: arrays of several videos. A video in it is valid as long as its stamp in the block matches its record.
 - The codes of a block: its vectors, projected on axes and quantized. The file name has digests of block and axes.
 - The axes, which all codes share.
 """
@@ -77,9 +77,10 @@ class BlockCache:
                 yield CachedBlock(arrays, present, CodeFiles(axes, codes_path if codes_path in codes else None))
 
     def write(self, blocks: Iterable[Arrays], records: Records) -> bool:
-        """Write new blocks, and remove the files of all other blocks and their codes; return whether that succeeded.
+        """Write new blocks, and return whether this succeeded.
 
-        It fails if another process is writing, the disk is full, or the folder is read-only.
+        The files of all other blocks, and the codes of these blocks, are removed. Writing fails if another process is
+        writing, the disk is full, or the folder is read-only.
         """
 
         def write() -> None:

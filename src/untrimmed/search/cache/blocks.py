@@ -2,8 +2,8 @@
 
 An update creates a new corpus, which shares unchanged blocks with the previous corpus; running searches still use the
 previous one. A removed video leaves a hole in its block. When more than a quarter of a block is holes, its videos are
-copied to a new block. Blocks of similar size are joined, so there are few blocks, and a video in a block of n videos
-was copied O(log n) times. A *row* is the index of a video in its block.
+copied to a new block. Blocks of similar size are joined, so there are few blocks. A video in a block of n videos has
+been copied O(log n) times. A *row* is the index of a video in its block.
 """
 
 from __future__ import annotations

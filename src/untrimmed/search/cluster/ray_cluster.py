@@ -140,7 +140,7 @@ class RayShards:
         """Call a method of several shards, with different arguments for each. Return the results that arrive in time.
 
         If an actor dies, the call is repeated with the next replica until the time limit. With `wait_for_load`, all
-        replicas of a shard are called, so that each reads its videos, and dead ones are called again.
+        replicas of a shard are called, so that each replica reads its videos. Replicas that die are called again.
         """
         first = next(self._turn)
         deadline = time.monotonic() + (_LOAD_S if wait_for_load else self._answer_s)

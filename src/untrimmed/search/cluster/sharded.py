@@ -1,8 +1,9 @@
 """Search a library in several shards. A shard is a process that holds a share of the videos.
 
-`ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results, which are the
-same as in one process. A shard reads its videos from the cached blocks or from the table, at the version of the search,
-so it can be restarted at any time. A `Shards` object, such as `RayShards`, sends the calls to the shards.
+`ShardedEngine` replaces `Engine`: its corpus sends each query to all shards and combines their results. A search in
+shards has the same result as a search in one process. A shard reads its videos from the cached blocks or from the
+table, at the version of the search, so it can be restarted at any time. A `Shards` object, such as `RayShards`, sends
+the calls to the shards.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class _LoadedShard:
 
 
 class Shard:
-    """The videos of one shard in memory. Each call names a version. Any number of threads may call."""
+    """The videos of one shard in memory. Each call names a version. Any number of threads may call the methods."""
 
     def __init__(self, library: Path | str, number: int, shards: int):
         """Create shard `number` of `shards`. `library` is a folder, or an address on object storage."""

@@ -1,7 +1,8 @@
 """Training-free corpora: a video's score is the score of its best vector, and its moments are the clearest matches.
 
 Spans are ranked by how far their mean relevance is above a baseline (`untrimmed.moments.clearest`). The baseline is
-between the means of the video and of the library, so if a whole video matches, the whole video is returned.
+between the mean relevance of the video and that of the library. So if a whole video matches, the whole video is
+returned.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class VectorVideo:
 
     @property
     def frames_per_row(self) -> Int[np.ndarray, " M"]:
-        """Number of frames that each vector represents: 1, unless the vectors are moments (`EDGES`)."""
+        """Number of frames that each vector represents: 1, unless each vector represents a moment (see `EDGES`)."""
         edges = self.arrays.get(EDGES)
         return np.ones(len(self.vectors), dtype=np.int64) if edges is None else np.diff(edges)
 
@@ -193,7 +194,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return block.video(row)
 
     def spans_of(self, video_id: str) -> Int[np.ndarray, "N 2"]:
-        """Return the candidate spans of a video. They are computed on its first hit, because that takes long."""
+        """Return the candidate spans of a video. They take long, so they are computed on its first hit."""
         block, row = self.blocks.find(video_id)
         if row not in block.spans:
             block.spans[row] = self.spans(block.video(row))

@@ -134,7 +134,7 @@ class LocalCorpus(Corpus, Generic[B]):
     min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
     # searches of fewer vectors or videos only use codes after some earlier searches
     min_size_for_codes_at_once: ClassVar[int]
-    coding_batch_size: ClassVar[int]  # quantize this many at a time, to limit memory
+    coding_batch_size: ClassVar[int]  # size of the batches that are quantized, which limits memory
 
     def __init__(self, join: Callable[[Sequence[PartialBlock[B]]], B], max_size: int):
         """Create a corpus without videos. The arguments are those of `Blocks`."""
@@ -159,18 +159,21 @@ class LocalCorpus(Corpus, Generic[B]):
 
     @abstractmethod
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
-        """Return, by branch, the vectors of the videos in these rows, and the number of vectors of each video.
+        """Return the vectors of the videos in these rows, and the number of vectors of each video.
 
-        An upper bound of a video's score is the sum, over the query's vectors, of the largest product with one of the
-        video's vectors.
+        The result has one such pair for each branch of the model. An upper bound of a video's score is the sum, over
+        the query's vectors, of the largest product with one of the video's vectors.
         """
 
     def context(self, block: B) -> str:
-        """Return what a block's codes depend on besides its arrays, as text. If it changes, codes are built again."""
+        """Return a text that names what affects a block's codes besides its arrays.
+
+        If this text changes, codes are built again.
+        """
         return ""
 
     def shard_summary(self) -> Any:
-        """Return what other shards must know about this shard's videos to compute scores, or None."""
+        """Return the data about this shard's videos that other shards need to compute scores, or None."""
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:

@@ -26,7 +26,7 @@ Units = Mapping[str, Int[np.ndarray, "_ _"]]
 class EncodedBlock(Block):
     """Encoded videos, in memory or in a file.
 
-    Second axes of tensors are padded to `padded_lengths` when they are read.
+    When tensors are read, their second axes are padded to `padded_lengths`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class EncodedBlock(Block):
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video, because results of a view could depend on its position in memory."""
+        """Return a copy of one video. A view is not used, because results could depend on its position in memory."""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
@@ -99,8 +99,8 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision.
 
-    If `Units` names a tensor, only the units listed there are read from it. All selections must be of the same blocks
-    and list units of the same tensors, so that each block is read only once.
+    If a `Units` object lists units of a tensor, only these units of the tensor are read. All selections must be of the
+    same blocks and list units of the same tensors, so that each block is read only once.
     """
     union = Selection.joined([selection for selection, _ in requests])
     sizes = [len(selection) for selection, _ in requests]
@@ -125,7 +125,7 @@ def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> lis
 
 
 def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndarray, " N"] | None = None) -> Tensor:
-    """Return a tensor of each video, or one unit of each tensor.
+    """Return the tensor `name` of each video, or one unit of each of these tensors.
 
     Shorter tensors are padded with zeros (masks with False).
     """

@@ -1,8 +1,8 @@
 """The engine of a library: it holds the videos in memory, and reads new commits before the next search.
 
 `Engine.answer` calls a search with the current `View`, and `View.corpus` returns the corpus for the library's model.
-Its videos are in memory or are read from cached blocks on disk. Only videos that have changed since are read from the
-table.
+The videos of the corpus are already in memory, or they are read from cached blocks on disk. Only videos that have
+changed since then are read from the table.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ class Engine:
     def load(self, view: View, model: ModelReference) -> Corpus:
         """Return the videos of a version for a model; see `load_search_model` for errors.
 
-        The corpus in memory is reused. If there is none, the cached blocks are read. Only videos that differ are read
-        from the table.
+        The corpus in memory is reused. If there is none, the cached blocks are read. Only new and changed videos are
+        read from the table.
         """
         with self._lock:
             key = view.encoder, model
@@ -211,7 +211,7 @@ class Engine:
             return corpus
 
     def load_passages(self, view: PassagesView, mode: TextMode) -> PassageCorpus:
-        """Return the vectors of the passages in one mode, as `load` returns those of videos."""
+        """Return the vectors of the passages in one mode. They are loaded in the same way as videos in `load`."""
         from untrimmed.search.corpora.passages import PassageCorpus
 
         with self._lock:

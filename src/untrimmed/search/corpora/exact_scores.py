@@ -143,7 +143,10 @@ _pool_lock = threading.Lock()
 
 
 def map_on_cores(work: Callable[[A], R], items: Iterable[A]) -> list[R]:
-    """Return `work(item)` for each item, computed on all cores; calls from within `work` use the current thread."""
+    """Return `work(item)` for each item, computed on all cores.
+
+    If `work` calls this function, the inner call uses only its own thread.
+    """
     if getattr(_current, "is_worker", False):
         return [work(item) for item in items]
     return list(_thread_pool().map(work, items))
@@ -208,7 +211,7 @@ class BestUnits:
         """Return each video's units that may score best for these probes, according to the codes.
 
         All videos get the same number of units; if a video has fewer, one is repeated. A branch without probes has no
-        effect on the score, so its first unit is returned.
+        effect on the score, so the first unit of each video is returned for this branch.
         """
         lengths = np.concatenate([block.lengths[rows] for block, rows in selection])
         masks = {}

@@ -1,7 +1,7 @@
 """The passages of one version of a library: found by words and by vectors.
 
-`PassagesView` belongs to a `View`. Its corpora hold the vectors of passages as a `FrameCorpus` holds those of frames,
-in the same kind of cached blocks and codes: one corpus for what is said, and one for what is written.
+`PassagesView` belongs to a `View`. One of its corpora has the vectors of spoken passages, the other those of written
+passages. Like a `FrameCorpus`, both use cached blocks and codes.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PassagesView:
 
     @cached_property
     def modes(self) -> frozenset[TextMode]:
-        """The modes of the passages that there are."""
+        """The modes that at least one passage has."""
         return frozenset(reading.mode for reading in self._all_readings() if reading.num_passages)
 
     @cached_property
@@ -99,7 +99,7 @@ class PassagesView:
 
     @cached_property
     def _vectors(self) -> dict[TextMode, tuple[Records, dict[str, list[str]]]]:
-        """For each mode, the records and the ids of the readings whose vectors can be compared with those of a query.
+        """For each mode, the records of videos, and the ids of their readings with vectors of `encoder`.
 
         The records change whenever the vectors of a video change.
         """
@@ -123,7 +123,7 @@ class PassagesView:
     def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
         """Yield each video with its passages instead of frames: a vector and a start for each passage.
 
-        Videos without such vectors are left out. `encoded` has the array `PLACES`.
+        Videos without such vectors are left out. The field `encoded` contains the array `PLACES`.
         """
         records, ids = self._vectors[mode]
         for start in range(0, len(video_ids), 64):

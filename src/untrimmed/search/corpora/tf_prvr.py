@@ -1,12 +1,12 @@
 """Search with TF-PRVR (`untrimmed.moments.tf_prvr`), which compares training-free moments instead of frames.
 
 The moments of a video are computed from its stored frames when the video is indexed, or when the library changes to
-this model. They are stored in addition to the frames and need much less space. All frames have the same weight, also
+this model. They are stored in addition to the frames and need much less space. All frames have the same weight, even
 key frames at unequal distances.
 
-As released, the score of a video is the score of its best moment. The release does not rank spans. Here,
-`untrimmed.moments.clearest` ranks the moments, the segments of all levels and the whole video. docs/quality.md compares
-alternatives.
+As in the released code, the score of a video is the score of its best moment. The released code does not rank spans. In
+this module, `untrimmed.moments.clearest` ranks the moments, the segments of all levels and the whole video.
+docs/quality.md compares alternatives.
 """
 
 from __future__ import annotations

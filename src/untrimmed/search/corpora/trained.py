@@ -154,8 +154,9 @@ class TrainedModel:
 class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
-    All videos are padded to the length of the longest one, because some scores (JSG's) depend on padding. Otherwise the
-    score of a video would depend on its block. When the longest video changes, the others are only padded again.
+    All videos are padded to the length of the longest one. Some scores (JSG's) depend on padding, so with less padding
+    the score of a video would depend on its block. When the longest video changes, the others are padded again, but not
+    encoded again.
     """
 
     min_size_for_codes: ClassVar[int] = 1000
@@ -210,7 +211,7 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def sketch(
         self, block: EncodedBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
-        """Return, by branch, the videos' vectors to compare with a query's, and their number per video."""
+        """Return, for each branch, the vectors of the videos in these rows, and their number per video."""
         return rows_by_branch(self.model.model.sketch(block.select(rows)))
 
     def context(self, block: EncodedBlock) -> str:

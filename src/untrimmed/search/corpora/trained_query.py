@@ -74,7 +74,7 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
         return None if weights is None else weights[0].numpy()
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return the predicted deviation (RAL, Fig. 3), or None if the run did not record its usual value."""
+        """Return the predicted deviation (RAL, Fig. 3); None if there is none or its usual value is unknown."""
         deviation = self._model.watched_queries(self.encoded).get(UNCERTAINTY)
         usual = self.scorer.usual_uncertainty
         return None if deviation is None or usual is None else Uncertainty(deviation.item(), usual)
@@ -83,8 +83,8 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video in seconds that do not overlap, best first. Short spans are widened.
 
-        Without a limit, spans are returned until their score falls below the middle between the best score and the
-        curve's mean.
+        Without a limit, spans are returned until their score falls below the middle between the best score and the mean
+        relevance of the video.
         """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)

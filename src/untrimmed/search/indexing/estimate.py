@@ -44,7 +44,7 @@ class Estimate:
 
     @contextmanager
     def exclude(self) -> Iterator[None]:
-        """Do not count the time of the block, because the run is paused."""
+        """Do not count the time that a `with` block takes, because the run is paused during the block."""
         started_at = self._clock()
         yield
         self._excluded_s += self._clock() - started_at

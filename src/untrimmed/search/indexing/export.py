@@ -58,8 +58,8 @@ def prepared_data_set(out: Path, name: str, layout: ExportLayout | None, *, capt
     """Return the data set OUT/NAME if `untrimmed data prepare` wrote its captions; None if OUT/NAME does not exist.
 
     Raises:
-        ConfigError: The name is invalid, OUT/NAME is another kind of folder, or its captions are already prepared but
-        `captions` or another `layout` is requested.
+        ConfigError: The name is invalid; OUT/NAME is another kind of folder or has features of another encoder; or
+            `captions` or `layout="plain"` is requested for a data set with prepared captions.
     """
     if Path(name).name != name:
         raise ConfigError(f"name {name!r} is not the name of a folder; choose a plain --name, such as 'mine'")

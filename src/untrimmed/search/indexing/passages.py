@@ -1,4 +1,4 @@
-"""Read the passages of indexed videos: decide what is missing or outdated, read it, and commit each reading."""
+"""Read the missing and outdated passages of indexed videos, and commit each reading."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EMPTY_READINGS_S = 10.0
 
 @dataclass(frozen=True)
 class PassageStep:
-    """A step of reading passages: `done_s` seconds of a video are read, or all of it if `passages` is set."""
+    """A step of reading passages: `done_s` seconds of a video are read, or the whole video if `passages` is set."""
 
     record: VideoRecord
     source: str
@@ -63,7 +63,9 @@ class PassageReader:
         self._emptied_at = time.monotonic()
 
     def read(self, records: Iterable[VideoRecord]) -> None:
-        """Read what is missing or outdated. Each reading is a commit, so an interrupted run continues.
+        """Read the missing and outdated passages of these videos.
+
+        Each reading is committed separately, so the run after an interrupted run skips the finished readings.
 
         A video that cannot be read does not affect the others.
 
@@ -163,5 +165,5 @@ class PassageReader:
 
 
 def _state(reading: Reading) -> tuple[str, ...]:
-    """Return what a reading depends on. If it is unchanged, the video is not read again."""
+    """Return the state on which a reading depends. If this state is unchanged, the video is not read again."""
     return reading.mode, reading.identity, reading.encoder, reading.content_hash, reading.fingerprint

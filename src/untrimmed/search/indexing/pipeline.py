@@ -92,7 +92,7 @@ class Progress:
     video_s: float = 0.0  # seconds of video that the run has encoded
     speed: float | None = None  # seconds of video encoded per second; None at first
     remaining_s: float | None = None  # estimated time until the end of the run; None at first
-    source: str = ""  # of passages
+    source: str = ""  # name of the source of passages
     passages: int = 0  # number of new passages
 
 
@@ -138,7 +138,7 @@ class Indexer:
         `pictures_fps` is the frame rate of folders of pictures. With `add_thumbnails`, known files that lack thumbnails
         are decoded again, but not encoded.
 
-        If there are `workers`, they decode and encode; this process commits and recognises known files.
+        With `workers`, the workers decode and encode, and this process recognises known files and commits.
         """
         started = time.perf_counter()
         self._report = IndexReport()
@@ -163,7 +163,7 @@ class Indexer:
     def _sizes_to_encode(self, paths: Sequence[Path]) -> dict[Path, int]:
         """Return the sizes of the files that will probably be encoded: new files, and files with another sampling.
 
-        Changed files are noticed later, when their turn comes.
+        Changed files are not included. They are found when they are hashed.
         """
         sizes = {}
         for path in paths:
@@ -335,7 +335,7 @@ class Indexer:
         self._notify(path, "thumbnails")
 
     def read_passages(self, paths: Sequence[Path], sources: Mapping[str, Mapping[str, Any]]) -> None:
-        """Read the passages of files that `run` has indexed, as far as they are missing or outdated."""
+        """Read the missing and outdated passages of files that `run` has indexed."""
         from untrimmed.search.indexing.passages import PassageReader, PassageStep
 
         report = self._report

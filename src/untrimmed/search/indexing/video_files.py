@@ -26,7 +26,7 @@ _BATCH_SIZE = 8  # frames to encode at a time; few, so that encoding starts earl
 
 @dataclass(frozen=True)
 class FoundVideos:
-    """The files that an indexing run reads, and the links to folders that it did not follow; absolute paths."""
+    """The files that an indexing run reads, and the links to folders that it does not follow, as absolute paths."""
 
     files: tuple[Path, ...]
     linked: tuple[Path, ...]
@@ -189,8 +189,8 @@ def decode(
     """Yield the steps of a file: its start, its frames in batches, and their end.
 
     `read(path, fps)` opens a file; `fps` is the frame rate of folders of pictures. If the content of the file is known,
-    yield only its hash. If the file cannot be used, yield a failure. `stop` ends hashing. Thumbnails are made here,
-    because this thread mostly waits for the decoder.
+    yield only its hash. If the file cannot be used, yield a failure. If `stop` is set, hashing ends. Thumbnails are
+    made here, because this thread mostly waits for the decoder.
     """
     start_s = time.perf_counter()
     try:

@@ -55,8 +55,8 @@ class Coder(Generic[B]):
     def request(self, blocks: Sequence[B], build: Callable[[B], Codes], *, many: bool = False) -> bool:
         """Count a search and return whether it should use codes. After a few searches, start to build missing codes.
 
-        If the search ranks `many` videos, codes on disk are used at once, otherwise after a few searches. If codes
-        prune too few videos, only every `_TRIAL_INTERVAL`-th search uses them.
+        With `many` (the search ranks many videos), the first searches already use codes on disk. Otherwise codes are
+        used after a few searches. If codes prune too few videos, only every `_TRIAL_INTERVAL`-th search uses them.
 
         Raises: DamagedError if a file is damaged.
         """

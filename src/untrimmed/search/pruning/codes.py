@@ -198,7 +198,7 @@ class CodedVideos:
     def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return, for each video, its largest product according to the codes, and an upper bound of the exact one."""
+        """Return each video's largest product computed from codes, and an upper bound of the exact largest one."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)
@@ -218,7 +218,7 @@ class CodedVideos:
     ) -> Float32[np.ndarray, " N"]:
         """Return upper bounds of each video's best product, or minus infinity if no row can reach `needed`.
 
-        `may_be_best` becomes a mask of the rows that may be the best, unless it is empty.
+        A mask of the rows that may be the best is written to `may_be_best`, unless this array is empty.
         """
         from untrimmed.search.pruning.kernels import best_rows
 
@@ -269,7 +269,7 @@ class CodedBlocks:
     def bounds_by_codes(
         self, probe: Probe, videos: Selection[Any], start: int, stop: int
     ) -> Float32[np.ndarray, "2 N"]:
-        """Return two values for each of videos `start` to `stop`: see `CodedVideos.bounds_by_codes`."""
+        """Return the two arrays of `CodedVideos.bounds_by_codes` for the videos `start` to `stop` (exclusive)."""
         runs = videos.at(slice(start, stop)).runs()
         bounds = [
             self.blocks[block].bounds_by_codes(probe, videos.row_index[start + i : start + j]) for block, i, j in runs

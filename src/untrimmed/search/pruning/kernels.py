@@ -82,7 +82,7 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write a video's largest product by codes to best[i], and an upper bound of the exact one to upper[i].
+    """Write the largest product computed from codes to best[i], and an upper bound of the exact one to upper[i].
 
     Entry i is for video videos[i]. The error of a product is at most query_rest * rest_length + row_error * unit +
     query_error.

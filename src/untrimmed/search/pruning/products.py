@@ -24,7 +24,7 @@ def halves(sentence: Float[np.ndarray, " D"]) -> Float16[np.ndarray, "2 E"]:
 
 
 def exact_products(rows: Float16[np.ndarray, "T E"], both: Float16[np.ndarray, "2 E"]) -> Float64[np.ndarray, " T"]:
-    """Return the products of rows with a sentence, as exact as in float32, from its `halves`."""
+    """Return the products of rows with a sentence, as exact as in float32; `both` is the result of `halves`."""
     # twice as fast as one call with both halves
     high, low = (products(rows, both[half : half + 1])[:, 0] for half in (0, 1))
     return high + low / _LOW

@@ -2,9 +2,10 @@
 
 A score is the sum over a query's vectors of the largest product with one of the video's rows (vectors).
 
-1. The 4-bit codes of all rows give a first upper bound, unless bounds were computed for many queries together. 2. The
-   8-bit rows of the remaining candidates give a closer bound. They are multiplied with one query vector after another,
-   the longest first, until the video cannot reach the required score. 3. The remaining candidates get exact scores.
+1. The 4-bit codes of all rows give a first upper bound, unless bounds were computed for many queries together.
+2. The 8-bit rows of the remaining candidates give a closer bound. They are multiplied with one query vector after
+   another, the longest first, until the video cannot reach the required score.
+3. The remaining candidates get exact scores.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Answer a query on one version of a library, see `answer`. docs/queries.md defines how its parts are combined.
+"""Answer a query on one version of a library, see `answer`.
 
-A query is encoded (`_EncodedQuery`), its parts get weights (`_WeightedQuery`), and it is prepared for the corpora of
-that version (`PreparedQuery`, or `CombinedQuery` for several parts). `find` ranks videos and returns hits.
+docs/queries.md defines how the parts of a query are combined. A query is encoded (`_EncodedQuery`), its parts get
+weights (`_WeightedQuery`), and it is prepared for the corpora of that version (`PreparedQuery`, or `CombinedQuery` for
+several parts). `find` ranks videos and returns hits.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class LockedEncoder:
 class _EncodedQuery:
     """The parts of a query as vectors.
 
-    Parts that are empty or have no known word are None. Such sentences of `without` are left out.
+    Parts that are empty or have no known word are None. Sentences of `without` that have no known word are left out.
     """
 
     query: Query
@@ -309,8 +310,8 @@ class _WeightedQuery:
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
     """Return the sentence and the example as terms. The weight of each is divided by the spread of its scores.
 
-    For a training-free model, both vectors are added to one term. A trained model needs words, so the example, which
-    has none, is compared with frames.
+    For a training-free model, both vectors are added to one term. A trained model needs words, and the example has
+    none. So the example is compared with frames.
     """
     text = encoded.text
     if encoded.example is None:

@@ -57,8 +57,8 @@ class CombinedQuery(PreparedQuery):
 
     The score of a time is the weighted mean of the terms minus a penalty: `without` times the largest excess of an
     exclusion over its usual score in the same shot (with `nowhere`: in the whole video). The score of a video is that
-    of its best time. With `then`, the score is that of its best pair of times, as the weighted mean of both scores. The
-    second time is at most `within_s` seconds after the first.
+    of its best time. With `then`, the score of a video is that of its best pair of times, and the score of a pair is
+    the weighted mean of the scores of both times. The second time is at most `within_s` seconds after the first.
     """
 
     def __init__(
@@ -116,15 +116,16 @@ class CombinedQuery(PreparedQuery):
             take *= 4
 
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
-        """Return spans of one video that do not overlap, best first; with `then`, the first spans of pairs."""
+        """Return spans of one video that do not overlap, best first; with `then`, the first span of each pair."""
         return [first for first, _ in self.pairs(video_id, limit=limit, min_s=min_s)]
 
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
         A span's score is the curve's value at its best time. The span ends on each side where the curve falls below the
-        middle between this score and the curve's mean. First spans do not overlap. The best time of each pair after the
-        first must be a peak of the curve, because the slope beside a moment is not another moment.
+        middle between this score and the curve's mean. First spans do not overlap. In all pairs except the best one,
+        the best time of the first span must be a peak of the curve, because the slope beside a moment is not another
+        moment.
 
         Without a limit, pairs are returned until the score of the first moment falls below the middle between the best
         score and the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is

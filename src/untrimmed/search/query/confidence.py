@@ -78,7 +78,7 @@ class Background:
         return cls(FrameCorpus().update_blocks([VectorBlock.of(videos)]), durations_s, calibration)
 
     def confidence(self, prepared: PreparedQuery) -> Confidence | None:
-        """Return how to convert the scores of a prepared query, or None if no clip gets a score."""
+        """Return the conversion of a query's scores to probabilities, or None if no clip gets a score."""
         scores = [video.score for video in prepared.rank(limit=len(self.durations_s))]
         return Confidence(self.calibration, mean_of_best_fifth(np.array(scores))) if scores else None
 

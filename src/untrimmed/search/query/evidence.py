@@ -26,10 +26,10 @@ _MAX_AMONG = 2000  # with more videos to search in, passages are filtered after 
 
 @dataclass(frozen=True, eq=False)
 class TextPart:
-    """A text of a query, and the modes in which it is searched. With `is_required`, each hit must match it."""
+    """A text of a query, and the modes in which it is searched. With `is_required`, each hit must match the text."""
 
     query: TextQuery
-    features: TextFeatures | None  # None if the encoder knows no word of it, or has no vectors of sentences
+    features: TextFeatures | None  # None if the encoder knows no word of the text, or has no vectors of sentences
     modes: tuple[TextMode, ...]
     is_required: bool
 
@@ -167,7 +167,7 @@ def _meanings(
 def words_strength(query: TextQuery, text: str) -> float:
     """Return how strongly the words of a passage match, from 0 to 1.
 
-    It is the share of the words of the query that the passage contains, less if these are few words.
+    The strength is the share of the query's words that the passage contains. It is reduced if only a few words match.
 
     >>> words_strength(TextQuery.of("budget cuts in May"), "They cut the budget in May."), words_strength(
     ...     TextQuery.of("budget cuts"), "No more budget cuts!")

@@ -35,7 +35,7 @@ class FusedQuery:
 
     view: View
     parts: Sequence[TextPart]
-    matches: Sequence[PassagesByVideo]  # for each part
+    matches: Sequence[PassagesByVideo]  # matching passages for each part of the query
     prepared: PreparedQuery | None
     settings: FusionSettings
 
@@ -130,7 +130,7 @@ class FusedQuery:
     def _video(
         self, video_id: str, seen: dict[str, float], deviation: float, min_relevance: float
     ) -> _VideoWithPassages:
-        """Return the moments of a video that its passages give, best first."""
+        """Return a video with one moment for each of its matching passages, best first."""
         curve = None if self.prepared is None else self.prepared.relevance(video_id)
         shift = 0.0 if curve is None else seen[video_id] - float(curve[1].max())
         spans = [] if self.prepared is None else self.prepared.moments(video_id, limit=5, min_s=0.0)
@@ -184,7 +184,7 @@ class FusedQuery:
         return group
 
     def _widened(self, video_id: str, scored: ScoredPassage) -> tuple[float, float]:
-        """Return the span of a passage, whose edges move out to shot changes that are close."""
+        """Return the span of a passage, extended on each side to a shot change if one is near."""
         passage = scored.match.sentence.passage
         start_s = passage.start_s
         end_s = min(passage.end_s, self.view.records.of(video_id).duration_s)
@@ -257,7 +257,7 @@ def _reasons(passages: Sequence[ScoredPassage]) -> list[Evidence]:
 
 @dataclass(frozen=True)
 class _PassageMoment:
-    """A moment at a passage: `relevance` is that of its frames, None if frames are not searched."""
+    """A moment at a passage: `relevance` is the relevance of its frames, or None if frames are not searched."""
 
     start_s: float
     end_s: float

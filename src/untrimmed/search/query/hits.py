@@ -34,7 +34,7 @@ class Hit:
     then: tuple[Moment, ...] = ()  # for each of `moments` the moment that follows, if the query has `then`
     folded: tuple[Path, ...] = ()  # videos whose moments are hidden as near-duplicates of this hit
     peak_s: float | None = None  # the most relevant time of the best moment, where its picture is taken
-    width: int = 0  # of the picture in pixels; 0 if it is unknown
+    width: int = 0  # width of the video's picture in pixels; 0 if it is unknown
     height: int = 0
     curve: tuple[float, ...] = ()  # relevance in equal parts of the video, if requested; its maximum is `score`
 

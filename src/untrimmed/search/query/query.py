@@ -335,7 +335,7 @@ class Query:
 
     @property
     def is_seen(self) -> bool:
-        """Whether frames are searched: not if passages alone are requested, and not if the query is only a text."""
+        """Whether frames are searched: if there is a sentence or example, and `modes` is empty or has "seen"."""
         return (not self.modes or "seen" in self.modes) and bool(self.text or self.has_examples)
 
     @property

@@ -34,7 +34,7 @@ _LOCK_S = 10.0  # longest wait for another writer, which holds the lock for mill
 
 @dataclass(frozen=True)
 class BinMoment:
-    """A moment in a bin. `path` is that of the video when the bin was written."""
+    """A moment in a bin. `path` is the path that the video had when the bin was written."""
 
     video_id: str
     path: str
@@ -161,7 +161,9 @@ class Bins:
             self._file(bin_id).unlink()
 
     def add_copies(self, bins: Iterable[Bin], new_moment: Callable[[BinMoment], BinMoment]) -> None:
-        """Add bins of another library, except those whose ids exist. `new_moment` converts each moment.
+        """Add bins of another library, except bins whose ids this library already has.
+
+        `new_moment` converts each moment.
 
         If a name is taken, a number is appended.
         """

@@ -75,7 +75,7 @@ def name_of(folder: Path) -> str:
 
 
 def options() -> dict[str, str]:
-    """Return the options of Lance that it does not read from the environment."""
+    """Return the options for object storage that Lance does not read from the environment."""
     settings = {"client_max_retries": "2", "client_retry_timeout": "20"}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:

@@ -68,7 +68,7 @@ def commit_first(
 
 @contextlib.contextmanager
 def ignored_conflicts() -> Iterator[None]:
-    """Ignore conflicts with other machines in a block whose work can be done later."""
+    """Ignore conflicts with other machines in a `with` block whose work can be done later."""
     try:
         yield
     except OSError as error:

@@ -65,7 +65,7 @@ class LanceTable:
 
     @property
     def commit(self) -> list[Any] | None:
-        """What `newest_commit` returns for this table; None before its first commit."""
+        """The last commit of this table, see `newest_commit`; None before the first commit."""
         return newest_commit(self.folder, self._table_name)
 
     @property

@@ -26,7 +26,7 @@ _DRIVES = {
 
 
 def read_records(folder: Path) -> list[VideoRecord]:
-    """Return all records by path: from the copy if it is valid, otherwise from the table.
+    """Return all records by path. They are read from `records.json` if it is valid, otherwise from the table.
 
     Raises: UntrimmedError if there is no library, or it cannot be opened.
     """
@@ -43,7 +43,7 @@ def read_records(folder: Path) -> list[VideoRecord]:
 
 
 def read_readings(folder: Path) -> list[Reading]:
-    """Return the readings of a library that have passages: from the copy if it is valid, otherwise from the table."""
+    """Return readings with passages. They are read from `readings.json` if it is valid, otherwise from the table."""
     commit = newest_commit(folder, PASSAGES)
     if commit is None:
         return []

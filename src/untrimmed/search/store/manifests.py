@@ -49,7 +49,7 @@ def set_aside_damaged(versions: Path, can_be_opened: Callable[[Path], bool]) -> 
 
 
 class _Stderr:
-    """Redirects what this process writes to stderr to a file while at least one thread asks for it."""
+    """Redirects the stderr of this process to a file while at least one thread needs this."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class _Stderr:
         self._log: IO[bytes] | None = None
 
     def redirect(self) -> None:
-        """Redirect stderr until `restore` was called as often."""
+        """Redirect stderr until `restore` has been called as often as this method."""
         with self._lock:
             self._num_users += 1
             if self._num_users == 1:
@@ -67,7 +67,7 @@ class _Stderr:
                 os.dup2(self._log.fileno(), 2)
 
     def restore(self) -> None:
-        """Write to stderr what was redirected, unless Rust has panicked."""
+        """After the last call, restore stderr and write the redirected text to it, unless Rust has panicked."""
         with self._lock:
             self._num_users -= 1
             if self._num_users == 0:
@@ -85,7 +85,7 @@ _stderr = _Stderr()
 
 @contextlib.contextmanager
 def without_panic_messages() -> Iterator[None]:
-    """Hide what Rust writes to stderr if it panics. The exception is raised as usual. Several threads may use this."""
+    """Hide Rust's message on stderr if it panics. The exception is raised as usual. Several threads may use this."""
     _stderr.redirect()
     try:
         yield

@@ -60,7 +60,8 @@ class LibraryPart:
     def choose(self, files: Iterable[Path], paths: Sequence[Path]) -> tuple[Path, ...]:
         """Return the files in `paths` that belong to this part.
 
-        A name is relative to the first folder in `paths` that contains the file, or to the parent of a file in `paths`.
+        The part depends on the path of the file relative to the first folder in `paths` that contains it. For a file in
+        `paths`, it is relative to the file's parent.
         """
         roots = [absolute(path) for path in paths]
         return tuple(file for file in files if self.contains(_relative(file, roots)))
@@ -115,9 +116,10 @@ class _MergedRow:
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
     """Bring a library up to date with other libraries, in this order. Create it if necessary.
 
-    If several libraries have the same path, the merged row has the content that was indexed last and the first id.
-    Copies of a file at different paths keep their rows. If a file was moved (it is no longer at one path and was later
-    indexed at another), its two rows become one. The result is the same as that of `index`.
+    If several libraries have a video at the same path, the merged row has the content that was indexed last, and the id
+    from the first of these libraries. Copies of a file at different paths keep their rows. If a file was moved (it is
+    no longer at one path and was later indexed at another), its two rows become one. The result is the same as that of
+    `index`.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.

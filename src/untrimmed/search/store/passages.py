@@ -7,8 +7,8 @@ the reading, so that a video without text is not read again. The passages of a v
 Passages of an older content of the file are ignored until the next indexing run replaces them.
 
 The words are indexed twice by Lance, in an inverted index for what is said and one for what is written. Rows of recent
-commits are not in the indices yet; Lance scans them in each search. The vectors are cached as those of frames are
-(`untrimmed.search.corpora.passages`).
+commits are not in the indices yet; Lance scans them in each search. The vectors are cached in the same way as those of
+frames (`untrimmed.search.corpora.passages`).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class PassageTable(LanceTable):
         return PassageMatch(row["video_id"], row["reading"], row["number"], _sentence(row))
 
     def damaged(self) -> list[Reading]:
-        """Return the readings with a damaged passage, or with too few of them. This reads the whole table."""
+        """Return the readings with a damaged passage or a wrong number of passages. This reads the whole table."""
         table = self._open_table()
         if table is None:
             return []
@@ -281,7 +281,7 @@ class PassageTable(LanceTable):
         self._committed()
 
     def keep(self, video_ids: Collection[str]) -> None:
-        """Remove the readings of all other videos, and those that were replaced just before a process was killed."""
+        """Remove the readings of all other videos, and replaced readings that a killed process did not remove."""
         table = self._open_table()
         if table is None:
             return

@@ -1,7 +1,7 @@
-"""What was read from which video, and a copy of it in a file, because opening the table of passages is slow.
+"""Readings describe what each source read from each video. A copy of them is in the file `readings.json`.
 
-The copy, `readings.json`, has only readings with passages. So it is almost empty in a library without passages, whose
-searches then do not open the table.
+Reading this file is faster than opening the table of passages. The copy has only readings with passages. If it has
+none, searches do not open the table.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Reading:
     video_id: str
     source: str
     mode: TextMode
-    identity: str  # of the source
+    identity: str  # `PassageSource.identity` when the source read the video
     encoder: str  # identity of the encoder of the vectors
-    content_hash: str  # of the video
-    fingerprint: str = ""  # of the files beside the video
+    content_hash: str  # hash of the video's content
+    fingerprint: str = ""  # `PassageSource.fingerprint` of the files beside the video
     num_passages: int = 0
     warnings: tuple[str, ...] = ()
     read_at: float = 0.0

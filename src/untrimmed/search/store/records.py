@@ -184,7 +184,7 @@ class Records(Sequence[VideoRecord]):
         return [] if video is None else [video]
 
     def changes_since(self, before: Records) -> Changes:
-        """Return the changes from another version, which may also be later, to this one."""
+        """Return the changes from another version to this one. The other version may also be a later one."""
         if self is before:
             return Changes([], [])
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}

@@ -234,7 +234,7 @@ class VideoIndex(LanceTable):
         return timed
 
     def _update(self, record: VideoRecord, changes: dict[str, str]) -> None:
-        """Store changed values of a record, which are SQL expressions."""
+        """Store changes of a record: an SQL expression for each changed column."""
         table = self._open_table_to_write()
         assert table is not None, "a record comes from a table"
         with self._guarded("written to"):
