@@ -165,7 +165,7 @@ def frame_of_timecode(text: str, rate: Fraction) -> int:
 
 
 def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]:
-    """The moments in frames, one after another on a timeline, each at least one frame long. Timings must be known."""
+    """The moments in frames, one after another on a timeline, each at least one frame long. All timings must be set."""
     result = []
     record_in = 0
     for moment in moments:

@@ -1,7 +1,7 @@
 """Timelines as FCPXML, for Final Cut Pro and Resolve.
 
-This module writes the file (version 1.10 of Apple's document type) without OpenTimelineIO, whose adapter counts 29.97
-frames per second as 29. All times are fractions of a second.
+This module writes version 1.10 of Apple's document type. It does not use OpenTimelineIO, because the adapter counts
+29.97 frames per second as 29. All times are fractions of a second.
 """
 
 from collections.abc import Sequence

@@ -60,8 +60,8 @@ def export(
     """Write moments, at least one, in one of the `FORMATS`.
 
     Args:
-        rate: The frame rate of the timeline. By default, the most common rate of the files. read_timing: Measures a
-        file whose timing is unknown. It may raise a FeatureError.
+        rate: The frame rate of the timeline. By default, it is the most common rate of the files.
+        read_timing: Returns the timing of a file whose timing is unknown. It may raise a FeatureError.
 
     Raises:
         UnknownNameError: There is no such format.

@@ -84,7 +84,7 @@ def _with_links(xml: str) -> str:
 
 
 def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
-    """An edit list (CMX 3600). Its header names one frame rate for everything.
+    """An edit list (CMX 3600). Its header names one frame rate, which applies to all files.
 
     Raises:
         ConfigError: A file has another rate than the timeline.

@@ -146,7 +146,7 @@ class ScreenText(PassageSource):
         RECOGNISER.locate()
 
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
-        """Yield the lines of a video, each when it disappears."""
+        """Yield the lines of text in a video's picture, each after it has disappeared."""
         from untrimmed.video.reader import Sampling, VideoReader
 
         if media.path.is_dir():
@@ -175,7 +175,7 @@ class ScreenText(PassageSource):
 
 @dataclass
 class _Track:
-    """A line that is on screen: its readings, and its span. `end_s` is set while the line is missing."""
+    """A line that is on screen: its readings, and its span. `end_s` is set while no reading finds the line."""
 
     line: ScreenLine  # the most confident reading
     latest: ScreenLine
@@ -188,15 +188,15 @@ class _Screen:
     """The lines that are on screen, found by reading frames in temporal order."""
 
     reader: LineReader
-    duration_s: Callable[[], float]  # of the video; known after the last frame
+    duration_s: Callable[[], float]  # duration of the video; known after the last frame
     tracks: list[_Track] = field(default_factory=list)
-    count: int = 0  # of passages
+    count: int = 0  # number of passages
 
     def read(self, frame: Frame, time_s: float, since: Sequence[tuple[float, Frame]]) -> Iterator[Passage]:
         """Read a frame, and yield the lines that have ended.
 
-        `since` are the decoded frames before it, beginning with the last one that looks like the last frame that was
-        read.
+        `since` has the decoded frames before this frame, beginning with the last one that looks like the last frame
+        that was read.
         """
         lines = [line for line in self.reader.lines(frame) if _is_useful(line)]
         ended = []
@@ -267,7 +267,7 @@ def passages_in(
 ) -> Iterator[Passage]:
     """Yield the lines in frames with their times, in seconds. `duration_s` is called after the last frame."""
     screen = _Screen(reader, duration_s)
-    seen: Float32[np.ndarray, "R C 3"] | None = None  # of the last frame that was read
+    seen: Float32[np.ndarray, "R C 3"] | None = None  # tiles of the last frame that was read
     read_s = -_MIN_STEP_S
     since: list[tuple[float, Frame]] = []
     for time_s, frame in frames:
@@ -280,13 +280,13 @@ def passages_in(
             continue
         yield from screen.read(frame, time_s, since)
         seen, read_s, since = tiles, time_s, [(time_s, frame)]
-    if len(since) > 1:  # frames at the end that differ
+    if len(since) > 1:  # the last frames differ from the last one that was read
         yield from screen.read(since[-1][1], since[-1][0], since[:-1])
     yield from screen.finish()
 
 
 def _tiles(frame: Frame) -> Float32[np.ndarray, "R C 3"]:
-    """Return the mean brightness of parts of a frame, and how much neighbouring pixels differ in them.
+    """Return the mean brightness of each part of a frame, and how much neighbouring pixels differ in the part.
 
     Thin letters hardly change a mean, but they change the differences.
     """
@@ -337,7 +337,7 @@ def _overlap(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _continues(above: _Track, below: _Track) -> bool:
-    """Whether a line is the next line of a text: it is shown at the same time, below the other, and as high."""
+    """Whether a line is the next line of a text: shown at the same time, just below, with a similar height."""
     first, second = above.line, below.line
     spans = [(track.start_s, np.inf if track.end_s is None else track.end_s) for track in (above, below)]
     is_same_time = all(a == b or abs(a - b) <= _SAME_TIME_S for a, b in zip(*spans, strict=True))

@@ -73,16 +73,17 @@ class ReadingReport:
         self.on_progress(done_s)
 
     def warn(self, line: str) -> None:
-        """Add a one-line warning: thing, found, expected, next step. Equal warnings are listed once."""
+        """Add a warning of one line, with the problem and how to fix it. Equal warnings are listed once."""
         if line not in self.warnings:
             self.warnings.append(line)
 
 
 class PassageSource(ABC):
-    """Reads the passages of videos. A context manager: child processes and models are released at its end.
+    """Reads the passages of videos. At the end of a `with` block, child processes and models are released.
 
-    A subclass is a dataclass whose fields are its settings; all have defaults and are JSON values, because a library
-    stores them. Creating a source is fast and loads no model; `check` is called once before the first video is read.
+    A subclass is a dataclass, and its fields are its settings. All settings have defaults. They are JSON values,
+    because a library stores them. Creating a source is fast and loads no model; `check` is called once before the first
+    video is read.
     """
 
     name: ClassVar[str]  # set by `register_source`; the `Passage.source` of its passages
@@ -151,7 +152,7 @@ def register_source(name: str) -> Callable[[S], S]:
 
 
 def list_sources() -> list[str]:
-    """Return the names of all sources, also of installed plug-ins."""
+    """Return the names of all sources, including those of installed plug-ins."""
     load_installed()
     return sorted({*_BUILT_IN, *_SOURCES})
 

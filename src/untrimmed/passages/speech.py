@@ -1,7 +1,7 @@
 """Passages of speech, recognised with Whisper.
 
-Sound is read in pieces, so a long file needs little memory. Silero VAD, which faster-whisper contains, finds the parts
-with voices; only these are recognised. Text that Whisper often invents (loops, improbable text, lines that repeat) is
+Sound is read in pieces, so a long file needs little memory. Silero VAD, a model in faster-whisper, finds the parts with
+voices. Only these parts are recognised. Text that Whisper often invents (loops, improbable text, lines that repeat) is
 dropped.
 """
 
@@ -62,7 +62,7 @@ class Region:
 class SpokenText:
     """A recognised text, with the times of its words in the window, and Whisper's measures of its quality."""
 
-    words: tuple[tuple[Word, float], ...]  # with the probability of each word
+    words: tuple[tuple[Word, float], ...]  # words, each with its probability
     log_prob: float
     no_speech: float
     compression: float

@@ -36,7 +36,7 @@ def locate_model(name: str) -> Path:
 
     Raises:
         UnknownNameError: The name is unknown.
-        EncoderError: faster-whisper is not installed, or the model is neither on this machine nor available.
+        EncoderError: faster-whisper is not installed, or the model is not on this machine and cannot be downloaded.
     """
     if any(importlib.util.find_spec(package) is None for package in ("faster_whisper", "ctranslate2")):
         raise EncoderError(f"speech recognition needs faster-whisper, which is not installed; {_INSTALL}")

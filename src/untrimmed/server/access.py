@@ -116,7 +116,8 @@ class Access:
 def make_pass(own_token: str) -> str:
     """Return a code that a browser can exchange for the cookie of a service, once and within two minutes.
 
-    Other users can read the command line that opens a browser, so the address there must not contain the token.
+    Other users can read the command line that opens a browser, so the address in that command line must not contain the
+    token.
     """
     return _sign(own_token, f"{int(time.time()) + _PASS_S}-{secrets.token_hex(8)}")
 

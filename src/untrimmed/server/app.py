@@ -66,9 +66,9 @@ def create_app(
     Args:
         access: Accepted hosts and tokens; by default, only this machine has access.
         folders: Folders that may be indexed from the page, in addition to those with indexed videos.
-        watch: Folders to index whenever they change, in addition to those added from the page of an earlier service of
-            the library.
-        roots: Users with the token may choose folders below these, in addition to those below `folders` and `watch`.
+        watch: Folders to index whenever they change, in addition to folders that users added on the page of an
+            earlier service of the library.
+        roots: Users with the token may choose folders below these roots, and below `folders` and `watch`.
         pace: Intervals at which watched folders are checked.
         on_job: Called with every finished indexing run that a change in a watched folder started.
         warm: Load the encoder and vectors in the background when the application starts.

@@ -1,7 +1,7 @@
 """Lists the folders that users of the page can choose from.
 
-These are the folders below the roots of the service. Hidden folders are left out, and so are links that lead out of
-the roots. Requests name folders by ids, which only the listings give out, so no request contains a path.
+These are the folders below the roots of the service. Hidden folders are left out, and so are links that lead out of the
+roots. Requests name folders by ids from these listings, so no request contains a path.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class FolderBrowser:
         self._listed: OrderedDict[str, Path] = OrderedDict()  # real paths by id
 
     def folder(self, folder_id: str) -> Path:
-        """Return the folder with an id from a listing, as a path without links.
+        """Return the path of the folder with an id from a listing. Links in the path are resolved.
 
         Raises:
             PublicError: No listing contained this id, or the folder no longer exists below the roots.
@@ -138,7 +138,7 @@ class FolderBrowser:
         return NamedFolder(folder_id=folder_id, name=folder.name or str(folder), path=str(folder))
 
     def _real(self, folder: Path) -> Path | None:
-        """Return the path of a folder without links, or None if the folder must not be listed or does not exist."""
+        """Return the path of a folder with links resolved; None if the folder must not be listed or does not exist."""
         real = Path(os.path.realpath(folder))
         for root in self._roots:
             real_root = os.path.realpath(root)

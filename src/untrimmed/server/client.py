@@ -1,4 +1,7 @@
-"""A client of a running service, so that a search need not load the encoder and vectors. Imports nothing slow."""
+"""A client of a running service, so that a search need not load the encoder and vectors.
+
+This module does not import slow packages.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None
 
 
 def _request(query: Query, cutoff: Cutoff) -> dict[str, Any]:
-    """Return the body of a request for a query as JSON. A picture is not part of it."""
+    """Return the body of a request for a query as JSON. It lacks the query's picture."""
     if (within := query.filters.within) is not None:
         query = replace(query, filters=replace(query.filters, within=absolute(within)))
     return as_json(query) | as_json(cutoff)

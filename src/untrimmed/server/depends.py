@@ -22,7 +22,7 @@ ServiceDependency = Annotated[Service, Depends(_service)]
 
 
 def _has_token(request: Request) -> bool:
-    """Whether the request contains a token, which services on this machine do not require for other routes."""
+    """Whether the request contains a token. If only this machine can reach the service, few routes need one."""
     return bool(request.scope.get(HAS_TOKEN))
 
 

@@ -182,7 +182,7 @@ def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, st
 def _remove(library: Library, deleted: set[tuple[str, str]]) -> tuple[int, str | None]:
     """Remove the deleted videos, except those on a missing drive.
 
-    Return the number of removed videos, and a notice for the user about those that were kept.
+    Return the number of removed videos, and a notice for the user about the videos that were kept.
     """
     gone, missing = find_deleted(library.videos())
     paths = [record.path for record in gone if (record.video_id, record.path) in deleted]

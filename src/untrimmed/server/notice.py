@@ -43,7 +43,7 @@ def url_of(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
-    """Write the file of a service, so that this user's commands find it, and delete the file after the block.
+    """Write the file of a service, so that this user's commands find it, and delete the file after the `with` block.
 
     Yields whether the file was written. It is not written if the library is not writable, or if another service has
     announced itself for the library.

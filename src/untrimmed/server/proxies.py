@@ -1,4 +1,4 @@
-"""Renders proxies, small files that browsers play, of spans whose files browsers cannot decode, and caches them.
+"""Renders and caches proxies: small copies of spans of videos, for browsers that cannot decode the original files.
 
 A proxy is sent while it is rendered. All viewers of a span share one rendering, which stops when nobody views it. The
 files are in the library, or in a temporary folder if the library cannot be written.
@@ -120,7 +120,7 @@ class Proxies:
     ) -> tuple[MediaFile, io.FileIO] | Rendering:
         """Return the cached proxy of a span with an open stream, or its rendering with one more viewer.
 
-        The rendering starts if necessary. The caller must call `leave` for it.
+        The rendering starts if necessary. When the viewer leaves, the caller must call `leave` with the rendering.
 
         Raises:
             PublicError: The proxy cannot be stored.
@@ -148,7 +148,7 @@ class Proxies:
             return rendering
 
     def leave(self, rendering: Rendering) -> None:
-        """Note that a viewer has left. If it was the last one, the rendering stops soon."""
+        """Record that a viewer has left. If no viewers remain, the rendering stops soon."""
         with self._lock:
             rendering.num_viewers -= 1
             if rendering.num_viewers == 0 and rendering.is_done:

@@ -41,8 +41,8 @@ def serve(
     """Serve a library until Ctrl-C.
 
     Args:
-        roots: Users with the token may choose folders below these, in addition to those below `folders` and `watch`.
-        is_port_fixed: Without this, any free port is used if the port is in use.
+        roots: Users with the token may choose folders below these roots, and below `folders` and `watch`.
+        is_port_fixed: If false and the port is in use, any free port is used.
         on_start: Called with the address when the service starts.
         on_job: Called with every finished indexing run that a change in a watched folder started.
         proxy_bytes: Largest size of the cached proxies.
@@ -72,7 +72,7 @@ def serve(
 
 @contextmanager
 def _existing(folder: Path) -> Iterator[None]:
-    """Create a folder for the block, because `announce` writes to it. Delete it after the block if it is empty."""
+    """Create a folder, because `announce` writes to it. Delete it after the `with` block if it is empty."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -104,7 +104,7 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
 
 @contextmanager
 def listening_at(host: str, port: int, *, is_port_fixed: bool = True) -> Iterator[tuple[socket.socket, str]]:
-    """Open a socket for the block, and yield it with its URL. Port 0 chooses a free port.
+    """Open a socket for a `with` block, and yield it with its URL. Port 0 chooses a free port.
 
     Unless the port is fixed, a free port is also chosen if the port is in use.
 
@@ -139,8 +139,8 @@ class _HttpServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal.
 
-        Another thread cancels the work, because the code that the signal interrupted may hold a lock that cancelling
-        needs.
+        The work is cancelled in another thread. Cancelling needs locks, and the code that the signal interrupted may
+        hold one.
         """
         threading.Thread(target=self._cancel, daemon=True).start()
         super().handle_exit(sig, frame)

@@ -1,6 +1,7 @@
 """Shared state of all routes: the library, decoders, indexing runs, and threads.
 
-Searching, reading, decoding and cutting have separate limits of threads, so that they do not wait for each other.
+Searching, reading, decoding and cutting have separate limits on the number of threads, so that they do not wait for
+each other.
 """
 
 import logging

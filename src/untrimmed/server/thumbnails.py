@@ -35,7 +35,10 @@ def sheet(video: StoredThumbnails, number: int) -> bytes:
 
 
 def overview(video: StoredThumbnails, duration_s: float, count: int) -> bytes:
-    """Return `count` thumbnails as WebP, filled row by row, the nearest to the middle of equal parts of the video."""
+    """Return a sheet of `count` thumbnails as WebP, filled row by row.
+
+    The video is divided into `count` equal parts. The sheet has the thumbnail nearest to the middle of each part.
+    """
     return _image_of(video, [video.nearest((part + 0.5) * duration_s / count) for part in range(count)])
 
 

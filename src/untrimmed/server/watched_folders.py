@@ -1,6 +1,7 @@
 """Store the folders that users of the page watch, so that the service watches them again after a restart.
 
-They are in a file in the library folder. Folders of `--watch` are not stored, because they are given at every start.
+The list is stored in a file in the library folder. Folders of `--watch` are not stored, because they are given at every
+start.
 """
 
 import json
@@ -18,8 +19,8 @@ FILE = "watched.json"
 def read_folders(library: Path) -> tuple[Path, ...]:
     """Return the stored folders, even those that do not exist now.
 
-    Return none if the file is damaged or belongs to another user, who must not choose folders that the service reads
-    with this user's rights.
+    Return no folders if the file is damaged or belongs to another user. Other users must not choose folders, because
+    the service reads them with this user's rights.
     """
     try:
         opened = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

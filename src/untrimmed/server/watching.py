@@ -197,7 +197,7 @@ class Watches:
     def _listen(self, watched: Watched) -> None:
         """Queue the reported changes of a folder.
 
-        Listening continues if another folder replaces it.
+        Listening continues if the folder is replaced by another one.
         """
         while True:
             inode = watched.inode
