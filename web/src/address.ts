@@ -1,13 +1,17 @@
 // The page's address: names for the sentences are ours, other query fields have the names of the service.
 
-import { FILTERS, QUERY, WEIGHTS, type Field, type PlaceJson, type WeightsJson } from './service'
+import { MODE_NAMES } from './evidence'
+import { FILTERS, QUERY, WEIGHTS, type EvidenceJson, type Field, type PlaceJson, type WeightsJson } from './service'
 
 export interface Example extends PlaceJson { video: string; end_s: number | null } // `video` is the path, for display
 export type Value = string | number | null
+export type Mode = EvidenceJson['mode']
 
 export const WORDS = { q: 'text', then: 'then', not: 'without' } as const
 const { within_s, min_score, limit, moments } = QUERY
 export const FIELDS: Record<string, Field> = { within_s, min_score, limit, moments, ...FILTERS }
+
+export const MODES = Object.keys(MODE_NAMES) as Mode[]
 
 /** How results are arranged: a picture per video, rows of a video's moments, or all moments by rank. */
 export type Layout = 'grid' | 'video' | 'moments'
@@ -37,6 +41,12 @@ export function readFields(parameters: URLSearchParams): Record<string, Value> {
 export function readWeights(parameters: URLSearchParams): WeightsJson {
   const named = Object.entries(WEIGHTS).map(([part, field]) => [part, valid(Number(parameters.get(`w${part}`)), field)] as const)
   return Object.fromEntries(named.filter(([, weight]) => weight !== null))
+}
+
+/** The modes to search in; none for all. */
+export function readModes(parameters: URLSearchParams): Mode[] {
+  const names = parameters.getAll('modes')
+  return MODES.filter((mode) => names.includes(mode))
 }
 
 /** The view that the address sets. Older addresses have `flat` for moments. */

@@ -1,6 +1,7 @@
 // The filters that are shown as chips: their fields, what a chip says, and how to remove them.
 
 import { plain } from './api'
+import { MODE_NAMES } from './evidence'
 import { FILTERS } from './service'
 import { session } from './session.svelte'
 
@@ -66,6 +67,15 @@ export function setFilters(): Filter[] {
       text: confidenceText(session.minConfidence),
       clear: () => {
         session.minConfidence = 0
+        void session.search('new')
+      }
+    })
+  }
+  if (session.modes.length) {
+    filters.push({
+      text: `Only ${session.modes.map((mode) => MODE_NAMES[mode].toLowerCase()).join(' or ')}`,
+      clear: () => {
+        session.modes = []
         void session.search('new')
       }
     })

@@ -1,6 +1,6 @@
 // State of the page: query, hits, and open moment, mirrored in the address.
 
-import { FIELDS, WORDS, example, readFields, readLayout, readWeights, valid, type Example, type Value, type Layout } from './address'
+import { FIELDS, MODES, WORDS, example, readFields, readLayout, readModes, readWeights, valid, type Example, type Layout, type Mode, type Value } from './address'
 import { isVideo, keepPicture, keptPicture, middleFrame } from './picture'
 import { remember, remembered, stored } from './storage'
 import * as api from './api'
@@ -61,6 +61,8 @@ class Session {
   nowhere = $state(false) // excluded sentences exclude whole videos
   layout = $state<Layout>('grid')
   fold = $state(false)
+  modes = $state<Mode[]>([]) // to search in; empty for all
+  libraryModes = $state<Mode[]>([]) // that can be searched
   weights = $state<WeightsJson>({})
   answer = $state<SearchAnswer | null>(null)
   problem = $state('')
@@ -154,6 +156,7 @@ class Session {
     this.weights = {}
     this.minConfidence = 0
     this.nowhere = this.fold = false
+    this.modes = []
     return this.search('new')
   }
 
@@ -173,6 +176,7 @@ class Session {
       without_in: this.nowhere ? 'video' : 'shot',
       group_by: this.layout === 'moments' ? 'moment' : 'video',
       curve_points: CURVE_POINTS,
+      modes: this.modes,
       fold: this.fold ? NEAR_DUPLICATE : null,
       min_confidence: this.minConfidence > 0 && !this.hasExamples ? this.minConfidence / 100 : null
     }
@@ -233,6 +237,18 @@ class Session {
     } finally {
       if (!signal.aborted) this.isBusy = this.isArriving = false
     }
+  }
+  /** The modes that the page offers: those of the library, and those that the address sets. */
+  get offeredModes(): Mode[] {
+    const modes = MODES.filter((mode) => mode === 'seen' || this.libraryModes.includes(mode) || this.modes.includes(mode))
+    return modes.length > 1 || this.modes.length ? modes : []
+  }
+  /** Add a mode to those that are searched, or remove it. None and all of them mean the same. */
+  toggleMode(mode: Mode): void {
+    const offered = this.offeredModes
+    const modes = offered.filter((other) => (other === mode) !== this.modes.includes(other))
+    this.modes = modes.length < offered.length ? modes : []
+    void this.search('new')
   }
   setLayout(layout: Layout): void {
     const isOtherQuery = (layout === 'moments') !== (this.layout === 'moments')
@@ -354,8 +370,9 @@ class Session {
     }
   }
 
-  async loadLibraryPath(): Promise<void> {
-    const { library } = await api.facts()
+  async #loadFacts(): Promise<void> {
+    const { library, modes } = await api.facts()
+    this.libraryModes = modes
     this.libraryPath = /^[\w./:@%+,-]+$/.test(library) ? library : `'${library.replaceAll("'", "'\\''")}'`
   }
   /** Reload the library and retry what failed without the new videos. */
@@ -366,11 +383,11 @@ class Session {
   }
   /** Load a page of the library's videos, by path. */
   async loadLibrary(offset = 0): Promise<void> {
+    if (!offset) void this.#loadFacts().catch(() => {}) // the list of videos reports the problem
     try {
       const { total, videos } = await api.videos(LIBRARY_PAGE, offset)
       this.numVideos = total
       this.isLoaded = true
-      if (!total) await this.loadLibraryPath()
       const hits = videos.map((video, i) => libraryHit(video, offset + i + 1))
       this.library = [...this.library.slice(0, offset), ...hits]
     } catch (error) {
@@ -521,6 +538,7 @@ class Session {
     if (this.nowhere) parameters.set('nowhere', '1')
     if (this.layout !== 'grid') parameters.set('view', this.layout)
     if (this.fold) parameters.set('fold', '1')
+    for (const mode of this.modes) parameters.append('modes', mode)
     for (const kind of ['like', 'unlike'] as const) {
       for (const { video_id, start_s, end_s } of this[kind]) {
         parameters.append(kind, `${video_id}@${start_s}${end_s === null ? '' : `-${end_s}`}`)
@@ -544,6 +562,7 @@ class Session {
     this.nowhere = parameters.has('nowhere')
     this.layout = readLayout(parameters) ?? (parameters.size ? 'grid' : readLayout(new URLSearchParams({ view: remembered(LAYOUT) }))) ?? 'grid'
     this.fold = parameters.has('fold')
+    this.modes = readModes(parameters)
     this.picture = keptPicture(location.pathname + location.search)
     this.#isPictureKept = this.picture !== null
     this.like = parameters.getAll('like').flatMap(example)

@@ -11,6 +11,7 @@ from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from untrimmed.passages.passage import TEXT_MODES, Mode
 from untrimmed.search.library import Library
 from untrimmed.search.store.bucket import name_of
 from untrimmed.search.store.records import read_settings
@@ -136,7 +137,13 @@ async def facts(service: ServiceDependency) -> Facts:
         encoder=settings.encoder_identity if settings else None,
         model=settings.model if settings else None,
         sampling=settings.sampling if settings else None,
+        modes=await service.read(_modes, service.library) if records else ["seen"],
     )
+
+
+def _modes(library: Library) -> list[Mode]:
+    passages = library.engine.view().passages
+    return ["seen", *(mode for mode in TEXT_MODES if passages and mode in passages.modes)]
 
 
 @router.get("/healthz")

@@ -572,6 +572,7 @@ class Facts(BaseModel):
     encoder: str | None
     model: str | None
     sampling: str | None
+    modes: list[Mode] = Field(description="What sentences are compared with: pictures and the passages of the library.")
 
 
 class Health(BaseModel):

@@ -1,0 +1,95 @@
+"""What is said in a video, on the page: evidence of moments, and the modes of a search."""
+
+import html
+
+import pytest
+
+import untrimmed
+from tests.toy import write_clip
+from tests.web.browsing import TILE, play_time, until, video_names
+from tests.web.conftest import VP9, load_toy, served
+from untrimmed.search import library as library_module
+
+pytestmark = pytest.mark.check
+
+HOSTILE = "<script>document.title='broken'</script> Budget cuts <img src=x onerror=document.title='broken'> & more"
+# Tags are removed when subtitles are read, unless they are escaped.
+SUBTITLES = f"""1
+00:00:01,000 --> 00:00:02,500
+The red whale sings.
+
+2
+00:00:03,000 --> 00:00:05,000
+{html.escape(HOSTILE, quote=False)}
+"""
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """The address of a service whose library has a video with subtitles, and one without."""
+    folder = tmp_path_factory.mktemp("spoken")
+    videos = folder / "videos"
+    videos.mkdir()
+    write_clip(videos / "talk.webm", ["blue", "red", "green", "white"], **VP9)
+    write_clip(videos / "mute.webm", ["red", "blue"], **VP9)
+    (videos / "talk.en.srt").write_text(SUBTITLES)
+    library = untrimmed.open(folder / "library")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library_module, "load_encoder", load_toy)
+        library.index(videos)
+    with served(library) as address:
+        yield address
+
+
+def chip(page, name):
+    return page.get_by_role("group", name="Search in").get_by_role("button", name=name, exact=True)
+
+
+def test_a_moment_shows_what_is_said_as_text_and_its_time_goes_there(visit, spoken, shot):
+    page = visit("?q=budget+cuts", at=spoken)
+    snippet = page.locator(".card .passage").first
+    snippet.wait_for()
+    assert HOSTILE in snippet.get_attribute("title")
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    evidence = page.get_by_role("list", name="Evidence")
+    evidence.wait_for()
+    assert HOSTILE in evidence.text_content()
+    assert "Said" in evidence.text_content()
+    assert evidence.locator("mark").all_text_contents() == ["Budget", "cuts"]
+    assert evidence.locator("script, img").count() == 0
+    assert page.locator(".card .passage :is(script, img)").count() == 0
+    assert page.title() != "broken"
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.keyboard.press("k")
+    page.keyboard.press("Home")
+    evidence.get_by_role("button").first.click()
+    until(page, "document.querySelector('video').currentTime > 2.9")
+    assert abs(play_time(page) - 3) < 0.2
+    shot(page, "passages")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="Larger player").click()
+    evidence.scroll_into_view_if_needed()
+    shot(page, "passages-phone")
+
+
+def test_the_modes_of_a_search_are_in_the_address_until_they_are_reset(visit, spoken):
+    page = visit("?q=red", at=spoken)
+    until(page, "document.querySelectorAll('button.tile').length === 2")
+    chip(page, "Said").click()
+    until(page, "document.querySelectorAll('button.tile').length === 1")
+    assert video_names(page) == ["talk.webm"]
+    assert "modes=said" in page.url
+    assert chip(page, "Written").count() == 0  # no text on the screen was read
+    page.reload()
+    until(page, "document.querySelectorAll('button.tile').length === 1")
+    assert chip(page, "Said").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="Reset").click()
+    until(page, "document.querySelectorAll('button.tile').length === 2")
+    assert "modes" not in page.url
+
+
+def test_a_library_without_passages_offers_no_modes(visit):
+    page = visit("?q=red")
+    page.locator(TILE).first.wait_for()
+    page.wait_for_load_state("networkidle")
+    assert page.get_by_role("group", name="Search in").count() == 0
