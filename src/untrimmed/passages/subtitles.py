@@ -71,8 +71,8 @@ class Subtitles(PassageSource):
                     report.warn(f"{shown(path)}: {fault}")
 
     def _read_streams(self, reader: SubtitleReader, media: Media, report: ReadingReport) -> Iterator[Passage]:
-        # Streams are interleaved in the file, and the language of a stream is known at its end. So the cues of all
-        # streams are held in memory; they are much smaller than a picture.
+        # Streams are interleaved in the file, and the language of a stream is only known at its end. So the cues of all
+        # streams are held in memory. They need much less memory than a picture.
         by_stream: dict[int, list[SubtitleCue]] = {}
         for cue in reader.read_streams(media.path, report.progress):
             by_stream.setdefault(cue.stream, []).append(cue)

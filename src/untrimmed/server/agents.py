@@ -63,7 +63,8 @@ you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
-# Matches escapes in JSON: with group 1, complete characters (including surrogate pairs), otherwise halves of a pair.
+# Matches escapes in JSON. Group 1 is a complete character, for example a surrogate pair. Without group 1, the match is
+# an unpaired half of a surrogate pair.
 _SURROGATES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"

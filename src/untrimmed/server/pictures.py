@@ -17,7 +17,7 @@ from starlette.responses import Response
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import FrameReader
 
-# documentation of an answer of routes
+# OpenAPI documentation of the response for a picture that the client already has
 UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this picture (`If-None-Match`)."}}
 _QUALITY = 80
 _LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # the limits are short, because a user is waiting

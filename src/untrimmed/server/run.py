@@ -20,7 +20,7 @@ from untrimmed.server.proxies import DEFAULT_CACHE_BYTES
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
-# longer than clients pause between requests, so that their connection is not closed just before the next request
+# Seconds before an idle connection is closed. Clients pause for less time, so their next request finds it open.
 _KEEP_ALIVE_S = 60
 
 

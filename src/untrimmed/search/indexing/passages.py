@@ -1,4 +1,4 @@
-"""Read the missing and outdated passages of indexed videos, and commit each reading."""
+"""Read the missing and outdated passages of indexed videos, and commit the readings."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
 _SENTENCES_AT_A_TIME = 256  # encoded together
-# Later sentences of a reading are found by words alone. So a made file of a million subtitles needs little time and
-# memory; a film has about a thousand.
+# Sentences of a reading after this number have no vectors and are found only by words. So a hostile file with a million
+# subtitles needs little time and memory. A film has about a thousand.
 _MAX_VECTORS = 100_000
-# Readings without passages are committed together, after so many or so much time.
+# Readings without passages are committed together, after this number of readings or this time.
 _EMPTY_READINGS = 256
 _EMPTY_READINGS_S = 10.0
 
@@ -59,13 +59,13 @@ class PassageReader:
 
     def __post_init__(self) -> None:
         self.table = PassageTable(self.index.folder)
-        self._empty: list[tuple[Reading, Reading | None]] = []  # with the reading that each replaces
+        self._empty: list[tuple[Reading, Reading | None]] = []  # readings, each with the reading that it replaces
         self._emptied_at = time.monotonic()
 
     def read(self, records: Iterable[VideoRecord]) -> None:
         """Read the missing and outdated passages of these videos.
 
-        Each reading is committed separately, so the run after an interrupted run skips the finished readings.
+        Readings are committed during the run, so a run after an interruption repeats few of them.
 
         A video that cannot be read does not affect the others.
 

@@ -81,8 +81,8 @@ class Progress:
     """A step of an indexing run, for a progress display."""
 
     path: Path
-    # encoding, done, skipped, moved, copied or failed; after these, thumbnails for a file whose thumbnails were added,
-    # and for each source of passages reading and then passages
+    # "encoding", "done", "skipped", "moved", "copied" or "failed". Then "thumbnails" if thumbnails were added. Then
+    # "reading" and finally "passages" for each source of passages that reads the file.
     state: str
     position: int  # number of finished files
     total: int
@@ -146,8 +146,8 @@ class Indexer:
         self._pictures_fps = pictures_fps
         self._progress = progress
         self._estimate = Estimate(self._sizes_to_encode(paths))
-        # New paths come first. Otherwise, after a file was moved, a new file at its old path would replace its record
-        # before it is recognised.
+        # New paths come first. Otherwise, after a file was moved, a new file at its old path would replace the record
+        # of the moved file before the moved file is recognised.
         new_first = sorted(paths, key=lambda path: str(path) in self._by_path)
         files = [FileToIndex(path, self._by_path.get(str(path)), pictures_fps) for path in new_first]
         steps = self._decoding_steps(files) if workers is None else self._worker_steps(files, workers)

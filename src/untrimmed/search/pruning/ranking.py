@@ -40,7 +40,7 @@ RankingSteps = Generator[Selection[B], Float[np.ndarray, " _"], T]
 Indices = Int[np.ndarray, " _"]  # positions of videos in the selection that is ranked
 # estimates of the scores of N videos, and upper bounds of these scores
 EstimatesAndBounds = tuple[Float[np.ndarray, " N"], Float[np.ndarray, " N"]]
-# A function of some videos, their indices, and the score that a hit must reach.
+# A function that takes videos, their indices, and the score that a hit must reach.
 BoundStage = Callable[[Selection[B], Indices, float], EstimatesAndBounds]
 
 

@@ -55,10 +55,11 @@ class _Curves:
 class CombinedQuery(PreparedQuery):
     """Several prepared queries as one. With `then`, the query finds pairs of moments.
 
-    The score of a time is the weighted mean of the terms minus a penalty: `without` times the largest excess of an
-    exclusion over its usual score in the same shot (with `nowhere`: in the whole video). The score of a video is that
-    of its best time. With `then`, the score of a video is that of its best pair of times, and the score of a pair is
-    the weighted mean of the scores of both times. The second time is at most `within_s` seconds after the first.
+    The score of a time is the weighted mean of the terms minus a penalty. The penalty is `without` times the largest
+    amount by which an exclusion exceeds its usual score in the same shot (with `nowhere`: in the whole video). The
+    score of a video is that of its best time. With `then`, the score of a video is that of its best pair of times, and
+    the score of a pair is the weighted mean of the scores of both times. The second time is at most `within_s` seconds
+    after the first.
     """
 
     def __init__(

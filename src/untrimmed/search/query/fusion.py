@@ -18,10 +18,10 @@ class FusionSettings:
     least_strength: float = 0.35
     # How far a passage of strength 1 raises the score, in standard deviations of the relevance of frames.
     weight: float = 6.0
-    # Frames agree with a passage if they are this many standard deviations above the mean, and at least half way from
-    # the mean to the best frame of the library. The moment is then the intersection.
+    # Frames agree with a passage if their relevance is this many standard deviations above the mean, and at least half
+    # way from the mean to the best frame of the library. The moment is then the intersection of both spans.
     agreement: float = 1.0
-    # The cosine of sentence and passage, as a share of the way from the mean cosine to 1, that has strength 0 and 1.
+    # Cosines of sentence and passage with strength 0 and 1, as shares of the way from the mean cosine to 1.
     no_meaning: float = 0.3
     same_meaning: float = 0.8
     rank_offset: float = 60.0  # k of reciprocal rank fusion (Cormack et al. 2009)

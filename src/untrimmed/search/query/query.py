@@ -141,7 +141,7 @@ def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
 
 @dataclass(frozen=True)
 class Place:
-    """A moment of an indexed video, or without `end_s` one frame: an example to find or to avoid."""
+    """A moment of an indexed video, or one frame if `end_s` is None. It is an example to find or to avoid."""
 
     video: str | os.PathLike[str]  # the video's path or `video_id`
     start_s: float

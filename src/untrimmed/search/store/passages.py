@@ -6,8 +6,8 @@ which is ignored until then. Each reading has one additional row with the number
 the reading, so that a video without text is not read again. The passages of a video stay when its file is moved.
 Passages of an older content of the file are ignored until the next indexing run replaces them.
 
-The words are indexed twice by Lance, in an inverted index for what is said and one for what is written. Rows of recent
-commits are not in the indices yet; Lance scans them in each search. The vectors are cached in the same way as those of
+Lance has two inverted indices of words: one for spoken passages and one for written passages. Rows of recent commits
+are not in the indices yet, so Lance scans these rows in each search. The vectors are cached in the same way as those of
 frames (`untrimmed.search.corpora.passages`).
 """
 
