@@ -125,8 +125,8 @@ def _options(
 def main() -> None:
     """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback.
 
-    On a desktop, the program without arguments opens the page. It prints its help elsewhere, and if the service is not
-    installed.
+    On a desktop, the program without arguments opens the page. Elsewhere, or if the service is not installed, it prints
+    its help.
     """
     is_completion = "_UNTRIMMED_COMPLETE" in os.environ
     if len(sys.argv) == 1 and not is_completion and has_desktop() and importlib.util.find_spec("uvicorn"):

@@ -34,7 +34,8 @@ def compare(
 ) -> None:
     """Print one table of runs, the best first, with p-values.
 
-    Runs that differ only in their seed share a row: mean and standard deviation.
+    Runs that differ only in their seed share a row, which shows their mean and
+    standard deviation.
     Each data set has its own table. Files among the arguments are ignored. So a pattern such as study/tvr/*-3000-*
     selects the runs of a study.
     """

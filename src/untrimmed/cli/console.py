@@ -31,7 +31,7 @@ def print_notice(notice: str | None) -> None:
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
-    """Print the document of a command's `--json`.
+    """Print the JSON document of a command that has the option `--json`.
 
     Paths are printed as text, and letters of other scripts are not escaped.
 

@@ -1,4 +1,4 @@
-"""`untrimmed cut`: save hits as video files, or as a timeline or table of them."""
+"""`untrimmed cut`: save hits as video files, or list them in a timeline or a table."""
 
 import math
 import time
@@ -150,7 +150,7 @@ def _export(
 
 
 def _moments_of_bin(library: Path, name: str) -> tuple[list[NumberedMoment], list[BinMoment]]:
-    """Return the moments of a bin, and separately those of videos that are not in the library.
+    """Return the moments of a bin, and separately the moments whose videos are not in the library.
 
     Raises:
         UnknownNameError: No bin has this name.
@@ -175,7 +175,7 @@ def _moments_of_bin(library: Path, name: str) -> tuple[list[NumberedMoment], lis
 
 
 def _exact(hits: Iterable[NumberedMoment]) -> list[NumberedMoment]:
-    """The hits with their edges at shot changes, if there are any within half a second."""
+    """The hits. An edge within half a second of a shot change is moved to the shot change."""
     from untrimmed.search.edges import ExactEdges
 
     moments = []

@@ -351,7 +351,7 @@ def simulate_command(
 def _training(name: str, data_set: str, root: Path, widths: dict[str, int]) -> str:
     """Return a training command for a data set.
 
-    It sets widths that differ from the preset. Without a preset, training detects the widths.
+    The command sets the widths that differ from the preset. Without a preset, training detects the widths.
     """
     overrides = {}
     preset = ["--preset", name] if has_preset(_FIRST_METHOD, name) and data_set != name else []

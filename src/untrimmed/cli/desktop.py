@@ -1,4 +1,4 @@
-"""Whether this is a desktop session, and opening the page in its browser."""
+"""Detect a desktop session, and open the page in its browser."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`untrimmed doctor`: check that the program works on this machine, and explain how to fix what does not."""
+"""`untrimmed doctor`: check that the program works on this machine, and explain how to fix problems."""
 
 import importlib.util
 import platform
@@ -212,7 +212,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
     """Check that a trained model can be read.
 
-    It is the model in `folder`, by default the one that the library uses.
+    The model is in `folder`. Without a folder, it is the model that the library uses.
     """
     from untrimmed.search.corpora.engine import load_search_model
     from untrimmed.search.store.records import library_folder, read_settings

@@ -151,7 +151,7 @@ def _feature_encoder(
 ) -> tuple[str, float | None]:
     """Return the encoder made of these kinds of networks, and the number of vectors per second.
 
-    If CLIP is the only network and the library is new, the default number is that of the papers.
+    If CLIP is the only network and the library is new, the default is the number in the papers.
     """
     from untrimmed.encoders.features.kinds import join_parts
     from untrimmed.search.store.records import read_settings

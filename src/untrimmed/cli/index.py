@@ -181,7 +181,7 @@ def _chosen_sources(**switches: bool | None) -> dict[str, dict[str, Any] | None]
 
 
 def _speech_settings(speech: bool | None, model: str | None, language: str | None) -> dict[str, Any]:
-    """Return the settings of speech recognition that options choose. They also turn it on."""
+    """Return the settings of speech recognition that options choose. Any of these options also turns it on."""
     if speech is False:
         raise ConfigError("--no-speech contradicts --speech-model and --language; leave one of them out")
     settings = {}
@@ -210,7 +210,7 @@ def _print_part(library: Path, part: str) -> None:
 def _warn_about_simulation(model: str) -> None:
     """Warn if a run was trained on simulated features.
 
-    A library does not know the encoder of simulated features, so no other check would find this.
+    A library does not know the encoder of simulated features, so no other check would find this mistake.
     """
     from untrimmed.data.simulation.simulate import is_simulated
     from untrimmed.running.run import is_run, read_config

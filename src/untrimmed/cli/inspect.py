@@ -82,7 +82,7 @@ def status(library: LibraryOption = None, json_output: JsonOption = False) -> No
 
 
 def passages_of(folder: Path) -> Counter[str]:
-    """Return the number of passages by source."""
+    """Return the number of passages from each source."""
     counts: Counter[str] = Counter()
     for reading in read_readings(folder):
         counts[reading.source] += reading.num_passages
@@ -126,7 +126,7 @@ def rm(
 
     --all, --gone and the removal of a folder ask for confirmation.
     --gone keeps videos if their whole drive or top folder is missing (exit
-    code 3). Name that folder to remove them anyway.
+    code 3). To remove them anyway, name that folder.
     """
     import untrimmed
 

@@ -99,7 +99,8 @@ def import_checkpoint(
     """Convert an authors' checkpoint without executing its code.
 
     Settings and sizes in the file replace those of the preset.
-    Prints every difference, and the validation results in the file.
+    Prints every difference from the preset, and the validation results in the
+    file.
     """
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model

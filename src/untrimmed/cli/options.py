@@ -40,7 +40,7 @@ def _parse_library(text: str) -> Path:
 
 
 def _import_all(modules: list[str] | None) -> list[str] | None:
-    """Import the modules of `--import` while options are parsed, so before a name is looked up in a registry."""
+    """Import the modules of `--import` while options are parsed, which is before a name is looked up in a registry."""
     for module in modules or ():
         from untrimmed.plugins import import_module
 

@@ -94,7 +94,7 @@ def _require_compatible(root: Path | None, out: Path | None, simulated: bool) ->
 
 
 def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool, json_output: bool) -> None:
-    """Print a table or figure if it is computed here, otherwise the commands that produce it."""
+    """Print a table or figure that this command can compute, otherwise the commands that produce it."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
     from untrimmed.reproduction.tables import TrainedTable, UntrainedTable

@@ -108,7 +108,7 @@ def search(
 
 
 def _do_nothing() -> None:
-    """Do nothing: the service that answered updates the cache."""
+    """Do nothing, because the service that answered updates the cache."""
 
 
 def _search(
@@ -222,7 +222,7 @@ def _show(
 
 
 def _reason(evidence: Evidence) -> str:
-    """Return a line with the passage of a hit; empty if the hit is only seen."""
+    """Return a line with the passage of a hit, or an empty text if the hit has no passage."""
     if not evidence.text:
         return ""
     text = evidence.text if len(evidence.text) <= _TEXT_CHARACTERS else f"{evidence.text[:_TEXT_CHARACTERS]}…"

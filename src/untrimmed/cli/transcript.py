@@ -1,4 +1,4 @@
-"""`untrimmed transcript`: print what is said and written in a video, as far as the library has read it."""
+"""`untrimmed transcript`: print the subtitles, speech and screen text of a video that are in the library."""
 
 from __future__ import annotations
 

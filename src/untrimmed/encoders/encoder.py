@@ -53,7 +53,7 @@ class VideoEncoding(ABC):
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
         """Add frames. Return the vectors (float32) that have become complete, and their times in seconds.
 
-        There may be no complete vectors.
+        The result is empty if no vector has become complete.
         """
 
     @abstractmethod
@@ -83,7 +83,7 @@ class ClipEncoder(ABC):
     def rate(self, fps: float) -> float:
         """Return how many frames per second must be decoded for `fps` vectors per second.
 
-        Raises a ConfigError if that is too many frames.
+        Raises a ConfigError if this rate is too high.
         """
 
     @abstractmethod

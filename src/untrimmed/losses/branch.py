@@ -33,8 +33,9 @@ def branch_terms(
 ) -> dict[str, Float[Tensor, ""]]:
     """Return the terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19).
 
-    As released, the triplet loss has the video side `triplet_of_videos`, and InfoNCE is `nce` of dot products. In the
-    papers they are `triplet_of_pairs` and `nce_of_shares` of the cosines. `draws` selects negatives by branch.
+    The triplet loss is the sum of `triplet_of_queries` and a loss over videos. As released, the loss over videos is
+    `triplet_of_videos`, and InfoNCE is `nce` of dot products. In the papers, the loss over videos is
+    `triplet_of_pairs`, and InfoNCE is `nce_of_shares` of cosines. `draws` selects negatives by branch.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":

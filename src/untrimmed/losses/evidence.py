@@ -1,7 +1,8 @@
 """Evidential learning: how certain is the match of a query, and do several videos match? (Holmes, arXiv 2605.06083)
 
 The cosines of a query with K videos become evidence e > 0 for each video. In a Dirichlet distribution with parameters
-e + 1, the mean predicts the video and the total measures certainty. Everything is as in the released program.
+e + 1, the mean predicts the video, and the sum of the parameters measures certainty. Everything is as in the released
+program.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]
 
 @dataclass(frozen=True)
 class Division:
-    """The group of each query of a batch, and the three values and limits that determine it.
+    """The group of each query of a batch, and the three values and limits that determine the group.
 
     `consensus` is the similarity with the query's own video. `entropy` is the expected entropy of a sample of the
     query's Dirichlet distribution.
@@ -79,8 +80,8 @@ def divide(
 
     Two limits come from the queries that rank their own video first:
 
-    - uncertainty: the largest of these queries, but at most 1 - `bound`;
-    - consensus: the smallest of these queries, but at least `bound`.
+    - uncertainty: the largest uncertainty of these queries, but at most 1 - `bound`;
+    - consensus: the smallest consensus of these queries, but at least `bound`.
 
     The limit of entropy is the (lower) median over all queries.
     """
@@ -116,7 +117,7 @@ def smoothed_labels(
     *,
     smoothing: float,
 ) -> Float[Tensor, "Q V"]:
-    """Return one-hot labels. For ambiguous queries, they are mixed with a softmax of cosines (mean over branches)."""
+    """Return one-hot labels. For ambiguous queries, labels are mixed with a softmax of cosines (mean over branches)."""
     hard = F.one_hot(video_index, branches[0].shape[1]).to(branches[0].dtype)
     soft = torch.stack([cosine.softmax(dim=1) for cosine in branches]).mean(dim=0)
     return torch.where(is_ambiguous[:, None], (1 - smoothing) * hard + smoothing * soft, hard)
@@ -133,7 +134,8 @@ def between_videos(
 ) -> Float[Tensor, ""]:
     """Return the sum of the evidential losses of each branch and, if there are several, of all branches combined.
 
-    `branches` are cosines. The targets are the queries' videos; `divides` smooths those of ambiguous queries.
+    `branches` are cosines. The targets are the queries' videos. With `divides`, the targets of ambiguous queries are
+    smoothed.
     """
     counts = [evidence(cosine, temperature=temperature) for cosine in branches]
     divisions = [divide(cosine, e, video_index, bound=bound) for cosine, e in zip(branches, counts, strict=True)]

@@ -12,8 +12,8 @@ def query_similarity(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE between queries, in which other queries of the same video are positives (DreamPRVR).
 
-    The loss is averaged over a query's positives, then over queries that have positives. It is 0 if there are none
-    (arXiv 2604.03653).
+    The loss is averaged over a query's positives, then over queries that have positives. The loss is 0 if no query has
+    positives (arXiv 2604.03653).
 
     >>> query_similarity(torch.eye(3), torch.tensor([0, 0, 1]), temperature=1.0)
     tensor(0.6931)

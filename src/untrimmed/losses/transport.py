@@ -84,7 +84,7 @@ def inside_videos(
 ) -> Float[Tensor, ""]:
     """Return the evidential loss within videos: the error of the clips' evidence against the transport plan.
 
-    It is averaged over queries of a video, then over videos that have queries.
+    The loss is averaged over queries of a video, then over videos that have queries.
     """
     grouped = similarities(query, clips, video_index)
     plan = transport_plan(grouped.similarity, grouped.mask, regularisation=regularisation, iterations=iterations)

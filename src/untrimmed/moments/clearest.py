@@ -1,6 +1,6 @@
 """Select the scenes of a video that a query describes: those whose relevance is highest above a background value.
 
-This needs no training.
+The selection needs no training.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class SpanSettings:
     peak_share: float = 0.5  # add the span around a peak if it is shorter than this share of the moment
 
     def background(self, video_mean: Numbers, library_mean: Numbers, duration_s: float) -> Numbers:
-        """Return the relevance that spans must exceed: a weighted mean of the video's and the library's mean."""
+        """Return the relevance that spans must exceed: a weighted mean of `video_mean` and `library_mean`."""
         share = self.own_background * duration_s / (duration_s + self.own_background_s)
         return share * video_mean + (1 - share) * library_mean
 
@@ -114,10 +114,10 @@ def clearest_scenes(
     """Return at most `limit` moments that do not overlap, the clearest first, scored by mean relevance over time.
 
     Clearness is (mean relevance - background) x length in seconds to the power `length_exponent`, so of two equally
-    relevant scenes the longer is clearer. Each next moment is the clearest scene that does not overlap earlier ones and
+    relevant scenes the longer is clearer. Each further moment is the clearest scene that overlaps no earlier moment and
     is above the background. If the query matches the whole video equally well, the whole video is the only moment. Ties
-    are broken by start, then by end. Scenes shorter than `min_s` seconds are left out. If all are shorter, only the
-    longest is a candidate.
+    are broken by start, then by end. Scenes shorter than `min_s` seconds are left out. If all scenes are shorter, only
+    the longest scene is a candidate.
 
     Args:
         relevance: One number per frame.

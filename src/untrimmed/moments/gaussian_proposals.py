@@ -1,6 +1,6 @@
 """JSG's proposals: windows with a centre and width in relative time, which pool a sequence into one vector each.
 
-They have no learned parameters, so they apply to any sequence of vectors at equal time steps.
+Proposals have no learned parameters, so they apply to any sequence of vectors at equal time steps.
 """
 
 import math
@@ -80,8 +80,8 @@ def time_grid(
 ) -> Float[Tensor, " N"]:
     """Return the relative time of each position of a sequence.
 
-    With `row_times="released"`, times run from 0 to 1; for `density`, they are i / n as in Eq. 5. They are computed by
-    `linspace`, because a division of integers rounds differently, which changes scores of the narrowest windows.
+    With `row_times="released"`, times run from 0 to 1; for `density`, they are i / n as in Eq. 5. Times are computed by
+    `linspace`. A division of integers would round differently and change scores of the narrowest windows.
 
     >>> time_grid(2, row_times="middle")
     tensor([0.2500, 0.7500])
@@ -122,7 +122,8 @@ def pooling_weights(
     """Return the weight of each position in the vector of each proposal. Shapes are those of `gaussian_windows`.
 
     `gaussian`: Gaussian weights that sum to 1, as released. `density`: the normal density of Eq. 5, which does not sum
-    to 1. `mean`: equal weights for the positions inside the span, or the nearest one (Table 5, w/o GWP).
+    to 1. `mean`: equal weights for the positions inside the span; if there are none, only the nearest position has a
+    weight (Table 5, w/o GWP).
 
     >>> pooling_weights(torch.tensor([0.5]), torch.tensor([1.0]), time_grid(3), pooling="mean")
     tensor([[0.3333, 0.3333, 0.3333]])
@@ -184,8 +185,8 @@ class SideWindows:
 def side_windows(center: Float[Tensor, " Q"], width: Float[Tensor, " Q"], kind: SideNegatives) -> SideWindows:
     """Return windows for the parts of the video before and after each proposal.
 
-    Eq. 11 (`paper`) centres each window in its part. The released program centres them on the ends of the video and
-    makes them twice as wide.
+    Eq. 11 (`paper`) centres each window in its part. The released program centres the windows on the ends of the video
+    and makes them twice as wide.
     """
     left = (center - width / 2).clamp_min(0)
     right = (1 - center - width / 2).clamp_min(0)

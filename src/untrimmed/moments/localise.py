@@ -1,4 +1,4 @@
-"""Find moments with any method: pool windows of a video's vectors, score them, and rank those of all videos.
+"""Find moments with any method: pool windows of a video's vectors, and rank the windows of all videos by score.
 
 This is the event retrieval of JSG (section 3.5). The windows need no training. A method only has to encode a video as
 vectors in temporal order, in the space of its sentence vectors.
@@ -25,9 +25,10 @@ POOLED_DIM = 512  # approximate width of a pooled vector
 class LocateSettings:
     """Numbers of moments and the suppression threshold; the defaults are those of JSG's released program.
 
-    The `per_video` best windows of each video are ranked together (40 on DiDeMo). Overlaps are suppressed among the
-    best `before_suppression`, and at most `limit` remain. A moment's score is its similarity plus `video_weight` times
-    its video's fused score. The weight is 0 in JSG; it helps if a method scores videos by more than their frames.
+    The `per_video` best windows of each video are ranked together (40 on DiDeMo). Overlapping moments are suppressed
+    among the best `before_suppression` moments, and at most `limit` moments remain. A moment's score is its similarity
+    plus `video_weight` times its video's fused score. The weight is 0 in JSG. A positive weight helps if a method
+    scores videos by more than their frames.
     """
 
     per_video: int = 10
@@ -54,8 +55,8 @@ def window_similarities(
 ) -> Similarities:
     """Return a function that pools the windows of videos and returns their similarities to the queries.
 
-    `similarity` compares vectors with the queries. `units` are vectors at equal time steps; windows cover only those
-    that `mask` marks as real.
+    `similarity` compares vectors with the queries. `units` are vectors at equal time steps; windows cover only the
+    units that `mask` marks as real.
     """
 
     def of(videos: slice) -> Float[Tensor, "Q C P"]:

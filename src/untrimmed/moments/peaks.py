@@ -7,7 +7,7 @@ Curve = Float[np.ndarray, " T"]
 
 
 def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> int:
-    """Return the index of the best time in a span. If no time is in the span, return the one nearest to its middle.
+    """Return the index of the best time in a span. If no time is in the span, use the time nearest to its middle.
 
     >>> best_index(1.0, 3.0, np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.9, 0.2, 0.4, 0.8]))
     2
@@ -21,7 +21,7 @@ def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> i
 def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
     """Return the range of indices around a peak, end exclusive.
 
-    It has the free times whose values are at least the middle between `mean` and the value at `index`.
+    The range has the free times whose values are at least the middle between `mean` and the value at `index`.
 
     >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
     (2, 4)

@@ -34,5 +34,8 @@ def proposals(units: Float[Tensor, "V M D"]) -> Float[Tensor, "V P D"]:
 
 
 def unit_shares(shares: Float[Tensor, "V K P"], num_units: int) -> Float[Tensor, "V K M"]:
-    """Convert attention to proposals into attention to units, by dividing it evenly among a proposal's units."""
+    """Convert attention to proposals into attention to units.
+
+    A proposal's attention is divided evenly among its units.
+    """
     return shares @ _pooling_matrix(num_units).to(shares)

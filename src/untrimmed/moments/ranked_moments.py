@@ -66,7 +66,7 @@ def _padded(rows: np.ndarray, length: int, value: float) -> np.ndarray:
 def suppress_ranked(
     ranked: RankedMoments, *, max_overlap: float = 0.5, limit: int = 100, limit_per_video: int | None = None
 ) -> RankedMoments:
-    """Return the best moments. A moment is removed if its IoU with a better one of its video exceeds `max_overlap`.
+    """Return the best moments. A moment is removed if its IoU with a better moment of its video exceeds `max_overlap`.
 
     As released, moments with equal scores are ordered by the best rank of their videos, then by their own rank.
     """

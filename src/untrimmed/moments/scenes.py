@@ -2,8 +2,8 @@
 
 Neighbouring runs of frames are merged in the order of their Ward cost (J. Am. Stat. Assoc. 1963): how much the merge
 increases the frames' squared distances from the mean of their run. The runs whose cost reaches a penalty are the
-shortest scenes. This takes linear time, and nearly minimises the objective of penalised change-point detection with a
-linear kernel (Harchaoui and Cappé, SSP 2007). Further merging, up to the whole video, gives scenes of scenes.
+shortest scenes. The merging takes linear time, and nearly minimises the objective of penalised change-point detection
+with a linear kernel (Harchaoui and Cappé, SSP 2007). Further merging, up to the whole video, gives scenes of scenes.
 """
 
 import numpy as np

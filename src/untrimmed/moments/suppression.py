@@ -9,9 +9,9 @@ from untrimmed.moments.overlap import iou
 def suppress(
     spans: Float[np.ndarray, "G K 2"], real: Bool[np.ndarray, "G K"], *, max_iou: float, limit: int
 ) -> Bool[np.ndarray, "G K"]:
-    """Return a mask of the spans to keep in each row: from left to right, each that overlaps no kept span.
+    """Return a mask of the spans to keep in each row. From left to right, a span is kept if it overlaps no kept span.
 
-    At most `limit` are kept.
+    At most `limit` spans of a row are kept.
 
     Spans overlap if their IoU exceeds `max_iou`; with 0, kept spans may only touch. `real` is False at padding.
 

@@ -122,7 +122,7 @@ def cut_levels(signal: Float64[np.ndarray, " S"], num_frames: int, wavelet: str 
 def _local_maxima(values: Float64[np.ndarray, " S"]) -> Int[np.ndarray, " P"]:
     """Return the positions of values above both neighbours, never the first or last value.
 
-    A run of equal values counts as one value at its middle (left of two).
+    A run of equal values counts as one value at its middle (the left of two middle positions).
     """
     first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # first index of each run of equal values
     last = np.append(first[1:], len(values)) - 1

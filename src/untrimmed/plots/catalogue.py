@@ -1,4 +1,7 @@
-"""The catalogue of pictures: name, description, the papers' figures that it reproduces, and the runs it needs."""
+"""The catalogue of pictures.
+
+A picture has a name, a description, the papers' figures that it reproduces, and the runs that it needs.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields

@@ -15,8 +15,8 @@ UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("video
 class Epochs:
     """SumR in percent after each `epoch`, and the uncertainties that the runs recorded, by label of runs.
 
-    Runs that differ only in their seed share a label. Only epochs that all of them reached are included. Epoch 0 is
-    before training.
+    Runs that differ only in their seed share a label. Only epochs that all runs of a label reached are included. Epoch
+    0 is before training.
     """
 
     epoch: Mapping[str, tuple[int, ...]]

@@ -17,7 +17,7 @@ def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndar
     """Return, by run, quartiles of the cosines between captions and the videos at each of the first ten ranks [3, P].
 
     The quartiles are over captions. A cosine is the fused score divided by the sum of the branches' weights, so that
-    methods with other sums can be compared. Runs that differ only in their seed are averaged.
+    methods with different sums can be compared. Runs that differ only in their seed are averaged.
     """
     require_same_split(runs)
     return {group.label: np.mean([_quartiles(run) for run in group.runs], axis=0) for group in group_by_seed(runs)}

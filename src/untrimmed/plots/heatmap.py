@@ -65,7 +65,7 @@ class HeatMap:
 def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
     """Return the similarities of a caption with the parts of its video for each model.
 
-    Without an id, they are the similarities of up to five captions of one video.
+    Without an id, return the similarities of up to five captions of one video.
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """

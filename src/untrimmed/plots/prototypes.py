@@ -1,4 +1,4 @@
-"""Pictures of prototypes (ProtoPRVR): attention over a video and inside moments, how often each matches best."""
+"""Pictures of prototypes (ProtoPRVR): attention over a video and inside moments, and how often each matches best."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,7 +49,10 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """The share of attention inside moments, by rank of the prototype. `by_chance` is that of uniform attention."""
+    """The share of attention inside moments, by rank of the prototype.
+
+    `by_chance` is the share if attention is uniform.
+    """
 
     inside: Float[np.ndarray, " K"]
     by_chance: float
@@ -94,7 +97,7 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
 
 
 def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray, " M"]:
-    """Return how much of each equal part of a video a span covers, between 0 and 1.
+    """Return the share of each equal part of a video that a span covers.
 
     As in the paper, the span is first extended on each side by 1/20 of its length.
 

@@ -1,4 +1,4 @@
-"""The style of all pictures, and how they are saved. They are as wide as a column of a paper.
+"""The style of all pictures, and how they are saved. Pictures are as wide as a column of a paper.
 
 The colours are Okabe and Ito's, which colour-blind readers can distinguish. Lines also differ in their markers and bars
 in their hatching, so that they can be distinguished in grey. No text is smaller than 7 points at the column's width.
@@ -154,7 +154,7 @@ def legend_over(figure: Figure, axes: Axes) -> None:
 def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
     """Draw the legend above the axes, where it hides no data.
 
-    `gap` is the distance between them as a share of the axes' height.
+    `gap` is the distance between legend and axes as a share of the axes' height.
     """
     names = axes.get_legend_handles_labels()[1]
     axes.legend(

@@ -18,7 +18,7 @@ from untrimmed.running.run import RunConfig, is_run, open_run
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun(OpenedModel):
-    """The best model of a run and a split of a data set. `label` is its name in pictures.
+    """The best model of a run and a split of a data set. `label` is the run's name in pictures.
 
     `history` has one entry per epoch: the lines of metrics.jsonl.
     """
@@ -55,7 +55,7 @@ class TrainedRun(OpenedModel):
     def caption(self, caption_id: str | None) -> int:
         """Return the row of a caption.
 
-        By default, choose the video with the most captions that have a moment, and return the first of them.
+        Without an id, choose the video with the most captions that have a moment, and return its first such caption.
 
         Raises: UnknownNameError if the split has no such caption.
         """

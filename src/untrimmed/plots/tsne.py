@@ -44,7 +44,7 @@ def closest_videos(
     """Return at most `count` videos with similar captions, in ascending order.
 
     Only videos with two or more captions are chosen. The first two have the most similar mean caption vectors. Each
-    next video is the one that is most similar on average to those already chosen.
+    further video is the one that is most similar on average to the videos already chosen.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]
@@ -64,7 +64,9 @@ def closest_videos(
 
 
 def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
-    """Return the encodings of two videos by each run. They have the most similar captions according to the first run.
+    """Return the encodings of two videos by each run.
+
+    These videos have the most similar captions according to the first run.
 
     Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn or for a method
         that keeps neither frames nor clips.
@@ -150,7 +152,7 @@ def in_two_dimensions(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N
 def draw_embeddings(data: Embeddings) -> Figure:
     """Draw one panel per run: captions as stars and clips as marks.
 
-    Marks of clips that are the best of a caption are filled.
+    The mark of a clip is filled if the clip is the best clip of a caption.
     """
     from matplotlib.lines import Line2D
 

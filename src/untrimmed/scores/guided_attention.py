@@ -58,7 +58,8 @@ class GuidedAttention(nn.Module):
     ) -> Float[Tensor, "V Q D"]:
         """Pool every video for every query, guided by the query's key clip in that video.
 
-        The vector depends only on the clip. If there are more queries than clips, it is computed once per clip.
+        A pooled vector depends only on the video and the clip. If there are more queries than clips, it is computed
+        once per clip.
         """
         if key_clip.shape[0] > clips.shape[1]:
             return _rows(self(frames, mask, clips), key_clip.T)

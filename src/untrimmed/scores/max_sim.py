@@ -25,7 +25,7 @@ _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 @contextmanager
 def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
-    """Inside the context, find best rows by bfloat16 products if `enabled`, which is faster.
+    """Inside the context, find best rows by bfloat16 products if `enabled`. Such products are faster.
 
     This only affects the CPU without gradients. All other parts of a score keep their dtype.
     """
@@ -78,7 +78,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """Return, for each query and video, the sum of the largest dot products of the query's vectors.
+    """Return, for each query and video, the sum over the query's vectors of their largest dot product.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -197,8 +197,8 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """The largest dot product of each query with the rows of each video.
 
-    A query's gradient only reaches the best of a video's L rows. So the backward pass does L times less work than one
-    through all similarities, which are not stored.
+    A query's gradient only reaches the best of a video's L rows. The backward pass therefore does L times less work
+    than a pass through all similarities. The similarities are not stored.
     """
 
     @staticmethod

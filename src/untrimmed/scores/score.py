@@ -32,7 +32,7 @@ class Scores:
         return sum(terms[1:], start=terms[0])
 
     def joined(self, scores: "Scores") -> "Scores":
-        """Return the branches of both; no branch may be in both."""
+        """Return the branches of `self` and of `scores`; no branch may be in both."""
         assert not self.branches.keys() & scores.branches.keys()
         return Scores({**self.branches, **scores.branches}, {**self.weights, **scores.weights})
 

@@ -17,10 +17,11 @@ MASKED_LOGIT = -1e10
 class WordMaxSim(nn.Module):
     """Confidence-aware set-to-set alignment (RAL Eq. 11-12).
 
-    - `released`: a perceptron's output, normalised by softmax over the words. Its input is normalised words for cosines
-      and raw words for dot products.
-    - `paper` (Eq. 12): the output for raw words without softmax, which can be negative.
-    - `even`: equal weights (Fig. 8c).
+    - `released`: the confidences are a perceptron's output, normalised by softmax over the words. The perceptron's
+      input is normalised words for cosines and raw words for dot products.
+    - `paper` (Eq. 12): the confidences are the perceptron's output for raw words, without softmax. They can be
+      negative.
+    - `even`: all confidences are equal (Fig. 8c).
     """
 
     def __init__(self, dim: int, confidences: Confidences = "released"):

@@ -72,7 +72,10 @@ class ColourNames:
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The nearest colour name of every cell of a coarse RGB grid. Computed with the first frame."""
+        """The nearest colour name of every cell of a coarse RGB grid.
+
+        The names are found when the first frame is described.
+        """
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))

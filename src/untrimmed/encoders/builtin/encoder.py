@@ -6,9 +6,9 @@ arXiv 1312.5650, Eq. 2-3), followed by its colours:
     s(x) = normalise(sum_k softmax(z(x) / temperature)_k  normalise(c_k - m))
     f(x) = [a s(x), b colour(x), rest(x)]
 
-Here z are the logits of EfficientNet-Lite2 over the whole frame (with its features averaged over all positions, not a
-centre crop), c_k is the text vector of class k (the module `classes` computes it from several names, prompts and a
-description), and m is the mean of all c_k. The number rest(x) >= 0 makes f(x) a unit vector. A sentence q becomes
+Here z are the logits of EfficientNet-Lite2. Its features are averaged over the whole frame, not over a centre crop. The
+text vector of class k is c_k (the module `classes` computes it from several names, prompts and a description), and m is
+the mean of all c_k. The number rest(x) >= 0 makes f(x) a unit vector. A sentence q becomes
 
     f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) mentioned(q), 0])
 
@@ -68,7 +68,7 @@ class Recipe:
 
 
 class BuiltinEncoder:
-    """An `Encoder` of frames and texts. The image network is loaded with the first frames.
+    """An `Encoder` of frames and texts. The image network is loaded when the first frames are encoded.
 
     Raises:
         EncoderError: A package is missing, or a file in it is not the pinned version.
@@ -129,7 +129,7 @@ class BuiltinEncoder:
         return self._network
 
     def _prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-        """Crop frames to the maximum aspect ratio, and scale them to the short side unless the decoder did."""
+        """Crop frames to the maximum aspect ratio, and scale them to the short side unless the decoder has done so."""
         height, width = frames.shape[1:3]
         limit = round(min(height, width) * self.recipe.max_aspect)
         top = max(height - limit, 0) // 2
@@ -139,7 +139,7 @@ class BuiltinEncoder:
 
 
 def scaled(frames: UInt8[np.ndarray, "T Y X 3"], short_side: int) -> UInt8[np.ndarray, "T Y2 X2 3"]:
-    """Scale frames to a shorter side, by linear interpolation that uses every pixel."""
+    """Scale frames so that the shorter side has `short_side` pixels, by linear interpolation that uses every pixel."""
     old = frames.shape[1:3]
     new = [max(short_side, round(length * short_side / min(old))) for length in old]
     rows, columns = (_resampling(*lengths) for lengths in zip(old, new, strict=True))

@@ -7,8 +7,8 @@ needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zer
 
 - frames: the networks were trained on inputs for which 8-bit RGB is already stored = 128 * real + 127;
 - after ReLU6: `zero` is 0, and rounding to the stored range [0, 255] replaces the clamping;
-- narrow layers: the range is `_DEVIATIONS` deviations around the mean of the channel with the widest range; for a sum
-  of layers, deviations add in quadrature;
+- narrow layers: the range is `_DEVIATIONS` standard deviations around the mean of the channel with the widest range;
+  for a sum of layers, deviations add in quadrature;
 - weights: 8 bits with one scale per output channel.
 
 x86 processors without the VNNI instructions clip the sum of two 8-bit products at 16 bits. The setting
@@ -52,7 +52,7 @@ _DEPTHS = {"lite2": 1.2}
 class _Block:
     """A block of the network (inverted residual).
 
-    It widens its input (unless `expansion` is 1), filters each channel, and narrows the result.
+    The block widens its input (unless `expansion` is 1), filters each channel, and narrows the result.
     """
 
     prefix: str

@@ -128,7 +128,7 @@ def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
 def read_torch_state(file: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a weight file that PyTorch before version 1.6 wrote.
 
-    The file contains several pickles, of which the fourth names the tensors. The numbers of the tensors follow.
+    The file contains several pickles. The fourth pickle names the tensors. The numbers of the tensors follow.
 
     Raises:
         EncoderError: The file has another format, is damaged, or contains something other than weights.

@@ -54,7 +54,7 @@ class Sentence:
 def is_layer_weight(name: str) -> bool:
     """Whether a released weight is part of the graph.
 
-    Embeddings are not, because they are looked up before the graph runs.
+    Embeddings are not part of the graph, because they are looked up before the graph runs.
     """
     return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 

@@ -95,7 +95,7 @@ class Fusion(nn.Module):
         self.norm = _norm(state, f"{prefix}norm")
 
     def forward(self, slow: Tensor, fast: Tensor) -> Tensor:
-        """The input of the slow path's next stage: its own channels, then those of the fast path."""
+        """The input of the slow path's next stage: the channels of the slow path, then those of the fast path."""
         return torch.cat([slow, functional.relu(self.norm(self.conv_fast_to_slow(fast)))], dim=1)
 
 

@@ -37,7 +37,7 @@ def common_rate(rates: Sequence[Fraction]) -> Fraction:
     (Fraction(75, 1), Fraction(64, 3))
 
     Raises:
-        ConfigError: This rate is above 1,000 frames per second.
+        ConfigError: The lowest common rate is above 1,000 frames per second.
     """
     rate = Fraction(math.lcm(*(r.numerator for r in rates)), math.gcd(*(r.denominator for r in rates)))
     if rate > MAX_RATE:

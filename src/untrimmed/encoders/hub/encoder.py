@@ -185,7 +185,8 @@ class TransformersEncoder:
         """Return the widths of frame and word vectors, and the module that maps tokens into the shared space, if any.
 
         Some models compute the sentence vector by applying a module to a single token. To find this module, each
-        candidate is applied to every token of a text. It fits if one of the results equals the sentence vector.
+        candidate is applied to every token of a text. A candidate fits if one of the results equals the sentence
+        vector.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:
@@ -215,6 +216,6 @@ def _not_dual(name: str, model: nn.Module, result: str) -> str:
 def _pooled(output: Any) -> Tensor:
     """Return the pooled features.
 
-    In transformers 4 they are the output itself, from version 5 on a field of the output record.
+    In transformers 4, `output` itself is these features. From version 5 on, they are a field of `output`.
     """
     return output if isinstance(output, Tensor) else output.pooler_output

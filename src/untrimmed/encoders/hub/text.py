@@ -79,8 +79,8 @@ def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
     """Return the recipe for the text part of a dual encoder, which depends on the model family.
 
     SigLIP and SigLIP 2 were trained on lower-case texts that are padded to a fixed length, without an attention mask.
-    Both get the same recipe, because SigLIP 2 models of fixed resolution also have the type `siglip`. It converts texts
-    to lower case, because SigLIP 2's tokenizer (Gemma) does not.
+    Both get the same recipe, because SigLIP 2 models of fixed resolution also have the type `siglip`. The recipe
+    converts texts to lower case, because SigLIP 2's tokenizer (Gemma) does not.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")

@@ -161,7 +161,7 @@ def _file_or_blob_sha256(path: Path) -> str:
 def _cached_snapshot(hub_id: str, needs: tuple[str, ...]) -> Path | None:
     """Return a repository's snapshot in the hub's cache.
 
-    Return None if it lacks weights or a file that the encoder needs.
+    Return None if the snapshot lacks weights or a file that the encoder needs.
     """
     from huggingface_hub import try_to_load_from_cache
 
