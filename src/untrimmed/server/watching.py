@@ -1,8 +1,8 @@
 """Watched folders: new, changed and deleted videos are indexed once they stop changing.
 
 The operating system reports changes (package `watchfiles`). Reports can be lost, so folders are also scanned every few
-minutes, or every few seconds on remote file systems, whose changes are not reported. A file counts as complete when it
-stops changing.
+minutes. Changes on remote file systems are not reported, so folders there are scanned every few seconds. A file counts
+as complete when it stops changing.
 """
 
 import contextlib

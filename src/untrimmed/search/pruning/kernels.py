@@ -3,8 +3,8 @@
 Each loop has one signature, so an array of another type, dimension or memory order raises a TypeError. `CodedVideos`
 checks shapes and indices.
 
-Sums are cast to int32 at each step, because numba would widen them to 64 bits, and LLVM could not use the instructions
-that multiply pairs of 16-bit numbers on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
+Sums are cast to int32 at each step. Otherwise numba would widen them to 64 bits, and LLVM could not use the
+instructions that multiply pairs of 16-bit numbers on x86 (`vpmaddwd`, `vpdpwssd`) and on ARM.
 """
 
 from collections.abc import Callable

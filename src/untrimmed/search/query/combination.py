@@ -57,8 +57,8 @@ class CombinedQuery(PreparedQuery):
 
     The score of a time is the weighted mean of the terms minus a penalty. The penalty is `without` times the largest
     amount by which an exclusion exceeds its usual score in the same shot (with `nowhere`: in the whole video). The
-    score of a video is that of its best time. With `then`, the score of a video is that of its best pair of times, and
-    the score of a pair is the weighted mean of the scores of both times. The second time is at most `within_s` seconds
+    score of a video is that of its best time. With `then`, the score of a video is that of its best pair of times. The
+    score of a pair is the weighted mean of the scores of both times. The second time is at most `within_s` seconds
     after the first.
     """
 
@@ -124,9 +124,9 @@ class CombinedQuery(PreparedQuery):
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
         A span's score is the curve's value at its best time. The span ends on each side where the curve falls below the
-        middle between this score and the curve's mean. First spans do not overlap. In all pairs except the best one,
-        the best time of the first span must be a peak of the curve, because the slope beside a moment is not another
-        moment.
+        middle between this score and the curve's mean. First spans do not overlap. The slope beside a moment is not
+        another moment. So in all pairs except the best one, the best time of the first span must be a peak of the
+        curve.
 
         Without a limit, pairs are returned until the score of the first moment falls below the middle between the best
         score and the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is

@@ -2,7 +2,7 @@
 
 Each field is annotated with a `Spec`: its help, its command-line option and its bounds.
 
-The command line, the service, the tools for agents, the web page and `Filters.admit` read the specs, so one line in
+The command line, the service, the tools for agents, the web page and `Filters.admit` read the specs. So one line in
 `Filters` adds a new filter. This module has no `from __future__ import annotations`, because the specs must be
 evaluated.
 """

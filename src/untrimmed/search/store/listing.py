@@ -86,10 +86,10 @@ def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dic
     A file counts as being on a missing drive in these cases:
 
     - The topmost missing folder (or the file itself) is a broken link.
-    - Folders are missing. Drives are mounted beside the topmost one, or its parent contains no existing video of the
-      library.
-    - Only the file is missing. Its folder contains no existing video of the library, and is empty or beside mounted
-      drives.
+    - Folders on its path are missing. Drives are mounted beside the topmost missing folder, or the parent of that
+      folder contains no existing video of the library.
+    - Only the file is missing. Its folder contains no existing video of the library, and this folder is empty or beside
+      mounted drives.
 
     The root of the drive is the topmost missing folder, or in the last case the file's folder.
     """

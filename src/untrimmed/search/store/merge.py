@@ -116,10 +116,10 @@ class _MergedRow:
 def merge(out: Path, folders: Sequence[Path], *, progress: Callable[[int, int], None] | None = None) -> MergeReport:
     """Bring a library up to date with other libraries, in this order. Create it if necessary.
 
-    If several libraries have a video at the same path, the merged row has the content that was indexed last, and the id
-    from the first of these libraries. Copies of a file at different paths keep their rows. If a file was moved (it is
-    no longer at one path and was later indexed at another), its two rows become one. The result is the same as that of
-    `index`.
+    If several libraries have a video at the same path, they become one row. It has the content that was indexed last,
+    and the id from the first of these libraries. Copies of a file at different paths keep their rows. If a file was
+    moved (it is no longer at one path and was later indexed at another), its two rows become one. The result is the
+    same as that of `index`.
 
     Raises:
         ConfigError: There is nothing to merge, or a library is merged into itself.

@@ -336,8 +336,8 @@ def checksum(values: dict[str, Any]) -> str:
 def newest_commit(folder: Path, table: str = TABLE) -> list[Any] | None:
     """Return a list that identifies the last commit of a table; None before the first commit.
 
-    In a folder it contains the name, time and size of the commit's manifest; on object storage, the name of the
-    manifest and the random names of its transactions.
+    For a library in a folder, the list contains the name, time and size of the commit's manifest. For a library on
+    object storage, it contains the name of the manifest and the random names of its transactions.
     """
     if (address := bucket.address_of(folder)) is not None:
         manifests = [name for name in bucket.names(address, f"{table}/{VERSIONS}") if name.endswith(".manifest")]

@@ -1,7 +1,8 @@
 """The thumbnails of a library: one file for each video content, beside the table.
 
-A thumbnail file is named after the hash of the video's content, so it stays valid when the video is moved, and copies
-of the video share it. It is written before the video's row and never changes. Later writers remove files without a row.
+A thumbnail file is named after the hash of the video's content. So it stays valid when the video is moved, and copies
+of the video share it. The file is written before the video's row in the table, and never changes. Later writers remove
+thumbnail files of videos without a row.
 """
 
 from __future__ import annotations
