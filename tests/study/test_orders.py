@@ -31,7 +31,7 @@ def test_pairs_in_another_order_than_the_papers_are_named_with_their_significanc
         ["`gmmformer`", "`gmmformer` |"],
         ["`proto`", "`ms_sl` |"],
     ]
-    significant, uncertain = sentence.strip().split(". Unlike in the papers, but")
+    significant, uncertain = sentence.strip().split(". Differences that are not significant")
     require_named(significant, "-0.67", "`ms_sl` is ahead of `gmmformer`, `proto`", "`dl_dkd` is ahead of `proto`")
     require_named(uncertain, "`ms_sl` is ahead of `dl_dkd`")
     assert list(papers_order({"ms_sl": [1.0]}, PAPERS)) == []

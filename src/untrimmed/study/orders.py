@@ -115,9 +115,9 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     text = f"Kendall's tau between our order and the papers' order is {tau} (two-sided p-value {p})."
     if significant:
         level = f"p over seeds below {SIGNIFICANT:g}"
-        text += f" Unlike in the papers, and significantly ({level}): {_in_words(significant)}."
+        text += f" Significant differences from the papers' order ({level}): {_in_words(significant)}."
     if uncertain:
-        text += f" Unlike in the papers, but not significantly: {_in_words(uncertain)}."
+        text += f" Differences that are not significant: {_in_words(uncertain)}."
     yield f"{text}\n"
 
 
@@ -134,9 +134,9 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     published = {name: value for entry in worlds for name, value in published_sum_r(entry).items()}
     yield "## Order of the methods in each world\n"
     yield (
-        "SumR on test videos: mean and standard deviation over seeds, and in parentheses the place among the methods "
-        "of that world. The last rows compare the order with that of the first world and with the papers' (Kendall's "
-        "tau).\n"
+        "The table has the SumR on test videos (mean and standard deviation over seeds) and, in parentheses, the place "
+        "of each method in a world. Rows with *tau* (Kendall's tau) compare the order of the methods in a world with "
+        "the order in the first world or in the papers.\n"
     )
     yield markdown(worlds_grid({entry.setup.data: sum_r_of(entry) for entry in worlds}, published))
     for entry in worlds:
