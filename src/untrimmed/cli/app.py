@@ -20,7 +20,7 @@ from untrimmed.cli.console import USAGE
 from untrimmed.cli.desktop import has_desktop
 from untrimmed.errors import UntrimmedError, missing_package
 
-INTERRUPTED = 130  # exit code after Ctrl-C; the next constant is that after a closed pipe
+INTERRUPTED = 130  # exit code after Ctrl-C; the next constant is the exit code after a closed pipe
 PIPE_CLOSED = 141
 
 _OS_ADVICE = {

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE = 0  # groups of a `Division`, with the next two
+PRECISE = 0  # this constant and the next two are the groups of a `Division`
 POLYSEMOUS = 1
 UNDERDETERMINED = 2
 

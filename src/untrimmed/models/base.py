@@ -132,7 +132,7 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return, by branch of `compute_sketch`, names of tensors if its score depends on only one row of a video.
+        """Return names of tensors of which only one row of a video affects the score, by branch of `compute_sketch`.
 
         That row must be the one with the largest product of `compute_probe` and `compute_sketch`. Branches with a
         negative weight are left out, because the probe includes the weight.
@@ -182,7 +182,7 @@ class RetrievalModel(nn.Module, Carrier):
 
     @property
     def row_tensors(self) -> TensorNames:
-        """By branch of `sketch`, the names of tensors if the branch's score depends on only one row of a video.
+        """The names of tensors of which only one row of a video affects the score, by branch of `sketch`.
 
         If all other rows of these tensors are removed, the score is the same, provided `num_frames` is not changed.
         """

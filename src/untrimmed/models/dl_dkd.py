@@ -253,7 +253,10 @@ class DLDKD(RetrievalModel):
         return terms | {"distillation": self.distillation_factor(step.epoch) * divergence}
 
     def distillation_factor(self, epoch: int) -> float:
-        """Return the factor of the distillation loss in an epoch. As released, rising factors start with 1."""
+        """Return the factor of the distillation loss in an epoch.
+
+        As released, the factor of the kinds `rising_...` starts with 1 and increases.
+        """
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)
 

@@ -22,7 +22,7 @@ SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as released
 def distillation_decay(kind: Decay, epoch: int) -> float:
     """Return the factor of the distillation loss in an epoch counted from 0. The released scripts use `exponential`.
 
-    The released setting `decay_way` numbers the kinds from 0 to 8, in this order.
+    The released setting `decay_way` numbers the kinds from 0 to 8, in the order of `Decay`.
 
     >>> [distillation_decay("exponential", epoch) for epoch in (0, 1, 2)]
     [1.0, 0.95, 0.9025]

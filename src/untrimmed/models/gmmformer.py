@@ -41,7 +41,7 @@ class GMMFormer(TwoBranchModel):
         num_blocks: int = 2
         window_length: Literal["batch", "full"] = "batch"  # full: windows for max_frames in every batch
         output_map: bool = True
-        ffn_ratio: int = 0  # 0: no feed-forward part; the paper has one: 4
+        ffn_ratio: int = 0  # 0: no feed-forward part; 4: as in the paper
         second_branch: SecondBranch = "video"
         padding_scores: Padding = "excluded"
         losses: Losses = field(default_factory=lambda: {"query_diversity_v1": QueryDiversityV1.Config()})

@@ -71,7 +71,7 @@ class RALConfig(AttachmentConfig):
     distribution_form: Form = "released"
     confidences: Confidences = "released"
     word_tower: Literal["own", "shared"] = "own"  # text tower of CSA; shared: the tower of the method, as in the paper
-    padding_scores: Padding = "zero"  # excluded: Eq. 11, over the video's frames
+    padding_scores: Padding = "zero"  # excluded: only the video's frames, as in Eq. 11
     pooling_rows: Literal["padded", "real"] = "padded"  # rows that attention pooling averages; real: Eq. 6
     support_captions: int = 26  # number of captions that fit into the released program's padded buffer
     proxy_form: Form = "released"

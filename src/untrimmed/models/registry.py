@@ -250,7 +250,7 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
     with reporting(method.__qualname__):
         model = method(config)
         model.draw_weights()
-    # constructors of attachments may copy the model and encode with it, so this must exist
+    # constructors of attachments may copy the model and encode with it, so the attribute must exist
     model.attachments = nn.ModuleDict()
     attachments = {}
     for name, settings in config.attachments.items():

@@ -72,7 +72,7 @@ class ClipFrameModel(RetrievalModel):
         return {"clip": self.config.clip_weight, "frame": self.config.frame_weight}[branch]
 
 
-SecondBranch = Literal["frame", "video"]  # best frame (GMMFormer v2), or one vector of all (GMMFormer)
+SecondBranch = Literal["frame", "video"]  # best frame (GMMFormer v2), or one vector of all frames (GMMFormer)
 
 
 @dataclass(frozen=True, kw_only=True)

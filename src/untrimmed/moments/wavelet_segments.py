@@ -14,7 +14,7 @@ from jaxtyping import Float, Float64, Int
 from untrimmed.errors import ConfigError, FeatureError
 
 _FRAMES_AT_A_TIME = 4096
-_STILL = 1e-8  # two steps between unit frame vectors of at most this length mean that the picture is still
+_STILL = 1e-8  # the picture is still if two steps between unit frame vectors are at most this long
 _MIN_LENGTH = 1e-12  # shorter vectors count as having no direction
 
 # the start of each segment and the end of the last one

@@ -101,7 +101,8 @@ def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) 
 def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
     results = []
     for level in levels:
-        # The cache identifies features by their files, which do not contain the noise, so it needs its own folder.
+        # The cache identifies features by their files, which do not contain the noise. So noisy features have their
+        # own folder.
         with tempfile.TemporaryDirectory() as folder:
             noisy = noisy_dataset(run, level, Path(folder))
             rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)

@@ -46,8 +46,8 @@ _COLOURLESS = re.compile(
 )
 _LIGHTNESS_WEIGHT = 0.6
 _SMALL_SHARE = 0.01  # smaller shares of a frame are hardly noticed
-# Limits for the frame's mean of max(R, G, B) - min(R, G, B): below the first it has no colour (film grain), above the
-# second it has.
+# Limits for the frame's mean of max(R, G, B) - min(R, G, B): below the first limit, the frame has no colour (only film
+# grain); above the second, it is coloured.
 _GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0
 _LEVELS = 32
 DIM = len(_NAMES) + 1

@@ -216,6 +216,6 @@ def _not_dual(name: str, model: nn.Module, result: str) -> str:
 def _pooled(output: Any) -> Tensor:
     """Return the pooled features.
 
-    In transformers 4, `output` itself is these features. From version 5 on, they are a field of `output`.
+    In transformers 4, `output` is the tensor of these features. From version 5 on, they are a field of `output`.
     """
     return output if isinstance(output, Tensor) else output.pooler_output

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 # Pillow's filter numbers and torch's names for the same filters
 _MODES = {2: "bilinear", 3: "bicubic"}
-# largest difference on the probe image, in grey levels; rounding causes 2, a wrong step tens
+# largest difference on the probe image, in grey levels; rounding causes 2, a wrong step causes tens
 _PROBE_LEVELS = 2.5
 
 

@@ -179,6 +179,6 @@ def _text_limit(text_config: Any, tokenizer: Any) -> int:
     """
     positions = int(text_config.max_position_embeddings)
     if text_config.model_type in ("altclip_text_model", "roberta", "xlm-roberta", "camembert"):
-        # RoBERTa numbers its positions from the padding's position + 1, so fewer remain for tokens
+        # RoBERTa numbers its positions from the padding's position + 1, so fewer positions remain for tokens
         positions -= int(text_config.pad_token_id) + 1
     return min(int(tokenizer.model_max_length), positions)
