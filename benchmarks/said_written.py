@@ -50,11 +50,11 @@ from untrimmed.search.store.passages import PassageTable
 
 INTRODUCTION = """\
 The reels have the demo's pictures, speech of `espeak-ng`, and captions of several fonts and languages. A query about a
-picture is a sentence. A query about what is said or written has some of its words and does not name where to search. A
-mixed query is about a picture, and about words that are also said or written over another picture. A hit is correct if
+picture is a sentence. A query about what is said or written is some of those words; it does not state which. A
+mixed query describes a picture and has words that are also said or written over another picture. A hit is correct if
 the middle of its moment is in the correct shot. The length of silence around speech was chosen on three of these reels.
-Synthetic speech is easy, because it is clear and without music. Only the German and French voices are less clear than
-a person's."""
+Synthetic speech is easy to recognise, because it is clear and without music, except for the German and French voices,
+which are less clear than a person's."""
 SEED = 0
 NUM_REELS = 17  # and one for each other language
 LIBRARIES = {
@@ -632,7 +632,10 @@ def compare_fusion(searcher: Searcher, queries: list[MadeQuery]) -> list[tuple[s
     return [
         ("reciprocal rank fusion", by_kind(FusionSettings(method="reciprocal rank"), halves[1])),
         ("calibrated scores (default)", by_kind(FusionSettings(), halves[1])),
-        (f"weight {best.weight:g} and least strength {best.least_strength:g}, chosen", by_kind(best, halves[1])),
+        (
+            f"calibrated, weight {best.weight:g} and least strength {best.least_strength:g} (best on the other half)",
+            by_kind(best, halves[1]),
+        ),
     ]
 
 
@@ -664,7 +667,7 @@ def main() -> None:
         f"speech model `{Path(options.speech_model).name}`.",
         INTRODUCTION,
         "",
-        "| queries | library | queries | R@1 | R@5 | mean IoU |",
+        "| kind of query | sources in the library | queries | R@1 | R@5 | mean IoU |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
 
@@ -695,10 +698,10 @@ def main() -> None:
 
     lines += [
         "",
-        f"Word error rate of speech: {listed(word_errors(searchers['speech'].library, scripts))}.",
-        f"Character error rate of captions: {listed(character_errors(searchers['screen'].library, scripts))}.",
+        f"Word error rate of recognised speech: {listed(word_errors(searchers['speech'].library, scripts))}.",
+        f"Character error rate of screen text: {listed(character_errors(searchers['screen'].library, scripts))}.",
         "",
-        "| R@1 of videos, other half | seen | said | written | mixed | mixed, in one sentence |",
+        "| R@1 of videos, queries not used for choosing | seen | said | written | mixed | mixed, in one sentence |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, rows in compare_fusion(searchers["subtitles"], queries):
