@@ -379,3 +379,15 @@ def test_only_the_files_of_the_page_are_compressed(client, ids):
         assert "content-encoding" not in client.get(path, headers={"accept-encoding": "gzip"}).headers
     part = client.get(media, headers={"accept-encoding": "gzip", "range": "bytes=0-9"})
     assert (part.status_code, len(part.content)) == (206, 10)
+
+
+def test_facts_name_the_modes_that_the_library_can_be_searched_in(toy, videos, tmp_path):
+    library = untrimmed.open(tmp_path / "library")
+    client = TestClient(create_app(library), base_url="http://localhost:8765")
+    assert client.get("/api/facts").json()["modes"] == ["seen"]
+    library.index(videos)
+    assert client.get("/api/facts").json()["modes"] == ["seen"]
+    write_clip(videos / "talk.mp4", ["blue"])
+    (videos / "talk.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nThe whale sings.\n")
+    library.index(videos)
+    assert client.get("/api/facts").json()["modes"] == ["seen", "said"]
