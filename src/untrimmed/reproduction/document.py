@@ -137,7 +137,7 @@ def _settings_list(grid: Grid, note: str) -> str:
             items.append(f"`{key}` {groups}")
     others = len(grid.lines) - len(items) - len(missing)
     lacking = [f"The paper does not state {', '.join(missing)}."] if missing else []
-    text = " ".join([note, f"{others} other settings are the same.", *lacking]).strip()
+    text = " ".join([note, f"{others} other settings are the same in paper and preset.", *lacking]).strip()
     return f"{text} Differences (paper / preset): {'; '.join(items)}.\n"
 
 
@@ -161,7 +161,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
             notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
     columns = dict.fromkeys(column for row in cells.values() for column in row)
     lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
-    title = f"This table joins {', '.join(tables)}, each with its largest corpus"
+    title = f"This table joins {', '.join(tables)}, each table with its largest corpus"
     return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
 
 
@@ -232,15 +232,17 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
     if settings.root is None:
         results = (
-            "Results are the papers', in percent. If a cell has two numbers, they are the paper's and ours (paper / "
-            "ours).\n\n"
-            "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. It trains and evaluates all rows "
-            f"and prints our results beside the paper's. To reproduce one row, run `{TRAIN.format('TRAIN')}`, "
-            f"then `{EVALUATE} EVALUATE`. TRAIN and EVALUATE are the texts in the columns *train* and *evaluate*; "
-            "without a column *evaluate*, omit EVALUATE. DATA is the name in parentheses in the head of a column. For "
-            "columns named *events*, omit `--no-moments`.\n\n"
-            "The tables of costs are joined at the end of the page. The [notes](#notes) have details of single tables. "
-            "`untrimmed reproduce PAPER` lists the paper's other tables and figures, with their commands."
+            "The tables have the results that the papers print, in percent. If a cell has two numbers, the first is "
+            "the paper's and the second is ours.\n\n"
+            "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. The command trains and evaluates "
+            "all rows of the table and prints our results beside the paper's. To reproduce one row, run "
+            f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. TRAIN and EVALUATE are the texts in the columns "
+            "*train* and *evaluate* of the row. If there is no column *evaluate*, omit EVALUATE. If the text contains "
+            "DATA, replace it by a name in parentheses in the head of the table. For columns named *events*, omit "
+            "`--no-moments`.\n\n"
+            "The papers' tables of costs are joined to one table at the end of the page. The [notes](#notes) have "
+            "details of single tables. `untrimmed reproduce PAPER` lists the paper's other tables and figures, with "
+            "their commands."
         )
         origin = (
             "Only the tables of costs have our results, because the other tables need the papers' features; "

@@ -244,21 +244,21 @@ def efficiency_grid(
     return Grid(table.title, header, tuple(lines), notes_of(table), num_labels=1 + by_size)
 
 
-COSTS_NOTE = "Costs: two numbers are paper / ours."
+COSTS_NOTE = "Costs: if a cell has two numbers, the first is the paper's and the second is ours."
 EFFICIENCY_NOTES = {
     "flops_g": "FLOPs: encoding one video of 128 frames and one query of 30 words. A multiplication and its addition "
     "count as two. Only maps with learned weights count, at the cost of the published layers; products inside "
     "attention have their own column. The papers' numbers for GMMFormer, GMMFormer v2 and RAL follow this rule, but "
-    "ours leave out the heads of RAL's distributions, which only training uses. MS-SL's 1.29 does not follow it. It is "
-    "close to 1.31: encoding one query and matching it with 656 vectors of each of 2,500 videos, as GMMFormer v2's "
-    "text describes it.",
+    "ours leave out the heads of RAL's distributions, which only training uses. MS-SL's printed number, 1.29, does not "
+    "follow it. It is close to 1.31, which we count for encoding one query and matching it with 656 vectors of each of "
+    "2,500 videos, as GMMFormer v2's text describes.",
     "memory_mb": "MB: the float32 vectors that a query is compared with, for videos of 128 frames (656 vectors in "
     "MS-SL, 33 in GMMFormer, 160 in GMMFormer v2). The papers print a tenth of this (12.67 is 2,500 x 33 x 384 x 4 "
     "bytes / 10^7); MS-SL's numbers are for 123 frames. ProtoPRVR's table 1 prints the full size.",
     "matching_g": "Matching: two FLOPs per stored number. The paper rounds to two decimals.",
-    "runtime_ms": "Time: the median from word features to the first 100 videos, on the processor of the machine that "
-    "made the page; the papers used an RTX 3080 Ti or 3090. MS-SL maps all frames of the corpus twice per query. Times "
-    "in docs/benchmarks.md are from another processor; some are shorter, some longer.",
+    "runtime_ms": "Time: the median time from word features to the first 100 videos, on the processor of the machine "
+    "that made the page; the papers used an RTX 3080 Ti or 3090. MS-SL maps all frames of the corpus twice per query. "
+    "Times in docs/benchmarks.md are from another processor; some are shorter, some longer.",
 }
 
 
@@ -286,7 +286,10 @@ def _preset_title(name: str) -> str:
     return Column(name=name, data=data, events=name != data).label
 
 
-SETTINGS_NOTE = "Hyper-parameters: two numbers are paper / preset; the preset's file explains the difference."
+SETTINGS_NOTE = (
+    "Hyper-parameters: if two numbers differ, the first is the paper's and the second is the preset's. The preset's "
+    "file explains the difference."
+)
 
 
 def _at(preset: Any, key: str) -> float:
