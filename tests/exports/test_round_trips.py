@@ -318,6 +318,24 @@ def test_files_of_another_rate_start_on_their_own_frames(format):
     assert actual == [(300, 0, 250), (90_000, 250, 325)]
 
 
+def test_the_reel_of_each_file_is_its_own():
+    (moment,) = moments(Fraction(25), spans=SPANS[1:2])
+    paths = ["/b/C0001.MP4", "/a/C0001.MP4", "/a/c0001_1.mp4", "/a/海.mp4", "/b/海.mp4", "/a/Black.mp4", "/b/C0001.MP4"]
+    spans = [replace(moment, video=Path(path)) for path in paths]
+    clips = otio.adapters.read_from_string(write("edl", spans), "cmx_3600", rate=25).video_tracks()[0]
+    edl = [clip.metadata["cmx_3600"]["reel"] for clip in clips]
+    assert [clip.media_reference.target_url for clip in clips] == [Path(path).as_uri() for path in paths]
+    assert edl[:3] == ["C0001_3", "C0001_2", "c0001_1"]
+    assert len(set(edl)) == len(set(paths))
+    assert edl[0] == edl[-1]
+    assert all(re.fullmatch(r"[\w.-]{1,8}", reel, re.ASCII) for reel in edl)
+    xml = ET.fromstring(write("xml", spans))
+    assert {reel.findtext("name") for reel in xml.iter("reel")} == set(edl)
+    assert {md.get("value") for md in ET.fromstring(write("fcpxml", spans)).iter("md")} == set(edl)
+    alone = otio.adapters.read_from_string(write("edl", spans[3:4]), "cmx_3600", rate=25).video_tracks()[0][0]
+    assert alone.metadata["cmx_3600"]["reel"] == edl[3], "a name from the path does not depend on the other files"
+
+
 def test_an_edit_list_refuses_files_of_other_rates():
     mixed = [replace(moments(Fraction(25))[0], video=Path("/videos/other.mov")), moments(30 * NTSC)[0]]
     for rate in (None, "25", "29.97", "30"):

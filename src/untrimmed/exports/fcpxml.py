@@ -9,7 +9,7 @@ from fractions import Fraction
 from xml.etree import ElementTree as ET
 
 from untrimmed.exports.counting import Cut, TimelineRate
-from untrimmed.exports.names import one_line, reel_name
+from untrimmed.exports.names import one_line, reel_names
 
 TITLE = "moments"
 _RATE_NAMES = {  # names of rates in `conform-rate`
@@ -40,11 +40,12 @@ def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     )
     spine = ET.SubElement(sequence, "spine")
     assets: dict[str, str] = {}
+    reels = reel_names(cut.moment.video for cut in cuts)
     for cut in cuts:
         source = cut.moment.video.as_uri()
         if source not in assets:
             assets[source] = f"a{len(assets) + 1}"
-            resources.append(_asset(cut, assets[source], formats.of(cut, cut.rate)))
+            resources.append(_asset(cut, assets[source], formats.of(cut, cut.rate), reels[cut.moment.video]))
         spine.append(_clip(cut, assets[source], timeline))
     ET.indent(root)
     text = ET.tostring(root, encoding="unicode")
@@ -70,7 +71,7 @@ class _Formats:
         return self._names[key]
 
 
-def _asset(cut: Cut, asset_id: str, format_id: str) -> ET.Element:
+def _asset(cut: Cut, asset_id: str, format_id: str, reel_name: str) -> ET.Element:
     element = ET.Element(
         "asset",
         id=asset_id,
@@ -84,7 +85,7 @@ def _asset(cut: Cut, asset_id: str, format_id: str) -> ET.Element:
         element.set("hasAudio", "1")
         element.set("audioSources", str(num_tracks))
     ET.SubElement(element, "media-rep", kind="original-media", src=cut.moment.video.as_uri())
-    reel = {"key": "com.apple.proapps.studio.reel", "value": reel_name(cut.moment.video)}
+    reel = {"key": "com.apple.proapps.studio.reel", "value": reel_name}
     ET.SubElement(ET.SubElement(element, "metadata"), "md", reel)
     return element
 

@@ -1,9 +1,16 @@
 """Names of files, clips and reels in exports."""
 
+import hashlib
+import itertools
+import os
 import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 _REEL_CHARACTERS = 32
+_CMX_REEL_CHARACTERS = 8
+_RESERVED_REELS = {"AX", "BL", "BLACK", "BARS"}  # in edit lists, these are no files
 _FOLDER_CHARACTERS = 20  # longest folder in the name of a file
 
 
@@ -40,12 +47,29 @@ def with_folder(path: str, folder: str) -> str:
     return f"{folder[:_FOLDER_CHARACTERS]}_{Path(path).name}" if folder else path
 
 
-def reel_name(path: Path) -> str:
-    """The name of a video's file as a reel name.
+def reel_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """The reel name of each file of an export: the name of the file, unless another file has an equal name.
 
-    It has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks.
+    A reel name has only ASCII letters, digits, `_`, `-` and `.`, because edit lists split lines at blanks. Equal names,
+    and names that edit lists reserve, get a number and at most 8 characters, the length in CMX 3600. A name without
+    these characters becomes a hash of the path.
 
-    >>> reel_name(Path("/v/sea [1].mp4"))
-    'sea_1'
+    >>> list(reel_names([Path("/a/sea [1].mp4"), Path("/b/C0001.MP4"), Path("/a/C0001.MP4")]).values())
+    ['sea_1', 'C0001_2', 'C0001_1']
     """
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).strip("_")[:_REEL_CHARACTERS] or "AX"
+    stems = {path: _reel_stem(path) for path in paths}
+    counts = Counter(stem.upper() for stem in stems.values())
+    shared = {path for path, stem in stems.items() if counts[stem.upper()] > 1 or stem.upper() in _RESERVED_REELS}
+    taken = {stem.upper() for path, stem in stems.items() if path not in shared}
+    names = dict(stems)
+    for path in sorted(shared):  # sorted, so that the order of the moments does not matter
+        suffixes = (f"_{number}" for number in itertools.count(1))
+        candidates = (stems[path][: _CMX_REEL_CHARACTERS - len(suffix)] + suffix for suffix in suffixes)
+        names[path] = next(name for name in candidates if name.upper() not in taken)
+        taken.add(names[path].upper())
+    return names
+
+
+def _reel_stem(path: Path) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", path.stem).strip("_")[:_REEL_CHARACTERS]
+    return name or "R" + hashlib.blake2b(os.fsencode(path)).hexdigest()[: _CMX_REEL_CHARACTERS - 1].upper()

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from untrimmed.errors import ConfigError, shown
 from untrimmed.exports.counting import Cut, TimelineRate, frame_at
-from untrimmed.exports.names import one_line, reel_name
+from untrimmed.exports.names import one_line, reel_names
 
 if TYPE_CHECKING:
     import opentimelineio as otio
@@ -49,13 +49,14 @@ def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     if cuts[0].moment.width:
         size = {"width": str(cuts[0].moment.width), "height": str(cuts[0].moment.height)}
         result.metadata["fcp_xml"]["media"] = {"video": {"format": {"samplecharacteristics": size}}}
+    reels = reel_names(cut.moment.video for cut in cuts)
     with_sound = [cut for cut in cuts if _has_sound(cut)]
     for number, (clip, cut) in enumerate(zip(result.find_clips(), [*cuts, *with_sound], strict=True), start=1):
         # Each clip needs an id. Otherwise, the adapter writes a repeated clip as a reference to the earlier clip, with
         # its place.
         kind = {"mediatype": "video" if number <= len(cuts) else "audio", "trackindex": "1"}
         clip.metadata["fcp_xml"] = {"@id": f"clipitem-{number}", "sourcetrack": kind}
-        reel = {"name": reel_name(cut.moment.video)}
+        reel = {"name": reels[cut.moment.video]}
         form = "DF" if cut.has_drop_timecode else "NDF"
         clip.media_reference.metadata["fcp_xml"] = {"timecode": {"displayformat": form, "reel": reel}}
     return _with_links(_write(result, "fcp_xml"))
@@ -100,8 +101,9 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     # The adapter writes drop-frame timecodes for 29.97 and 59.94. Timecodes without drop frame count as at 30 and 60.
     clock = float(rate) if timeline.is_drop else float(timeline.base)
     result = _timeline(cuts, timeline, _Count(lambda cut: rate, has_timecode=True, clock=lambda _: clock), None)
+    reels = reel_names(cut.moment.video for cut in cuts)
     for clip, cut in zip(result.video_tracks()[0], cuts, strict=True):
-        cmx = {"reel": reel_name(cut.moment.video)}
+        cmx = {"reel": reels[cut.moment.video]}
         note = one_line(cut.moment.note)
         clip.metadata["cmx_3600"] = cmx | ({"comments": [f"COMMENT: {note}"]} if note else {})
         if note:
