@@ -9,7 +9,8 @@ import { forget, remember, remembered, stored } from './storage'
 export type BinMoment = BinMomentJson
 /** A moment to add. */
 type Found = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'>
-interface Bin { bin_id: string; name: string; moments: BinMoment[] } // no id: not stored yet
+/** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
+interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 
 const OPEN = 'untrimmed-bin' // id of the open bin
 const OLD = 'untrimmed-basket' // where the browser kept its only bin before libraries had bins
@@ -22,7 +23,7 @@ const isSame = (a: Found, b: Found) => a.video_id === b.video_id && a.start_s ==
 
 class Bins {
   all = $state<BinSummary[]>([])
-  bin = $state<Bin>({ bin_id: '', name: NAME, moments: [] })
+  bin = $state<Bin>({ key: 'new 0', bin_id: '', name: NAME, moments: [] })
   problem = $state('')
   isSaving = $state(false)
   notice = $state<{ text: string; canUndo: boolean } | null>(null)
@@ -33,7 +34,12 @@ class Bins {
   #isSwitching = false // to the next moment of "Play all"
   #past: Bin[] = [] // bins before changes, the last one first to restore
   #timer = 0 // hides the notice
-  #isChanged = false // since the save that runs began
+  #ids = new Map<string, string>() // of stored bins, by key
+  #numNew = 1 // bins that this page began
+  #unsaved = new Map<string, Bin>() // bins with changes that are not stored, by key
+  #sent: Bin | null = null // the bin that is being stored
+  #save: Promise<void> = Promise.resolve() // the save that runs, or the last one
+  #retry = 0 // timer of the next save while the service does not respond
 
   get moments(): BinMoment[] {
     return this.bin.moments
@@ -65,30 +71,48 @@ class Bins {
     if (problems.length) this.problem = problems.join('\n')
   }
   async #migrate(): Promise<void> {
+    if (!remembered(OLD)) return
+    const { bins } = await api.bins()
     const moments = stored<(Found & { note: string })[]>(OLD, [])
     if (!Array.isArray(moments) || !moments.length) return
-    const { bins } = await api.bins()
-    await api.createBin(freeName(bins.map((bin) => bin.name)), moments)
-    forget(OLD)
+    forget(OLD) // first: another tab may be loading too
+    try {
+      await api.createBin(freeName(NAME, bins), moments)
+    } catch (error) {
+      remember(OLD, JSON.stringify(moments))
+      throw error
+    }
   }
   #show({ bin_id, version, name, moments }: BinJson): void {
-    this.bin = { bin_id, name, moments }
+    const key = [...this.#ids].find(([, id]) => id === bin_id)?.[0] ?? bin_id
+    this.#ids.set(key, bin_id)
+    this.bin = { key, bin_id, name, moments }
     this.#versions.set(bin_id, version)
     remember(OPEN, bin_id)
+  }
+  /** A bin with changes that are not stored yet. */
+  #pending(bin_id: string): Bin | undefined {
+    return [...this.#unsaved.values(), this.#sent].find((bin) => bin && this.#ids.get(bin.key) === bin_id) ?? undefined
   }
 
   /** Open another bin. */
   async choose(bin_id: string): Promise<void> {
     try {
-      this.#show(await api.bin(bin_id))
-      this.problem = ''
+      const read = this.#pending(bin_id) ? null : await api.bin(bin_id)
+      const pending = this.#pending(bin_id)
+      if (pending) {
+        this.bin = pending
+        remember(OPEN, bin_id)
+      } else if (read) this.#show(read)
+      if (!this.#unsaved.size) this.problem = ''
     } catch (error) {
       this.problem = (error as Error).message
     }
   }
   /** Begin an empty bin. It is stored with its first moment, or when it is renamed. */
   create(): void {
-    this.bin = { bin_id: '', name: freeName(this.all.map((bin) => bin.name)), moments: [] }
+    const others = [...this.all, ...this.#unsaved.values(), ...(this.#sent ? [this.#sent] : [])]
+    this.bin = { key: `new ${this.#numNew++}`, bin_id: '', name: freeName(NAME, others), moments: [] }
   }
   rename(name: string): void {
     const trimmed = name.trim()
@@ -96,11 +120,17 @@ class Bins {
   }
   /** Delete the open bin. */
   async remove(): Promise<void> {
+    const { key } = this.bin
+    await this.#save // which may give the bin an id or a new version
+    if (this.bin.key !== key) return
     const bin = $state.snapshot(this.bin)
     try {
       if (bin.bin_id) this.all = (await api.deleteBin(bin.bin_id, this.#versions.get(bin.bin_id)!)).bins
-      this.#past.push({ ...bin, bin_id: '' })
+      this.#unsaved.delete(key)
+      this.#ids.delete(key)
+      this.#past.push(bin)
       this.#tell(`Deleted ${bin.name}`)
+      if (this.bin.key !== key) return
       if (this.all.length) await this.choose(this.all[0].bin_id)
       else this.create()
     } catch (error) {
@@ -136,17 +166,19 @@ class Bins {
     this.#past.splice(0, this.#past.length - MAX_UNDO)
     change(this.bin)
     if (text) this.#tell(text)
-    void this.#save()
+    this.#store()
   }
   /** Restore the bin before the last change. */
   undo(): void {
     const past = this.#past.pop()
     if (!past) return
-    // by now the bin may have got an id, or have lost it because it was deleted
-    const known = [this.bin, ...this.all].find((bin) => (past.bin_id ? bin.bin_id === past.bin_id : bin.name === past.name))
-    this.bin = { ...past, bin_id: known?.bin_id ?? '' }
+    // By now the bin may have got an id, or have lost it because it was deleted.
+    const id = this.#ids.get(past.key) ?? ''
+    const isKnown = id !== '' && [this.bin, ...this.all].some((bin) => bin.bin_id === id)
+    if (!isKnown) this.#ids.delete(past.key)
+    this.bin = isKnown ? { ...past, bin_id: id } : { ...past, bin_id: '', name: freeName(past.name, this.all) }
     this.#tell('Undone', this.#past.length > 0)
-    void this.#save()
+    this.#store()
   }
   #tell(text: string, canUndo = true): void {
     clearTimeout(this.#timer)
@@ -154,40 +186,76 @@ class Bins {
     this.#timer = window.setTimeout(() => (this.notice = null), NOTICE_MS)
   }
 
-  /** Store the bin. Changes during a save are stored by the next one. */
-  async #save(): Promise<void> {
-    this.#isChanged = true
-    if (this.isSaving) return
+  /** Store the open bin, after the bins that wait to be stored. Changes during a save are stored by the same save. */
+  #store(): void {
+    this.#unsaved.set(this.bin.key, this.bin)
+    this.#begin()
+  }
+  #begin(): void {
+    clearTimeout(this.#retry)
+    if (!this.isSaving) this.#save = this.#saveAll()
+  }
+  async #saveAll(): Promise<void> {
     this.isSaving = true
+    const refused = new Map<string, Bin>() // bins that could not be stored, by key
     try {
-      while (this.#isChanged) {
-        this.#isChanged = false
-        const { bin } = this
-        if (!bin.bin_id && !bin.moments.length && !this.all.length && bin.name === NAME) continue // nothing to store yet
-        const version = this.#versions.get(bin.bin_id) ?? this.all.find((other) => other.bin_id === bin.bin_id)?.version ?? ''
-        const saved = await (bin.bin_id ? api.replaceBin({ ...bin, version }) : api.createBin(bin.name, bin.moments))
-        this.#versions.set(saved.bin_id, saved.version)
-        bin.bin_id = saved.bin_id
-        if (!this.bin.bin_id && this.bin.name === bin.name) this.bin.bin_id = saved.bin_id // restored while it was stored
-        if (this.bin.bin_id === saved.bin_id) remember(OPEN, saved.bin_id)
-        this.problem = ''
-      }
-      await this.#list()
-    } catch (error) {
-      await this.#recover(error as Error)
+      do {
+        for (let bin = this.#next(); bin; bin = this.#next()) {
+          this.#unsaved.delete(bin.key)
+          this.#sent = bin
+          try {
+            await this.#send(bin)
+            refused.delete(bin.key)
+            if (!refused.size) this.problem = ''
+          } catch (error) {
+            this.problem = `${bin.name} is not stored. ${(error as Error).message}`
+            refused.set(bin.key, bin)
+            if (error instanceof api.Unreachable) {
+              this.#retry = window.setTimeout(() => this.#begin(), RETRY_MS)
+              return
+            }
+          }
+          this.#sent = null
+        }
+        await this.#list().catch((error: Error) => (this.problem = error.message))
+      } while (this.#unsaved.size) // changed while the list was read
     } finally {
+      this.#sent = null
+      // The next save tries these again.
+      for (const [key, bin] of refused) if (!this.#unsaved.has(key)) this.#unsaved.set(key, bin)
       this.isSaving = false
     }
   }
-  async #recover(error: Error): Promise<void> {
-    if (error instanceof api.Refusal && error.status === 412) {
-      this.#past.push($state.snapshot(this.bin))
-      await this.choose(this.bin.bin_id)
-      this.#tell('This bin was changed elsewhere. Undo restores your version')
-      return
+  #next(): Bin | undefined {
+    return this.#unsaved.values().next().value
+  }
+  async #send(bin: Bin): Promise<void> {
+    const { key, name, moments } = bin
+    const bin_id = this.#ids.get(key) ?? ''
+    if (!bin_id && !moments.length && !this.all.length && name === NAME) return // nothing to store yet
+    const version = this.#versions.get(bin_id) ?? this.all.find((other) => other.bin_id === bin_id)?.version ?? ''
+    try {
+      const saved = await (bin_id ? api.replaceBin({ bin_id, name, moments, version }) : api.createBin(name, moments))
+      this.#versions.set(saved.bin_id, saved.version)
+      this.#ids.set(key, saved.bin_id)
+      if (!bin_id) this.all = [...this.all, saved]
+      bin.bin_id = saved.bin_id
+      if (this.bin.key !== key) return
+      this.bin.bin_id = saved.bin_id // also if it was restored while it was stored
+      remember(OPEN, saved.bin_id)
+    } catch (error) {
+      if (!(error instanceof api.Refusal && error.status === 412)) throw error
+      await this.#reread(bin, bin_id)
     }
-    this.problem = `The bin is not stored. ${error.message}`
-    if (error instanceof api.Unreachable) setTimeout(() => void this.#save(), RETRY_MS)
+  }
+  /** Take the version of a bin that another page stored. Undo restores the version of this page. */
+  async #reread(bin: Bin, bin_id: string): Promise<void> {
+    const read = await api.bin(bin_id)
+    this.#past.push($state.snapshot(this.#unsaved.get(bin.key) ?? bin))
+    this.#unsaved.delete(bin.key)
+    this.#versions.set(bin_id, read.version)
+    if (this.bin.key === bin.key) this.#show(read)
+    this.#tell(`${bin.name} was changed elsewhere. Undo restores your version`)
   }
 
   /** Open a moment of the bin in the inspector. */
@@ -234,11 +302,11 @@ class Bins {
   }
 }
 
-/** "Bin", or "Bin 2" and so on where other bins have the name. */
-function freeName(names: string[]): string {
+/** The name, followed by " 2" and so on where other bins have it. */
+function freeName(base: string, others: { name: string }[]): string {
   for (let number = 1; ; number++) {
-    const name = number === 1 ? NAME : `${NAME} ${number}`
-    if (!names.includes(name)) return name
+    const name = number === 1 ? base : `${base} ${number}`
+    if (!others.some((other) => other.name === name)) return name
   }
 }
 

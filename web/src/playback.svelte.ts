@@ -96,12 +96,14 @@ export class Playback {
     const elapsed_s = Math.min(0.25, (now - this.#before) / 1000)
     this.#before = now
     if (video.readyState > 0 && !video.seeking) {
-      if (this.#target_s !== null) {
-        video.currentTime = Math.max(0, this.#target_s - this.#offset_s)
-        this.#target_s = null
-      } else this.#move(video, elapsed_s, now)
+      if (this.#target_s !== null) this.#land(video)
+      else this.#move(video, elapsed_s, now)
     }
     this.#read(video, now)
+  }
+  #land(video: HTMLVideoElement): void {
+    video.currentTime = Math.max(0, this.#target_s! - this.#offset_s)
+    this.#target_s = null
   }
   #move(video: HTMLVideoElement, elapsed_s: number, now: number): void {
     const at_s = video.currentTime + this.#offset_s
@@ -114,7 +116,8 @@ export class Playback {
       else this.pause()
     } else if ((video.ended && this.#isMeant) || (loop && !video.paused && at_s >= loop.end_s)) {
       if (this.onEnd() || !loop) return
-      video.currentTime = loop.start_s - this.#offset_s
+      this.seek(loop.start_s) // which may be before this element's media
+      if (loop.start_s >= this.#offset_s) this.#land(video)
       this.#run(this.speed) // at the end of the video the element has paused
     } else if (loop && !video.paused && at_s < loop.start_s - BEFORE_LOOP_S) this.seek(loop.start_s)
   }

@@ -1,0 +1,153 @@
+import { beforeEach, describe, expect, it, vi } from 'vitest'
+import type { BinJson } from '../src/service'
+
+const moment = (start_s: number) => ({ video_id: '0123456789abcdef', video: 'sea.mp4', start_s, end_s: start_s + 2 })
+
+let server: Map<string, BinJson> // the stored bins
+let kept: Map<string, string> // local storage
+let isDown: boolean
+let held: (() => void)[] | null // requests that wait, if they do
+let numCreated: number
+let bins: (typeof import('../src/bins.svelte'))['bins']
+
+function bin(bin_id: string, name: string, moments: object[]): BinJson {
+  const full = moments.map((one) => ({ note: '', sentence: '', is_missing: false, ...one }))
+  const version = `${Number(server.get(bin_id)?.version ?? 0) + 1}`
+  const stored = { bin_id, name, version, num_moments: full.length, duration_s: 0, changed_at: 0, moments: full } as BinJson
+  server.set(bin_id, stored)
+  return stored
+}
+async function answer(path: string, init?: RequestInit): Promise<Response> {
+  const { method = 'GET', body } = init ?? {}
+  if (isDown) throw new TypeError('refused')
+  if (held && method !== 'GET') await new Promise<void>((resolve) => held!.push(resolve))
+  const id = /^\/api\/bins\/([^?]+)/.exec(path)?.[1]
+  const sent = body ? JSON.parse(String(body)) : {}
+  if (method === 'POST') return Response.json(bin(`id${++numCreated}`, sent.name, sent.moments))
+  if (!id) return Response.json({ bins: [...server.values()], problems: [] })
+  const known = server.get(id)
+  if (!known) return Response.json({ detail: 'no such bin' }, { status: 404 })
+  if (method === 'GET') return Response.json(known)
+  if (method === 'PUT') {
+    if (sent.version !== known.version) return Response.json({ detail: 'changed' }, { status: 412 })
+    return Response.json(bin(id, sent.name, sent.moments))
+  }
+  server.delete(id)
+  return Response.json({ bins: [...server.values()], problems: [] })
+}
+const starts = () => Object.fromEntries([...server.values()].map(({ name, moments }) => [name, moments.map((one) => one.start_s)]))
+
+beforeEach(async () => {
+  vi.useFakeTimers()
+  server = new Map()
+  kept = new Map()
+  ;[isDown, held, numCreated] = [false, null, 0]
+  vi.stubGlobal('window', globalThis)
+  vi.stubGlobal('location', { pathname: '/', search: '' })
+  vi.stubGlobal('history', { state: null, pushState: () => {}, replaceState: () => {} })
+  vi.stubGlobal('localStorage', {
+    getItem: (key: string) => kept.get(key) ?? null,
+    setItem: (key: string, value: string) => kept.set(key, value),
+    removeItem: (key: string) => kept.delete(key)
+  })
+  vi.stubGlobal('fetch', answer)
+  bin('a', 'A', [moment(0)])
+  bin('b', 'B', [moment(10)])
+  vi.resetModules()
+  bins = (await import('../src/bins.svelte')).bins
+})
+const settle = (ms = 0) => vi.advanceTimersByTimeAsync(ms)
+
+describe('a change that is not stored yet', () => {
+  it('is stored when another bin is begun while the service is down', async () => {
+    await bins.load()
+    isDown = true
+    bins.add(moment(1))
+    await settle()
+    expect(bins.problem).not.toBe('')
+    bins.create()
+    bins.add(moment(20))
+    await settle()
+    isDown = false
+    await settle(3000)
+    expect(starts()).toEqual({ A: [0, 1], B: [10], Bin: [20] })
+    expect(bins.problem).toBe('')
+  })
+  it('is stored when another bin is chosen during a slow save, and shown when its bin is chosen again', async () => {
+    await bins.load()
+    held = []
+    bins.add(moment(1))
+    await settle()
+    bins.add(moment(2))
+    await bins.choose('b')
+    bins.add(moment(11))
+    await bins.choose('a')
+    expect(bins.moments.map((one) => one.start_s)).toEqual([0, 1, 2])
+    const waiting = held
+    held = null
+    waiting.forEach((go) => go())
+    await settle()
+    expect(starts()).toEqual({ A: [0, 1, 2], B: [10, 11] })
+  })
+  it('of a bin that another page changed can be restored, also when another bin is open', async () => {
+    await bins.load()
+    held = []
+    bins.add(moment(1))
+    await settle()
+    bin('a', 'A', [moment(5)])
+    await bins.choose('b')
+    const waiting = held
+    held = null
+    waiting.forEach((go) => go())
+    await settle()
+    expect(bins.bin.name).toBe('B')
+    expect(starts()).toEqual({ A: [5], B: [10] })
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ A: [0, 1], B: [10] })
+  })
+  it('does not keep others from being stored if the service refuses it', async () => {
+    await bins.load()
+    server.delete('a')
+    bins.add(moment(1))
+    await settle()
+    expect(bins.problem).not.toBe('')
+    await bins.choose('b')
+    bins.add(moment(11))
+    await settle()
+    expect(starts()).toEqual({ B: [10, 11] })
+    expect(bins.problem).not.toBe('')
+  })
+})
+
+describe('undo', () => {
+  it('of a deletion does not replace a bin that another page gave the same name', async () => {
+    await bins.load()
+    await bins.remove()
+    bin('other', 'A', [moment(7)])
+    bins.all = [...server.values()]
+    bins.undo()
+    await settle()
+    expect(starts()).toEqual({ A: [7], B: [10], 'A 2': [0] })
+  })
+})
+
+describe('the bin that the browser kept', () => {
+  const OLD = 'untrimmed-basket'
+  it('is stored once by two pages that load at once', async () => {
+    kept.set(OLD, JSON.stringify([moment(3)]))
+    vi.resetModules()
+    const other = (await import('../src/bins.svelte')).bins
+    await Promise.all([bins.load(), other.load()])
+    expect(starts()).toEqual({ A: [0], B: [10], Bin: [3] })
+    expect(kept.has(OLD)).toBe(false)
+  })
+  it('is kept if it cannot be stored', async () => {
+    kept.set(OLD, JSON.stringify([moment(3)]))
+    vi.stubGlobal('fetch', (path: string, init?: RequestInit) =>
+      init?.method === 'POST' ? Promise.reject(new TypeError('refused')) : answer(path, init)
+    )
+    await bins.load()
+    expect(JSON.parse(kept.get(OLD)!)).toEqual([moment(3)])
+  })
+})
