@@ -336,6 +336,30 @@ def test_the_reel_of_each_file_is_its_own():
     assert alone.metadata["cmx_3600"]["reel"] == edl[3], "a name from the path does not depend on the other files"
 
 
+@pytest.mark.parametrize("name", ["29.97", "29.97df", "59.94", "59.94df"])
+def test_source_timecodes_of_an_edit_list_count_as_their_file_does(name):
+    rate = RATES[name]
+    starts = {"01:00:00;00": DROP_START[name.removesuffix("df") + "df"], "01:00:00:00": 3600 * rate.base}
+    texts = ["01:00:00;00", "01:00:00;00", "01:00:00:00", "01:00:00;00"]
+    spans = ((0, 60), (17981, 17983), (1797, 1811), (60, 120))
+    clips = [moments(rate.frames_per_s, text, spans=[span])[0] for text, span in zip(texts, spans, strict=True)]
+    clips = [replace(clip, video=Path(f"/v/{text[8] == ';'}.mov")) for clip, text in zip(clips, texts, strict=True)]
+    text = write("edl", clips, name)
+    timeline = otio.adapters.read_from_string(text, "cmx_3600", rate=float(rate.frames_per_s))
+    record, places = 0, []
+    for (first, end), start in zip(spans, texts, strict=True):
+        places.append(Clip(starts[start] + first, starts[start] + end, record, record + end - first))
+        record += end - first
+    assert read_timeline(timeline, rate.frames_per_s, rate.frames_per_s) == places
+    points = re.findall(r"^\d+ .* (\S+) \S+ (\S+) \S+$", text, flags=re.MULTILINE)
+    assert [frames_of(source, rate.frames_per_s) for source, _ in points] == [place.source_in for place in places]
+    assert [";" in source for source, _ in points] == [";" in start for start in texts]
+    assert [";" in record for _, record in points] == [rate.is_drop] * 4
+    forms = re.findall(r"^(?:FCM: (.*)|\d+ .*)$", text, flags=re.MULTILINE)
+    drop, other = ["DROP FRAME", "", ""], ["NON-DROP FRAME", ""]
+    assert forms == [*([] if rate.is_drop else other[:1]), *drop, *other, *drop[:2]]
+
+
 def test_an_edit_list_refuses_files_of_other_rates():
     mixed = [replace(moments(Fraction(25))[0], video=Path("/videos/other.mov")), moments(30 * NTSC)[0]]
     for rate in (None, "25", "29.97", "30"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 from untrimmed.errors import ConfigError, shown
-from untrimmed.exports.counting import Cut, TimelineRate, frame_at
+from untrimmed.exports.counting import Cut, TimelineRate, frame_at, timecode
 from untrimmed.exports.names import one_line, reel_names
 
 if TYPE_CHECKING:
@@ -110,19 +110,37 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
             clip.markers.append(_marker_at(note, cut.record_in, clock))
     text = _write(result, "cmx_3600", rate=clock, reelname_len=None)
     _, _, events = text.partition("\n")
-    events = re.sub(r"^(\d{3,}  \S+ +)(V)(?= +C )", _Channels(cuts), events, flags=re.MULTILINE)
-    form = "DROP FRAME" if timeline.is_drop else "NON-DROP FRAME"
-    return f"TITLE: {TITLE}, {float(rate):.5g} frames per second\nFCM: {form}\n{events}"
+    events = re.sub(r"^(\d{3,}  \S+ +)V( +C +)(\S+ \S+)", _Events(cuts, timeline), events, flags=re.MULTILINE)
+    return f"TITLE: {TITLE}, {float(rate):.5g} frames per second\n{_fcm(timeline.is_drop)}{events}"
 
 
-class _Channels:
-    """Sets the channels of each event in an edit list: picture and sound, or only the picture."""
+def _fcm(is_drop: bool) -> str:
+    return f"FCM: {'DROP FRAME' if is_drop else 'NON-DROP FRAME'}\n"
 
-    def __init__(self, cuts: Sequence[Cut]) -> None:
-        self._channels = iter("B" if _has_sound(cut) else "V" for cut in cuts)
+
+class _Events:
+    """Sets the channels of each event in an edit list, and counts its source timecodes as its file does.
+
+    An FCM line precedes each event whose source timecodes count in another way than those before.
+    """
+
+    def __init__(self, cuts: Sequence[Cut], timeline: TimelineRate) -> None:
+        self._cuts = iter(cuts)
+        self._timeline = timeline
+        self._is_drop = timeline.is_drop
 
     def __call__(self, match: re.Match[str]) -> str:
-        return match[1] + next(self._channels)
+        cut = next(self._cuts)
+        is_drop, source = self._timeline.is_drop, match[3]
+        has_timecode = cut.moment.timing is not None and cut.moment.timing.start_timecode
+        if has_timecode and cut.has_drop_timecode != is_drop:
+            is_drop = cut.has_drop_timecode
+            first = cut.start_frame + cut.source_in
+            ends = first, first + cut.record_out - cut.record_in
+            source = " ".join(timecode(frame, cut.rate, is_drop=is_drop) for frame in ends)
+        fcm = _fcm(is_drop) if is_drop != self._is_drop else ""
+        self._is_drop = is_drop
+        return f"{fcm}{match[1]}{'B' if _has_sound(cut) else 'V'}{match[2]}{source}"
 
 
 def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
