@@ -31,14 +31,14 @@ def no_bins(library):
 
 
 def stored_bins(page):
-    """The bins of the service, as {name: starts of moments}."""
-    return page.evaluate(
-        """async () => {
-          const { bins } = await (await fetch('/api/bins')).json()
-          const whole = await Promise.all(bins.map(async bin => (await fetch(`/api/bins/${bin.bin_id}`)).json()))
-          return Object.fromEntries(whole.map(bin => [bin.name, bin.moments.map(moment => moment.start_s)]))
-        }"""
-    )
+    """The bins of the service, as {name: starts of moments}. Errors do not enter the browser's log."""
+    address = page.url.split("?")[0] + "api/bins"
+    bins = [page.request.get(f"{address}/{item['bin_id']}") for item in page.request.get(address).json()["bins"]]
+    # a bin may be deleted between the two requests
+    return {
+        item["name"]: [moment["start_s"] for moment in item["moments"]]
+        for item in (answer.json() for answer in bins if answer.ok)
+    }
 
 
 def until_stored(page, expected):

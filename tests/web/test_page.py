@@ -428,7 +428,7 @@ def test_more_and_less_like_this(visit, shot):
     until(page, f"document.querySelector('{PARTS} li')?.textContent.includes('like sun.webm')")
     liked = rank()
     assert liked < before
-    assert page.get_by_role("button", name="More like this").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="More like this", pressed=True).wait_for()
     shot(page, "feedback")
     page.keyboard.press("n")
     until(page, f"document.querySelector('{PARTS} li')?.textContent.includes('unlike sun.webm')")

@@ -328,7 +328,9 @@ class Session {
     await this.search('new')
   }
   /** Give feedback on a moment. The same feedback again removes it; a span that overlaps an earlier one replaces it. */
-  async judge(kind: 'like' | 'unlike', { video, video_id, start_s, end_s }: Example): Promise<void> {
+  async judge(kind: 'like' | 'unlike', place: Example): Promise<void> {
+    await this.snapped // the same edges as the open moment will have
+    const { video, video_id, start_s, end_s } = place
     const isSame = (other: Example) => other.video_id === video_id && other.start_s === start_s && other.end_s === end_s
     const meets = (other: Example) =>
       other.video_id === video_id && other.start_s < (end_s ?? start_s) && start_s < (other.end_s ?? other.start_s)
