@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -71,6 +71,7 @@ class ScreenLine:
         return self.box[3] - self.box[1]
 
 
+@runtime_checkable
 class LineReader(Protocol):
     """Reads lines in RGB frames."""
 
