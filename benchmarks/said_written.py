@@ -21,6 +21,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import wave
 from collections import Counter
 from collections.abc import Sequence
@@ -50,11 +51,11 @@ from untrimmed.search.store.passages import PassageTable
 
 INTRODUCTION = """\
 The reels have the demo's pictures, speech of `espeak-ng`, and captions of several fonts and languages. A query about a
-picture is a sentence. A query about what is said or written is some of those words; it does not state which. A
-mixed query describes a picture and has words that are also said or written over another picture. A hit is correct if
-the middle of its moment is in the correct shot. The length of silence around speech was chosen on three of these reels.
-Synthetic speech is easy to recognise, because it is clear and without music, except for the German and French voices,
-which are less clear than a person's."""
+picture is a sentence. A query about speech or a caption consists of some of its words, but does not state whether they
+are said or written. A mixed query describes a picture and has words that are also said or written over another
+picture. A hit is correct if the middle of its moment is in the correct shot. The length of silence around speech was
+chosen on three of these reels. Synthetic speech is easy to recognise, because it is clear and without music, except
+for the German and French voices, which are less clear than a person's."""
 SEED = 0
 NUM_REELS = 17  # and one for each other language
 LIBRARIES = {
@@ -160,7 +161,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Scene:
-    """One shot: its picture, and what is said or written in it, from `text_start_s` to `text_end_s` in the reel."""
+    """One shot: its picture, and what is said or written in it."""
 
     picture: str
     said: Sentence | None = None
@@ -197,7 +198,7 @@ class MadeQuery:
 
 @dataclass
 class Script:
-    """What one reel says, shows and asks."""
+    """What is said, written and shown in one reel, with times."""
 
     reel: str
     said: list[TimedText] = field(default_factory=list)
@@ -247,8 +248,6 @@ def plan(rng: np.random.Generator, num_reels: int = NUM_REELS) -> list[list[Scen
 @cache
 def speak(text: str, voice: str, speed: int) -> np.ndarray:
     """Return speech in [-1, 1] at `SOUND_HZ`."""
-    import tempfile
-
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
         subprocess.run(["espeak-ng", "-v", voice, "-s", str(speed), "-w", file.name, text], check=True)
         with wave.open(file.name) as sound:
@@ -543,13 +542,13 @@ def evaluate(
     group_by: GroupBy = "moment",
 ) -> Row:
     """Return R@1, R@5 and the mean IoU in percent."""
-    found = [searcher.ranks(query, asked_as(query, how), fusion or FusionSettings(), group_by) for query in queries]
-    count = max(1, len(found))
+    results = [searcher.ranks(query, asked_as(query, how), fusion or FusionSettings(), group_by) for query in queries]
+    count = max(1, len(results))
     return {
-        "queries": len(found),
-        "R@1": 100 * sum(rank == 1 for rank, _ in found) / count,
-        "R@5": 100 * sum(rank is not None for rank, _ in found) / count,
-        "mean IoU": 100 * sum(iou for _, iou in found) / count,
+        "queries": len(results),
+        "R@1": 100 * sum(rank == 1 for rank, _ in results) / count,
+        "R@5": 100 * sum(rank is not None for rank, _ in results) / count,
+        "mean IoU": 100 * sum(iou for _, iou in results) / count,
     }
 
 
@@ -639,40 +638,16 @@ def compare_fusion(searcher: Searcher, queries: list[MadeQuery]) -> list[tuple[s
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--speech-model", default="base")
-    parser.add_argument("--reels", type=int, help="number of reels with English speech")
-    parser.add_argument("-o", type=Path, dest="page", help="page whose section is replaced")
-    options = parser.parse_args()
-    scripts, queries = make_corpus(options.folder / "reels", options.reels)
-    videos = [options.folder / "reels" / f"{script.reel}.mp4" for script in scripts]
-    hours = sum(script.shots[-1][2] for script in scripts) / 3600
-    of_kind = {
-        kind: [query for query in queries if query.kind == kind] for kind in ("seen", "said", "written", "mixed")
-    }
-    folders = {name: options.folder / name for name in ("pictures", "screen", "subtitles", "speech")}
-    speech = {"model": options.speech_model}
-    costs = {"pictures": add_source(videos, None, folders["pictures"], {"subtitle": None})}
-    costs["screen"] = add_source(videos, folders["pictures"], folders["screen"], {"screen": {}})
-    costs["subtitles"] = add_source(videos, folders["screen"], folders["subtitles"], {"subtitle": {}})
-    costs["speech"] = add_source(videos, folders["screen"], folders["speech"], {"speech": speech})
-    searchers = {name: Searcher.of(folder) for name, folder in folders.items()}
+def kinds_table(searchers: dict[str, Searcher], queries: list[MadeQuery]) -> list[str]:
+    """Return the lines of the table of R@1, R@5 and mean IoU by kind of query and library."""
     lines = [
-        "    python benchmarks/said_written.py FOLDER --speech-model MODEL"
-        + (f" --reels {options.reels}" if options.reels else ""),
-        "",
-        f"{len(videos)} reels, {60 * hours:.0f} minutes, encoder `builtin`, "
-        f"speech model `{Path(options.speech_model).name}`.",
-        INTRODUCTION,
-        "",
         "| kind of query | sources in the library | queries | R@1 | R@5 | mean IoU |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
 
     def add(kind: str, library: str, how: str = "plain", note: str = "") -> None:
-        chosen = [query for query in of_kind[kind] if not note.endswith("English") or query.language == "en"]
+        chosen = [query for query in queries if query.kind == kind]
+        chosen = [query for query in chosen if not note.endswith("English") or query.language == "en"]
         row = evaluate(searchers[library], chosen, how)
         numbers = f"{row['queries']:.0f} | {row['R@1']:.1f} | {row['R@5']:.1f} | {row['mean IoU']:.1f}"
         lines.append(f"| {kind}{note} | {LIBRARIES[library]} | {numbers} |")
@@ -689,13 +664,46 @@ def main() -> None:
         add("mixed", library, "words only", ", words only")
         add("mixed", library, "one sentence", ", in one sentence")
         add("mixed", library)
-    lines += ["", "| source | processor time per hour of video | size per hour of video |", "| --- | --- | --- |"]
+    return lines
+
+
+def listed(rates: dict[str, float]) -> str:
+    """Return error rates by language as text."""
+    return ", ".join(f"{language} {rate:.1f} %" for language, rate in rates.items())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--speech-model", default="base")
+    parser.add_argument("--reels", type=int, help="number of reels with English speech")
+    parser.add_argument("-o", type=Path, dest="page", help="page whose section is replaced")
+    options = parser.parse_args()
+    scripts, queries = make_corpus(options.folder / "reels", options.reels)
+    videos = [options.folder / "reels" / f"{script.reel}.mp4" for script in scripts]
+    hours = sum(script.shots[-1][2] for script in scripts) / 3600
+    folders = {name: options.folder / name for name in LIBRARIES}
+    speech = {"model": options.speech_model}
+    costs = {"pictures": add_source(videos, None, folders["pictures"], {"subtitle": None})}
+    costs["screen"] = add_source(videos, folders["pictures"], folders["screen"], {"screen": {}})
+    costs["subtitles"] = add_source(videos, folders["screen"], folders["subtitles"], {"subtitle": {}})
+    costs["speech"] = add_source(videos, folders["screen"], folders["speech"], {"speech": speech})
+    searchers = {name: Searcher.of(folder) for name, folder in folders.items()}
+    lines = [
+        "    python benchmarks/said_written.py FOLDER --speech-model MODEL"
+        + (f" --reels {options.reels}" if options.reels else ""),
+        "",
+        f"{len(videos)} reels, {60 * hours:.0f} minutes, encoder `builtin`, "
+        f"speech model `{Path(options.speech_model).name}`.",
+        INTRODUCTION,
+        "",
+        *kinds_table(searchers, queries),
+        "",
+        "| source | processor time per hour of video | size per hour of video |",
+        "| --- | --- | --- |",
+    ]
     for name, cost in costs.items():
         lines.append(f"| {name} | {cost.cpu_s / 60 / hours:.1f} min | {cost.size / 1e6 / hours:.2f} MB |")
-
-    def listed(rates: dict[str, float]) -> str:
-        return ", ".join(f"{language} {rate:.1f} %" for language, rate in rates.items())
-
     lines += [
         "",
         f"Word error rate of recognised speech: {listed(word_errors(searchers['speech'].library, scripts))}.",

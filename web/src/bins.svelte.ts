@@ -8,7 +8,7 @@ import { forget, remember, remembered, stored } from './storage'
 
 export type BinMoment = BinMomentJson
 /** A moment to add. */
-type Found = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'>
+type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'>
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 
@@ -19,7 +19,7 @@ const MAX_UNDO = 50
 const NOTICE_MS = 8000
 const RETRY_MS = 2000
 
-const isSame = (a: Found, b: Found) => a.video_id === b.video_id && a.start_s === b.start_s && a.end_s === b.end_s
+const isSame = (a: NewMoment, b: NewMoment) => a.video_id === b.video_id && a.start_s === b.start_s && a.end_s === b.end_s
 
 class Bins {
   all = $state<BinSummary[]>([])
@@ -73,7 +73,7 @@ class Bins {
   async #migrate(): Promise<void> {
     if (!remembered(OLD)) return
     const { bins } = await api.bins()
-    const moments = stored<(Found & { note: string })[]>(OLD, [])
+    const moments = stored<(NewMoment & { note: string })[]>(OLD, [])
     if (!Array.isArray(moments) || !moments.length) return
     forget(OLD) // first: another tab may be loading too
     try {
@@ -138,7 +138,7 @@ class Bins {
     }
   }
 
-  add({ video_id, video, start_s, end_s }: Found): void {
+  add({ video_id, video, start_s, end_s }: NewMoment): void {
     const { sentence } = session
     const moment = { video_id, video, start_s, end_s, note: sentence.slice(0, 500), sentence, is_missing: false }
     if (this.moments.some((other) => isSame(other, moment))) this.#tell('This moment is in the bin already', false)

@@ -115,7 +115,7 @@ def prepare(
 
 
 def _has_own_captions(layout: Layout) -> bool:
-    """Whether the folder has captions from `untrimmed features`, of which there may be no other copy."""
+    """Whether the folder has captions from `untrimmed features`. They may be the only copy."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
 

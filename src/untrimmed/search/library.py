@@ -361,7 +361,8 @@ class Library:
             readings = passages.damaged()
             passages.remove([reading.reading_id for reading in readings])
             passages.finish()
-        texts = tuple(record for record in index.scan() if record.video_id in {r.video_id for r in readings})
+            ids = {reading.video_id for reading in readings}
+            texts = tuple(record for record in index.scan() if record.video_id in ids)
         cache_library(self.folder)
         return RepairReport(files, tuple(videos), commits, texts)
 
