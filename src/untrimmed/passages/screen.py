@@ -54,7 +54,7 @@ _MARGIN = 0.15  # added on each side of a line whose place is read, as a share o
 _SAME_TIME_S = 0.3  # lines below one another whose spans differ less are one passage
 _MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
 
-Frame = UInt8[np.ndarray, "Y X 3"]
+Frame = UInt8[np.ndarray, "_ _ 3"]  # of any size, because parts of frames are read too
 
 
 @dataclass(frozen=True)
