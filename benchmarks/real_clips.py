@@ -1,12 +1,10 @@
-"""Accuracy of search for labelled sentences about real clips: index them, evaluate, and write the results.
+"""Accuracy of search for labelled sentences about real clips: index them, evaluate, and print the tables.
 
     python benchmarks/real_clips.py FOLDER QUERIES.jsonl [--encoder builtin] [--model frames] [--tuned-on-half]
-        [-o docs/quality.md]
 
 QUERIES has the format of `untrimmed evaluate --queries`. A second table has the first moment and the best of the first
 two in the right video, also for sentences about less than half of their clip. `--tuned-on-half` also prints results for
-each half of the videos: settings of `builtin` and of moments were chosen on those at even positions by name. `-o`
-replaces the section "Clips" of a page.
+each half of the videos: settings of `builtin` and of moments were chosen on those at even positions by name.
 """
 
 import argparse
@@ -65,7 +63,6 @@ def main() -> None:
     parser.add_argument("--encoder", default="builtin")
     parser.add_argument("--model", default="frames", help="as in untrimmed index --model")
     parser.add_argument("--tuned-on-half", action="store_true")
-    parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
 
     queries = read_queries(options.queries)
@@ -106,23 +103,7 @@ def main() -> None:
             pairs = zip(quality.outcomes, reached, strict=True)
             lines.append(reach_row(name, [r for o, r in pairs if (Path(o.query.video).stem in even) == chosen]))
     lines.append(reach_row("all", reached))
-    text = "\n".join(lines)
-    print(text)
-    if options.output:
-        command = f"python benchmarks/real_clips.py FOLDER QUERIES.jsonl --encoder {options.encoder}"
-        command += f" --model {options.model}"
-        command += " --tuned-on-half" if options.tuned_on_half else ""
-        replace_section(options.output, "Clips", f"Labelled sentences about real clips:\n\n    {command}\n\n{text}")
-
-
-def replace_section(page: Path, title: str, content: str) -> None:
-    """Replace the section of a Markdown page under `## title`, up to the next heading, or append it."""
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    before, _, rest = f"{text}\n".partition(f"## {title}\n")
-    later = rest.find("\n## ")
-    after = rest[later:].strip() if later >= 0 else ""
-    parts = [before.strip(), f"## {title}\n\n{content}", after]
-    page.write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """Accuracy of moment search in reels: real clips one after another, re-encoded to one size.
 
-    python benchmarks/reels.py FOLDER [--encoder builtin] [-o docs/quality.md]
+    python benchmarks/reels.py FOLDER [--encoder builtin]
 
 FOLDER contains the clips, `manifest.jsonl` (a line per clip: `file`, `duration`, `queries` of `query`, `start`, `end`)
 and `reels.jsonl` (one line per reel: `clips` of `file`, in order). The benchmark also measures reels of five clips in
 random order: of the clips at even positions by name, which were used to choose settings of moments, and of those at odd
 positions, which were not. The last row uses the vectors of the single clips one after another, without re-encoding.
-`-o` replaces the section "Reels" of a page.
 """
 
 import argparse
@@ -18,7 +17,6 @@ from typing import Any
 
 import av
 import numpy as np
-from real_clips import replace_section
 
 import untrimmed
 from untrimmed.demo.reels import ENCODERS
@@ -133,14 +131,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--encoder", default="builtin")
-    parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
 
     clips, planned = read_plans(options.folder)
-    table = [
-        "| reels of | reels | length | sentences | " + " | ".join(SHOWN) + " |",
-        "| --- | --- | --- | --- | " + " | ".join("---" for _ in SHOWN) + " |",
-    ]
+    print("| reels of | reels | length | sentences | " + " | ".join(SHOWN) + " |")
+    print("| --- | --- | --- | --- | " + " | ".join("---" for _ in SHOWN) + " |", flush=True)
     for name, reels, measure_them in (
         ("`reels.jsonl`: all clips", planned, measure),
         ("the half used for choosing, random order", in_other_orders(clips[::2]), measure),
@@ -149,17 +144,7 @@ def main() -> None:
     ):
         quality, video_s = measure_them(reels, options.folder, options.encoder)
         values = " | ".join(f"{quality.figures[key]:.1f}" for key in SHOWN)
-        table.append(f"| {name} | {len(reels)} | {video_s:.0f} s | {len(quality.outcomes)} | {values} |")
-        print(table[-1], flush=True)
-    text = "\n".join(table)
-    print(text)
-    if options.output:
-        about = (
-            "The same clips, joined into longer videos:\n\n    python benchmarks/reels.py FOLDER -o docs/quality.md\n\n"
-            f"Encoder `{options.encoder}`, percent. R@K counts the right reel. IoU is measured for the best moment "
-            "in it."
-        )
-        replace_section(options.output, "Reels", f"{about}\n\n{text}")
+        print(f"| {name} | {len(reels)} | {video_s:.0f} s | {len(quality.outcomes)} | {values} |", flush=True)
 
 
 if __name__ == "__main__":

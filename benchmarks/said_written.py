@@ -1,8 +1,8 @@
 """Search over what is seen, said and written, in made reels whose truth is known.
 
-    python benchmarks/said_written.py FOLDER [--speech-model MODEL] [--reels N] [-o docs/quality.md]
+    python benchmarks/said_written.py FOLDER [--speech-model MODEL] [--reels N]
 
-`--reels N` measures only N of the reels with English speech, which is faster. `-o` replaces a section of a page.
+`--reels N` measures only N of the reels with English speech, which is faster.
 
 The reels are the demo's pictures with speech from `espeak-ng` (which must be installed), subtitles of the same script,
 and captions of several fonts, sizes, backgrounds and languages. Each shot has at most one of speech and a caption, so
@@ -49,13 +49,6 @@ from untrimmed.search.query.fusion import FusionSettings
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.search.store.passages import PassageTable
 
-INTRODUCTION = """\
-The reels have the demo's pictures, speech of `espeak-ng`, and captions of several fonts and languages. A query about a
-picture is a sentence. A query about speech or a caption consists of some of its words, but does not state whether they
-are said or written. A mixed query describes a picture and has words that are also said or written over another
-picture. A hit is correct if the middle of its moment is in the correct shot. The length of silence around speech was
-chosen on three of these reels. Synthetic speech is easy to recognise, because it is clear and without music, except
-for the German and French voices, which are less clear than a person's."""
 SEED = 0
 NUM_REELS = 17  # and one for each other language
 LIBRARIES = {
@@ -677,7 +670,6 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--speech-model", default="base")
     parser.add_argument("--reels", type=int, help="number of reels with English speech")
-    parser.add_argument("-o", type=Path, dest="page", help="page whose section is replaced")
     options = parser.parse_args()
     scripts, queries = make_corpus(options.folder / "reels", options.reels)
     videos = [options.folder / "reels" / f"{script.reel}.mp4" for script in scripts]
@@ -695,7 +687,6 @@ def main() -> None:
         "",
         f"{len(videos)} reels, {60 * hours:.0f} minutes, encoder `builtin`, "
         f"speech model `{Path(options.speech_model).name}`.",
-        INTRODUCTION,
         "",
         *kinds_table(searchers, queries),
         "",
@@ -715,10 +706,6 @@ def main() -> None:
     for name, rows in compare_fusion(searchers["subtitles"], queries):
         lines.append(f"| {name} | {' | '.join(f'{value:.1f}' for value in rows.values())} |")
     print("\n".join(lines))
-    if options.page:
-        from real_clips import replace_section  # beside this script
-
-        replace_section(options.page, "What is said and written", "\n".join(lines))
 
 
 if __name__ == "__main__":
