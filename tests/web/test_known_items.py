@@ -1,5 +1,6 @@
 """Known-item search on the page as a person would do it: type, look at the screen, type another sentence."""
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.web.test_page import TILE, ask, tile_names, until
 from untrimmed.demo.queries import QUERIES
 from untrimmed.demo.reels import render_corpus
 from untrimmed.errors import EncoderError, VideoError
+from untrimmed.encoders.registry import BUILTIN
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.types import Moment
 
@@ -42,7 +44,7 @@ def demo(tmp_path_factory, browser):
     try:
         truths = render_corpus(folder / "reels")
         library = untrimmed.open(folder / "library")
-        library.index(folder / "reels", encoder="builtin")
+        library.index(folder / "reels", encoder=BUILTIN)
     except (VideoError, EncoderError) as error:
         pytest.skip(str(error))
     sources = {query: source for source, query in QUERIES.items()}
@@ -103,3 +105,26 @@ def test_most_known_items_are_on_the_screen_within_three_queries(browser, demo):
     print("", *lines, sep="\n")
     assert truths.keys() == known_items.keys()
     assert len(on_screen) >= LEAST_ON_SCREEN, lines
+
+
+@pytest.mark.slow
+@pytest.mark.shared
+def test_most_real_clips_are_on_the_screen_after_one_sentence(browser, shared, tmp_path):
+    """The first labelled sentence of each of twenty clips, typed once, in a library of all thirty."""
+    lines = (shared / "videos" / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    clips = sorted((json.loads(line) for line in lines), key=lambda clip: clip["id"])[:20]
+    library = untrimmed.open(tmp_path / "library")
+    assert len(library.index(shared / "videos", encoder=BUILTIN).done) == 30
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page, is_on_screen, is_first = context.new_page(), [], []
+    with served(library) as address:
+        page.goto(address)
+        for clip in clips:
+            ask(page, clip["queries"][0]["query"])
+            visible = [name for name, shown in zip(tile_names(page), page.evaluate(ON_SCREEN), strict=True) if shown]
+            names = [name.rpartition(", ")[0] for name in visible]
+            is_on_screen.append(clip["file"] in names)
+            is_first.append(clip["file"] == names[0])
+    context.close()
+    print(f"\n{sum(is_on_screen)} of {len(clips)} on the screen, {sum(is_first)} first")
+    assert sum(is_on_screen) >= LEAST_ON_SCREEN, [clip["id"] for clip in clips]
