@@ -124,27 +124,53 @@ def test_moments_are_reordered_by_dragging_and_keys_and_each_change_is_undone(vi
     assert names(page) == before[:2]
 
 
-def test_a_moment_of_the_bin_is_trimmed_in_place(visit):
+def moments_in_bin(page):
+    (item,) = page.request.get(page.url.split("?")[0] + "api/bins").json()["bins"]
+    return page.request.get(f"{page.url.split('?')[0]}api/bins/{item['bin_id']}").json()["moments"]
+
+
+def test_a_moment_of_the_bin_is_trimmed_in_place_and_the_trim_is_undone_and_redone(visit):
     page = with_three(visit)
     before = names(page)
     page.locator(ITEMS).nth(1).click()
     until(page, f"document.querySelectorAll('{ITEMS}')[1].classList.contains('open')")
-    page.keyboard.press("}")
-    page.get_by_role("button", name="Update in bin").wait_for()
-    page.keyboard.press("b")
-    page.get_by_role("button", name="Add to bin").wait_for()
     until_saved(page)
-    end_s = seconds_in(page.url, "e")
-    page.reload()
-    page.wait_for_selector(ITEMS)
+    first_s = seconds_in(page.url, "e")
+    page.keyboard.press("}")
+    page.keyboard.press("}")
+    last_s = seconds_in(page.url, "e")
+    assert last_s < first_s
+    for key, expected_s in (
+        ("Control+z", None),
+        ("Control+z", first_s),
+        ("Control+y", None),
+        ("Control+Shift+Z", last_s),
+    ):
+        page.keyboard.press(key)
+        until(page, f"document.querySelectorAll('{ITEMS}')[1].classList.contains('open')")
+        if expected_s:
+            assert seconds_in(page.url, "e") == pytest.approx(expected_s, abs=0.001)
+    until_saved(page)
+    assert moments_in_bin(page)[1]["end_s"] == pytest.approx(last_s, abs=0.001)
     assert [names(page)[0], names(page)[2]] == [before[0], before[2]]
-    moments = page.evaluate(
-        """async () => {
-          const { bins } = await (await fetch('/api/bins')).json()
-          return (await (await fetch(`/api/bins/${bins[0].bin_id}`)).json()).moments
-        }"""
-    )
-    assert moments[1]["end_s"] == pytest.approx(end_s, abs=0.001)
+
+
+def test_the_first_arrow_key_after_a_search_plays_and_its_moment_gets_the_new_sentence(visit):
+    page = visit("?q=white")
+    page.locator(TILE).nth(1).click()
+    page.wait_for_selector("video")
+    played = page.url
+    page.locator("#q").fill("green")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    with page.expect_response(lambda response: "/edges?" in response.url):
+        page.keyboard.press("ArrowDown")  # out of the search box
+    assert seconds_in(page.url, "s") != seconds_in(played, "s") or page.url.split("v=")[1] != played.split("v=")[1]
+    page.keyboard.press("b")
+    page.wait_for_selector(ITEMS)
+    until_saved(page)
+    (moment,) = moments_in_bin(page)
+    assert moment["sentence"] == moment["note"] == "green"
 
 
 def test_a_library_has_several_bins(visit, shot):
@@ -156,7 +182,8 @@ def test_a_library_has_several_bins(visit, shot):
     page.get_by_role("button", name="Bin Bin").click()
     shot(page, "bins")
     page.get_by_role("button", name="New bin").click()
-    page.get_by_label("Name of the bin").fill("Trailer")
+    until(page, "document.activeElement.ariaLabel === 'Name of the bin'")
+    page.keyboard.type("Trailer")  # replaces the suggested name
     page.keyboard.press("Enter")
     page.keyboard.press("b")
     until(page, f"document.querySelectorAll('{ITEMS}').length === 1")

@@ -281,3 +281,28 @@ def test_arrow_keys_play_the_next_moment(visit):
     until(page, f"{STATUS} === 'Playing'")
     page.go_back()
     until(page, "!document.querySelector('video')")
+
+
+def test_a_trim_is_undone_and_redone(visit):
+    page = open_sea(visit)
+    before_s = seconds_in(page.url, "s")
+    page.keyboard.press("{")
+    after_s = seconds_in(page.url, "s")
+    assert after_s == pytest.approx(before_s + FRAME_S, abs=0.002)
+    page.keyboard.press("Control+z")
+    assert seconds_in(page.url, "s") == pytest.approx(before_s, abs=0.002)
+    page.keyboard.press("Control+Shift+Z")
+    assert seconds_in(page.url, "s") == pytest.approx(after_s, abs=0.002)
+
+
+def test_the_handles_of_a_moment_of_one_frame_are_apart_and_inside_the_axis(visit):
+    page = open_sea(visit)
+    page.keyboard.press("End")
+    page.keyboard.press("i")
+    page.keyboard.press("o")
+    axis, start, end = (page.locator(place).bounding_box() for place in (".axis", ".edge.start_s", ".edge.end_s"))
+    assert seconds_in(page.url, "e") - seconds_in(page.url, "s") == pytest.approx(FRAME_S, abs=0.002)
+    assert axis["x"] <= start["x"] < start["x"] + start["width"] <= end["x"] + 0.5
+    assert end["x"] + end["width"] <= axis["x"] + axis["width"] + 0.5
+    at = page.evaluate("([x, y]) => document.elementFromPoint(x, y).ariaLabel", [start["x"] + 4, start["y"] + 30])
+    assert at == "In"

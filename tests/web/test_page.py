@@ -300,6 +300,9 @@ def test_a_dropped_picture_is_searched_for(visit):
     )
     until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
     assert "sea.webm" in tile_names(page)[0]
+    page.locator(TILE).first.click()
+    page.get_by_role("slider", name="Time in the video, with relevance").wait_for()
+    page.keyboard.press("Escape")
     page.locator(".row").get_by_role("button", name="More").click()
     page.get_by_label("Minimum score").fill("2")
     page.get_by_label("Minimum score").press("Enter")

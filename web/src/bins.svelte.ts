@@ -2,20 +2,22 @@
 
 import { untrack } from 'svelte'
 import * as api from './api'
-import type { BinJson, BinMomentJson, BinSummary } from './service'
-import { session } from './session.svelte'
+import { changes } from './changes'
+import type { BinJson, BinMomentJson, BinSummary, Span } from './service'
+import { session, type Open } from './session.svelte'
 import { forget, remember, remembered, stored } from './storage'
 
 export type BinMoment = BinMomentJson
 /** A moment to add. */
-type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'>
+type NewMoment = Pick<BinMoment, 'video_id' | 'video' | 'start_s' | 'end_s'> & { sentence?: string }
+/** A trim of the open moment. */
+interface EdgeChange { open: Open; before: Span; after: Span }
 /** `key` names the bin in this page, also before it is stored and while it is deleted. No id: not stored yet. */
 interface Bin { key: string; bin_id: string; name: string; moments: BinMoment[] }
 
 const OPEN = 'untrimmed-bin' // id of the open bin
 const OLD = 'untrimmed-basket' // where the browser kept its only bin before libraries had bins
 const NAME = 'Bin'
-const MAX_UNDO = 50
 const NOTICE_MS = 8000
 const RETRY_MS = 2000
 
@@ -28,11 +30,10 @@ class Bins {
   isSaving = $state(false)
   notice = $state<{ text: string; canUndo: boolean } | null>(null)
   played = $state<number | null>(null) // place of the moment that "Play all" plays
-  opened = $state.raw<{ moment: BinMoment; open: unknown } | null>(null) // from the bin
+  #opened: unknown = null // the open moment, if it was opened from the bin
   #playing: unknown = null // the open moment, while it is that of "Play all"
   #versions = new Map<string, string>() // of bins that this page has read or stored, by id
   #isSwitching = false // to the next moment of "Play all"
-  #past: Bin[] = [] // bins before changes, the last one first to restore
   #timer = 0 // hides the notice
   #ids = new Map<string, string>() // of stored bins, by key
   #numNew = 1 // bins that this page began
@@ -128,7 +129,7 @@ class Bins {
       if (bin.bin_id) this.all = (await api.deleteBin(bin.bin_id, this.#versions.get(bin.bin_id)!)).bins
       this.#unsaved.delete(key)
       this.#ids.delete(key)
-      this.#past.push(bin)
+      changes.add({ undo: () => this.#restore(bin) })
       this.#tell(`Deleted ${bin.name}`)
       if (this.bin.key !== key) return
       if (this.all.length) await this.choose(this.all[0].bin_id)
@@ -138,8 +139,8 @@ class Bins {
     }
   }
 
-  add({ video_id, video, start_s, end_s }: NewMoment): void {
-    const { sentence } = session
+  /** Add a moment. Its note is the sentence that found it. */
+  add({ video_id, video, start_s, end_s, sentence = session.foundBy }: NewMoment): void {
     const moment = { video_id, video, start_s, end_s, note: sentence.slice(0, 500), sentence, is_missing: false }
     if (this.moments.some((other) => isSame(other, moment))) this.#tell('This moment is in the bin already', false)
     else this.#change(`Added to ${this.bin.name}`, (bin) => bin.moments.push(moment))
@@ -160,25 +161,33 @@ class Bins {
     this.#change('', (bin) => (bin.moments[index].note = note))
   }
 
-  #change(text: string, change: (bin: Bin) => void, before?: BinMoment[]): void {
-    const past = $state.snapshot(this.bin)
-    this.#past.push(before ? { ...past, moments: before } : past)
-    this.#past.splice(0, this.#past.length - MAX_UNDO)
+  #change(text: string, change: (bin: Bin) => void, before?: BinMoment[], edges?: EdgeChange): void {
+    const now = $state.snapshot(this.bin)
+    const past = before ? { ...now, moments: before } : now
     change(this.bin)
+    const next = $state.snapshot(this.bin)
+    const go = (bin: Bin, to?: Span) => {
+      this.#restore(bin)
+      if (to) session.setEdges(edges!.open, to)
+    }
+    changes.add({ undo: () => go(past, edges?.before), redo: () => go(next, edges?.after) })
     if (text) this.#tell(text)
     this.#store()
   }
-  /** Restore the bin before the last change. */
-  undo(): void {
-    const past = this.#past.pop()
-    if (!past) return
+  #restore(past: Bin): void {
     // By now the bin may have got an id, or have lost it because it was deleted.
     const id = this.#ids.get(past.key) ?? ''
     const isKnown = id !== '' && [this.bin, ...this.all].some((bin) => bin.bin_id === id)
     if (!isKnown) this.#ids.delete(past.key)
-    this.bin = isKnown ? { ...past, bin_id: id } : { ...past, bin_id: '', name: freeName(past.name, this.all) }
-    this.#tell('Undone', this.#past.length > 0)
+    const bin = { ...past, moments: [...past.moments] } // the step keeps its own list
+    this.bin = isKnown ? { ...bin, bin_id: id } : { ...bin, bin_id: '', name: freeName(past.name, this.all) }
     this.#store()
+  }
+  undo(): void {
+    if (changes.undo()) this.#tell('Undone', changes.canUndo)
+  }
+  redo(): void {
+    if (changes.redo()) this.#tell('Redone')
   }
   #tell(text: string, canUndo = true): void {
     clearTimeout(this.#timer)
@@ -251,7 +260,8 @@ class Bins {
   /** Take the version of a bin that another page stored. Undo restores the version of this page. */
   async #reread(bin: Bin, bin_id: string): Promise<void> {
     const read = await api.bin(bin_id)
-    this.#past.push($state.snapshot(this.#unsaved.get(bin.key) ?? bin))
+    const own = $state.snapshot(this.#unsaved.get(bin.key) ?? bin)
+    changes.add({ undo: () => this.#restore(own) })
     this.#unsaved.delete(bin.key)
     this.#versions.set(bin_id, read.version)
     if (this.bin.key === bin.key) this.#show(read)
@@ -262,17 +272,20 @@ class Bins {
   async open(index: number): Promise<void> {
     const moment = this.moments[index]
     this.played = null
-    if (moment && (await session.view(moment))) this.opened = { moment, open: untrack(() => session.open) }
+    if (moment && (await session.view(moment))) this.#opened = untrack(() => session.open)
   }
-  /** The place of the moment that was opened from the bin and trimmed since, or -1. */
-  get trimmed(): number {
-    return this.place < 0 && this.opened && this.opened.open === session.open ? this.moments.indexOf(this.opened.moment) : -1
-  }
-  /** Give the moment in the bin the edges of the open one. */
-  update(): void {
-    const { start_s, end_s } = session.open!
-    const index = this.trimmed
-    this.#change('Updated in the bin', (bin) => Object.assign(bin.moments[index], { start_s, end_s }))
+  /** Note that the edges of the open moment were moved. If it was opened from the bin, the bin gets them too. */
+  trimmed(before: Span): void {
+    const open = session.open!
+    const after = { start_s: open.start_s, end_s: open.end_s }
+    if (after.start_s === before.start_s && after.end_s === before.end_s) return
+    const index = this.#opened === open ? this.moments.findIndex((moment) => isSame(moment, { ...open, ...before })) : -1
+    if (index >= 0) {
+      this.#change('', (bin) => Object.assign(bin.moments[index], after), undefined, { open, before, after })
+      return
+    }
+    const isPossible = () => session.open === open
+    changes.add({ isPossible, undo: () => session.setEdges(open, before), redo: () => session.setEdges(open, after) })
   }
   /** Play all moments, one after another. */
   async playAll(index = 0): Promise<void> {

@@ -68,7 +68,7 @@ export const KEYS: { title: string; keys: [string, string][] }[] = [
     title: 'Bin and page',
     keys: [
       ['B', 'add the moment to the bin'],
-      ['Ctrl Z', 'undo the last change of the bin'],
+      ['Ctrl Z', 'undo a trim or a change of the bin; Ctrl Shift Z: redo'],
       ['Shift ← →', 'in the bin: move the moment; Delete removes it'],
       ['Shift P', 'play the bin'],
       ['E', 'export the bin'],
@@ -95,9 +95,11 @@ export function keys(event: KeyboardEvent, target: Target): void {
   const at = event.target as HTMLElement
   const isWriting = at.matches('input:not([type=range]), textarea, select')
   if (event.ctrlKey || event.metaKey) {
-    if (event.key !== 'z' || isWriting) return
+    const key = event.key.toLowerCase()
+    if (isWriting || !(key === 'z' || key === 'y')) return
     event.preventDefault()
-    bins.undo()
+    if (key === 'y' || event.shiftKey) bins.redo()
+    else bins.undo()
     return
   }
   if (isWriting) {
@@ -108,6 +110,7 @@ export function keys(event: KeyboardEvent, target: Target): void {
     if (event.key === 'ArrowDown' && at.id === 'q') {
       at.blur()
       focusChosen()
+      session.playChosen()
       event.preventDefault()
     }
     return

@@ -16,8 +16,11 @@ import {
   type WeightsJson
 } from './service'
 
-/** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change. */
-export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges }
+/** The moment in the inspector. Playback begins at `from_s`; `atCut` says which edges are at a shot change.
+ *
+ * `sentence` is that of the query that found it.
+ */
+export interface Open extends Span { video_id: string; video: string; duration_s: number; from_s: number; atCut: Edges; sentence: string }
 type Edge = 'start_s' | 'end_s'
 type Edges = Partial<Record<Edge, boolean>>
 /** A moment whose edges may have been moved to exact cuts. */
@@ -65,6 +68,7 @@ class Session {
   libraryModes = $state<Mode[]>([]) // that can be searched
   weights = $state<WeightsJson>({})
   answer = $state<SearchAnswer | null>(null)
+  foundBy = $state('') // the sentence of the query that found the hits
   problem = $state('')
   lost = $state('') // the address names a video that is not in the library
   best = $state<Record<string, Pick<HitJson, 'moments' | 'then'>>>({}) // of videos whose moments are all shown, by id
@@ -197,14 +201,16 @@ class Session {
     }
     if (!this.hasQuery) {
       this.answer = null
+      this.foundBy = ''
       this.isBusy = this.isArriving = false
       return
     }
     this.isBusy = true
     this.isArriving = false
+    const query = this.#query()
     try {
-      const query = this.#query()
-      this.answer = await this.#ask(query, abort.signal, (hit) => this.#addHit(hit, abort.signal))
+      this.answer = await this.#ask(query, abort.signal, (hit) => this.#addHit(hit, query, abort.signal))
+      this.foundBy = query.text!
       if (!this.isArriving) this.#startOver()
       if (this.judged) this.#choose(this.judged)
       const isFinished = change === 'new' || change === 'submitted'
@@ -298,10 +304,11 @@ class Session {
     this.chosen = { hit, moment }
   }
   /** Show a hit of an answer that is not complete yet. */
-  #addHit(hit: HitJson, { aborted }: AbortSignal): void {
+  #addHit(hit: HitJson, { text }: SearchRequest, { aborted }: AbortSignal): void {
     if (aborted) return
     if (hit.rank === 1) {
       this.answer = { hits: [], warnings: [], partial: false, took_s: 0 }
+      this.foundBy = text!
       this.#startOver()
       this.isArriving = true
     }
@@ -407,7 +414,7 @@ class Session {
     this.pair = video.then ? [span, video.then[moment]] : null
     const { video_id, duration_s } = video
     const { start_s, end_s, peak_s, atCut = {} } = span
-    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s: this.hasQuery ? peak_s : start_s, atCut }
+    this.open = { video_id, video: video.video, duration_s, start_s, end_s, from_s: this.hasQuery ? peak_s : start_s, atCut, sentence: this.foundBy }
     this.inContext = false
     this.lost = ''
     this.write(change)
@@ -420,7 +427,7 @@ class Session {
       const change = this.open ? 'small' : 'new'
       this.judged = this.pair = null
       this.snapped = Promise.resolve()
-      this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {} }
+      this.open = { video_id, video, duration_s, start_s, end_s, from_s: start_s, atCut: {}, sentence: '' }
       this.inContext = false
       this.write(change)
       return true
@@ -477,6 +484,12 @@ class Session {
     const moved = edge === 'start_s' ? Math.min(to_s, open.end_s - min_s) : Math.max(to_s, open.start_s + min_s)
     open[edge] = Math.min(open.duration_s, Math.max(0, moved))
     open.atCut[edge] = false
+    this.write('small')
+  }
+  /** Set both edges of a moment if it is open. */
+  setEdges(open: Open, { start_s, end_s }: Span): void {
+    if (this.open !== open) return
+    Object.assign(open, { start_s, end_s, atCut: {} })
     this.write('small')
   }
   /** Select the moment `by` steps away, across videos. */
@@ -583,7 +596,7 @@ class Session {
       const { video, duration_s } = await api.detail(id)
       const [start, end] = [Math.max(0, start_s), Math.min(duration_s, end_s)]
       const span = start < end ? { start_s: start, end_s: end } : { start_s: 0, end_s: duration_s } // invalid times: the whole video
-      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {} }
+      if (!hasLeft()) this.open = { video_id: id, video, duration_s, ...span, from_s: span.start_s, atCut: {}, sentence: this.sentence }
     } catch (error) {
       if (hasLeft()) return
       if (error instanceof api.Refusal && [404, 422].includes(error.status)) {
