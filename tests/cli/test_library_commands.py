@@ -377,7 +377,7 @@ def test_hits_are_written_as_a_timeline_with_the_sentence(run, videos, tmp_path)
 def test_a_span_of_a_file_that_is_not_indexed_is_written_as_a_timeline(run, videos, tmp_path):
     code, _, err = run("cut", f"{videos / 'sea [1].mp4'}@1-2.5", "-o", tmp_path / "cut.edl")
     assert code == 0, err
-    assert "00:00:01:00 00:00:02:15 00:00:00:00 00:00:01:15" in (tmp_path / "cut.edl").read_text()
+    assert "00:00:01:00 00:00:02:15 01:00:00:00 01:00:01:15" in (tmp_path / "cut.edl").read_text()
     assert run("cut", f"{videos / 'sea [1].mp4'}@2-1", "-o", tmp_path / "no.edl")[0] == 2
     assert not (tmp_path / "no.edl").exists()
 

@@ -95,6 +95,7 @@ def read_otio(text, source_rate, rate, start_frame):
 def read_xml(text, source_rate, rate, start_frame):
     timeline = otio.adapters.read_from_string(text, "fcp_xml")
     assert timeline.metadata["fcp_xml"]["timecode"]["displayformat"] == ("DF" if rate.is_drop else "NDF")
+    assert ET.fromstring(text).findtext(".//sequence/timecode/string") == start_of(rate)
     markers = {
         marker.name: marker.marked_range.start_time for clip in timeline.video_tracks()[0] for marker in clip.markers
     }
@@ -135,6 +136,7 @@ def read_edl(text, source_rate, rate, start_frame):
     form = "DROP FRAME" if rate.is_drop else "NON-DROP FRAME"
     head = [f"TITLE: moments, {float(rate.frames_per_s):.5g} frames per second", f"FCM: {form}"]
     assert text.splitlines()[:2] == head
+    assert re.search(r"^001 .* (\S+) \S+$", text, re.MULTILINE)[1] == start_of(rate)
     timeline = otio.adapters.read_from_string(text, "cmx_3600", rate=float(rate.frames_per_s))
     video, audio = (read_timeline(timeline, source_rate, rate.frames_per_s, kind=kind) for kind in ("Video", "Audio"))
     assert video == audio
@@ -191,6 +193,11 @@ def frames_of(text, rate):
     return (60 * total_minutes + secs) * base + frames - dropped
 
 
+def start_of(rate):
+    """The timecode at which timelines of editors start."""
+    return "01:00:00;00" if rate.is_drop else "01:00:00:00"
+
+
 def read_table(rows, source_rate, rate, start_frame):
     clips, day = [], 24 * 3600
     for row in rows:
@@ -198,7 +205,8 @@ def read_table(rows, source_rate, rate, start_frame):
         assert (";" in row["record_in"]) == rate.is_drop
         points = [frames_of(row[name], source_rate) for name in ("source_in", "source_out")]
         assert [int(row[name]) + start_frame for name in ("in_frame", "out_frame")] == points
-        points += [frames_of(row[name], rate.frames_per_s) for name in ("record_in", "record_out")]
+        start = frames_of(start_of(rate), rate.frames_per_s)
+        points += [frames_of(row[name], rate.frames_per_s) - start for name in ("record_in", "record_out")]
         assert max(points) < day * rate.frames_per_s
         clips.append(Clip(*points))
     return clips
@@ -296,7 +304,8 @@ def test_files_of_another_rate_start_on_their_own_frames(format):
     if format in ("csv", "json"):
         rows = json.loads(text)["moments"] if format == "json" else list(csv.DictReader(io.StringIO(text, newline="")))
         actual = [
-            (int(row["in_frame"]), frames_of(row["record_in"], 25), frames_of(row["record_out"], 25)) for row in rows
+            (int(row["in_frame"]), frames_of(row["record_in"], 25) - 90_000, frames_of(row["record_out"], 25) - 90_000)
+            for row in rows
         ]
     elif format == "fcpxml":
         clips = ET.fromstring(text).find(".//spine")

@@ -241,7 +241,7 @@ def test_export_writes_a_new_file_each_time(ask, video_id, tmp_path):
     call = ("export", {"moments": [moment], "format": "edl", "rate": "30"})
     files = [answer.structured_content["file"] for answer in ask(call, call)]
     assert files == [str(tmp_path / "moments.edl"), str(tmp_path / "moments_2.edl")]
-    assert "00:00:01:00 00:00:02:15 00:00:00:00 00:00:01:15" in (tmp_path / "moments.edl").read_text()
+    assert "00:00:01:00 00:00:02:15 01:00:00:00 01:00:01:15" in (tmp_path / "moments.edl").read_text()
     refusal(ask(call, clips=None)[0])
     refusal(ask(("export", {"moments": [{**moment, "end_s": 1.0}], "format": "edl"}))[0])
 

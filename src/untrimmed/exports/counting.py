@@ -31,6 +31,19 @@ class TimelineRate:
         """The number of timecodes per second."""
         return math.ceil(self.frames_per_s)
 
+    def timecode(self, frame: int) -> str:
+        """The timecode of a frame of a timeline. As usual in editing, the first one is 01:00:00:00.
+
+        >>> RATES["25"].timecode(30)
+        '01:00:01:05'
+        """
+        return timecode(self.start_frame + frame, self.frames_per_s, is_drop=self.is_drop)
+
+    @property
+    def start_frame(self) -> int:
+        """The number of the timecode of a timeline's first frame."""
+        return frame_of_timecode("01:00:00;00" if self.is_drop else "01:00:00:00", self.frames_per_s)
+
 
 RATES = {
     rate.name: rate

@@ -58,7 +58,7 @@ def _entry(moment: ExportedMoment, cut: Cut | None, rate: TimelineRate) -> dict[
             timecode(cut.start_frame + frame, cut.rate, is_drop=cut.has_drop_timecode)
             for frame in (cut.source_in, cut.source_out)
         ]
-        record = [timecode(frame, rate.frames_per_s, is_drop=rate.is_drop) for frame in (cut.record_in, cut.record_out)]
+        record = rate.timecode(cut.record_in), rate.timecode(cut.record_out)
         file = str(cut.rate), cut.source_in, cut.source_out, *source
         fields = dict(zip(_FRAME_FIELDS, (*file, str(rate.frames_per_s), *record), strict=True))
     seconds = {"start_s": float(moment.start_s), "end_s": float(moment.end_s)}

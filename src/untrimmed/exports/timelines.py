@@ -40,11 +40,14 @@ def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
 def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     """Final Cut Pro 7 XML, which Premiere and Resolve read. Markers count from the first frame of the file."""
 
+    import opentimelineio as otio
+
     def marker(cut: Cut, time: Callable[[int], Any]) -> Any:
         return _marker(cut, lambda frame: time(frame - cut.start_frame))
 
     count = _Count(lambda cut: cut.rate, has_timecode=True)
     result = _timeline(cuts, timeline, count, marker)
+    result.global_start_time = otio.opentime.RationalTime(timeline.start_frame, float(timeline.frames_per_s))
     result.metadata["fcp_xml"] = {"timecode": {"displayformat": "DF" if timeline.is_drop else "NDF"}}
     if cuts[0].moment.width:
         size = {"width": str(cuts[0].moment.width), "height": str(cuts[0].moment.height)}
@@ -107,10 +110,10 @@ def to_edl(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
         note = one_line(cut.moment.note)
         clip.metadata["cmx_3600"] = cmx | ({"comments": [f"COMMENT: {note}"]} if note else {})
         if note:
-            clip.markers.append(_marker_at(note, cut.record_in, clock))
+            clip.markers.append(_marker_at(note, timeline.start_frame + cut.record_in, clock))
     text = _write(result, "cmx_3600", rate=clock, reelname_len=None)
     _, _, events = text.partition("\n")
-    events = re.sub(r"^(\d{3,}  \S+ +)V( +C +)(\S+ \S+)", _Events(cuts, timeline), events, flags=re.MULTILINE)
+    events = re.sub(r"^(\d{3,}  \S+ +)V( +C +)(\S+ \S+) \S+ \S+", _Events(cuts, timeline), events, flags=re.MULTILINE)
     return f"TITLE: {TITLE}, {float(rate):.5g} frames per second\n{_fcm(timeline.is_drop)}{events}"
 
 
@@ -119,7 +122,7 @@ def _fcm(is_drop: bool) -> str:
 
 
 class _Events:
-    """Sets the channels of each event in an edit list, and counts its source timecodes as its file does.
+    """Sets the channels and timecodes of each event in an edit list. Source timecodes count as in the event's file.
 
     An FCM line precedes each event whose source timecodes count in another way than those before.
     """
@@ -140,7 +143,8 @@ class _Events:
             source = " ".join(timecode(frame, cut.rate, is_drop=is_drop) for frame in ends)
         fcm = _fcm(is_drop) if is_drop != self._is_drop else ""
         self._is_drop = is_drop
-        return f"{fcm}{match[1]}{'B' if _has_sound(cut) else 'V'}{match[2]}{source}"
+        record = f"{self._timeline.timecode(cut.record_in)} {self._timeline.timecode(cut.record_out)}"
+        return f"{fcm}{match[1]}{'B' if _has_sound(cut) else 'V'}{match[2]}{source} {record}"
 
 
 def to_kdenlive(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
