@@ -238,10 +238,10 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "all rows of the table and prints our results beside the paper's. To reproduce one row, run "
             f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. TRAIN and EVALUATE are the texts in the columns "
             "*train* and *evaluate* of the row. If there is no column *evaluate*, omit EVALUATE. If the text contains "
-            "DATA, replace it by a name in parentheses in the head of the table. For columns named *events*, omit "
-            "`--no-moments`.\n\n"
-            "The papers' tables of costs are joined to one table at the end of the page. The [notes](#notes) have "
-            "details of single tables. `untrimmed reproduce PAPER` lists the paper's other tables and figures, with "
+            "DATA, replace it by the name of a data set. The heading of the column has this name in parentheses. For "
+            "columns named *events*, omit `--no-moments`.\n\n"
+            "The papers' tables of costs are merged into one table at the end of the page. The [notes](#notes) have "
+            "details of individual tables. `untrimmed reproduce PAPER` lists the paper's other tables and figures, with "
             "their commands."
         )
         origin = (
