@@ -391,3 +391,25 @@ def test_facts_name_the_modes_that_the_library_can_be_searched_in(toy, videos, t
     (videos / "talk.srt").write_text("1\n00:00:00,000 --> 00:00:01,000\nThe whale sings.\n")
     library.index(videos)
     assert client.get("/api/facts").json()["modes"] == ["seen", "said"]
+
+
+def test_a_transcript_is_in_order_with_the_words_of_sentences(toy, videos, tmp_path):
+    library = untrimmed.open(tmp_path / "library")
+    write_clip(videos / "talk.mp4", ["blue"])
+    subtitles = "1\n00:00:00,000 --> 00:00:01,000\nThe whale sings.\n\n2\n00:00:01,000 --> 00:00:02,000\nA song!\n"
+    (videos / "talk.srt").write_text(subtitles)
+    library.index(videos)
+    client = TestClient(create_app(library), base_url="http://localhost:8765")
+    ids = {os.path.basename(record.path): record.video_id for record in library.videos()}
+    address = f"/api/videos/{ids['talk.mp4']}/transcript"
+    plain = client.get(address).json()
+    assert [(line["text"], line["mode"], line["source"], line["start_s"]) for line in plain] == [
+        ("The whale sings.", "said", "subtitle", 0.0), ("A song!", "said", "subtitle", 1.0),
+    ]  # fmt: skip
+    assert [(line["words"], line["strength"]) for line in plain] == [([], 0.0)] * 2
+    first, second = client.get(address, params={"text": ["a whale", "the song"]}).json()
+    assert (first["words"], first["strength"]) == ([{"start": 4, "end": 9}], 0.5)
+    assert (second["words"], second["strength"]) == ([{"start": 2, "end": 6}], 0.5)
+    assert client.get(f"/api/videos/{ids['first.mp4']}/transcript").json() == []
+    assert client.get("/api/videos/0000000000000000/transcript").status_code == 404
+    assert client.get(address, params={"text": [""]}).status_code == 422

@@ -12,8 +12,8 @@ from tests.web.conftest import served
 from tests.web.test_page import TILE, ask, tile_names, until
 from untrimmed.demo.queries import QUERIES
 from untrimmed.demo.reels import render_corpus
-from untrimmed.errors import EncoderError, VideoError
 from untrimmed.encoders.registry import BUILTIN
+from untrimmed.errors import EncoderError, VideoError
 from untrimmed.moments.overlap import iou, spans_of
 from untrimmed.types import Moment
 

@@ -72,6 +72,42 @@ def test_a_moment_shows_what_is_said_as_text_and_its_time_goes_there(visit, spok
     shot(page, "passages-phone")
 
 
+def test_the_transcript_marks_words_follows_playback_and_goes_to_a_line(visit, spoken, shot):
+    page = visit("?q=budget+cuts", at=spoken)
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    lines = page.get_by_role("region", name="Transcript").get_by_role("button").filter(has=page.locator("time"))
+    lines.first.wait_for()
+    assert [HOSTILE in text for text in lines.all_text_contents()] == [False, True]
+    assert lines.locator("mark").all_text_contents() == ["Budget", "cuts"]
+    assert lines.locator("script, img").count() == 0
+    until(page, "document.querySelector('video')?.readyState > 1")
+    page.keyboard.press("k")
+    lines.first.click()
+    until(page, "Math.abs(document.querySelector('video').currentTime - 1) < 0.2")
+    until(page, "document.querySelector('[aria-current=time]').textContent.includes('whale')")
+    shot(page, "transcript")
+    page.get_by_role("button", name="Next of 1 match").click()
+    until(page, "Math.abs(document.querySelector('video').currentTime - 3) < 0.2")
+    until(page, "document.querySelector('[aria-current=time]').textContent.includes('Budget')")
+    assert page.title() != "broken"
+
+
+def test_a_long_transcript_has_few_lines_in_the_page(visit, spoken):
+    page = visit(at=spoken)
+    number = 20_000
+    line = {"mode": "said", "source": "subtitle", "language": "en", "words": [], "strength": 0}
+    lines = [line | {"start_s": i / 4000, "end_s": (i + 1) / 4000, "text": f"line {i}"} for i in range(number)]
+    page.route("**/transcript?*", lambda route: route.fulfill(json=lines))
+    page.locator(f"{TILE}[aria-label^='talk.webm']").first.click()
+    region = page.get_by_role("region", name="Transcript")
+    region.wait_for()
+    assert region.locator("li").count() < 40
+    page.keyboard.press("k")
+    page.keyboard.press("End")
+    until(page, f"document.querySelector('[aria-current=time]')?.ariaPosInSet > {number // 2}")
+    assert region.locator("li").count() < 40
+
+
 def test_the_modes_of_a_search_are_in_the_address_until_they_are_reset(visit, spoken):
     page = visit("?q=red", at=spoken)
     until(page, "document.querySelectorAll('button.tile').length === 2")

@@ -1,6 +1,6 @@
 // Client of the service that /api/openapi.json describes.
 
-import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Stopped, Thumbnails, VideoDetail, VideoList, Watch } from './service'
+import type { BinJson, BinList, BinMomentRequest, BinRequest, CountedFolder, ExportRequest, Facts, Folder, FolderListing, HitJson, Job, RelevanceCurve, RemovedVideos, SearchAnswer, SearchLine, SearchRequest, Span, Stopped, Thumbnails, TranscriptLine, VideoDetail, VideoList, Watch } from './service'
 
 export type { CountedFolder, Folder, FolderListing, Job, RelevanceCurve, Watch }
 
@@ -93,6 +93,10 @@ export const searchPicture = async (picture: Blob, query: SearchRequest, signal:
 }
 export const curve = (id: string, query: SearchRequest, signal?: AbortSignal) =>
   post<RelevanceCurve>(`/api/videos/${id}/relevance?points=${CURVE_POINTS}`, query, signal)
+
+/** What is said and written in a video, with the words of these texts marked. */
+export const transcript = (id: string, texts: string[], signal?: AbortSignal) =>
+  get<TranscriptLine[]>(`/api/videos/${id}/transcript?${new URLSearchParams(texts.map((text) => ['text', text]))}`, signal)
 
 export const frame = (id: string, time_s: number, side = 180) =>
   `/api/videos/${id}/frame?time_s=${Math.max(0, time_s).toFixed(2)}&short_side=${side}`

@@ -35,3 +35,14 @@ export function snippet(all: Piece[]): Piece[] {
 
 /** The strongest passage that matches a moment, if any. */
 export const passageOf = ({ evidence }: MomentJson): EvidenceJson | undefined => evidence?.find(({ text }) => text)
+
+/** The number of the last line that has begun at a time, or 0. Lines are in the order of their starts. */
+export function lineAt(lines: { start_s: number }[], time_s: number): number {
+  let [low, high] = [0, lines.length]
+  while (high - low > 1) {
+    const middle = (low + high) >> 1
+    if (lines[middle].start_s <= time_s + 0.01) low = middle
+    else high = middle
+  }
+  return low
+}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { readModes } from '../src/address'
-import { pieces, snippet } from '../src/evidence'
+import { lineAt, pieces, snippet } from '../src/evidence'
 
 describe('pieces', () => {
   it('marks the matching words and keeps all of the text', () => {
@@ -42,5 +42,12 @@ describe('readModes', () => {
   it('keeps each known mode once', () => {
     expect(readModes(new URLSearchParams('modes=said&modes=heard&modes=seen&modes=said'))).toEqual(['seen', 'said'])
     expect(readModes(new URLSearchParams())).toEqual([])
+  })
+})
+
+describe('the line at a time', () => {
+  const lines = [0, 2, 2.5].map((start_s) => ({ start_s }))
+  it.each([[-1, 0], [0, 0], [1.9, 0], [2, 1], [2.5, 2], [99, 2]])('is the last one that has begun: %d', (time_s, number) => {
+    expect(lineAt(lines, time_s)).toBe(number)
   })
 })

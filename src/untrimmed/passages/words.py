@@ -24,6 +24,7 @@ _STOP_WORDS = """
     under until up us very was we were what when where which while who will with would you your youre
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
+_WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text, word for word
 MAX_WORD = 40  # longer words are cut, in the index and in queries
 
 
@@ -107,3 +108,23 @@ class TextQuery:
         """Whether a text contains each phrase of the query."""
         content = f" {indexed_text(text)} "
         return all(f" {' '.join(phrase)} " in content for phrase in self.phrases)
+
+
+def words_strength(query: TextQuery, text: str) -> float:
+    """Return how strongly the words of a passage match, from 0 to 1.
+
+    The strength is the share of the query's words that the passage contains. It is reduced if only a few words match.
+
+    >>> words_strength(TextQuery.of("budget cuts in May"), "They cut the budget in May."), words_strength(
+    ...     TextQuery.of("budget cuts"), "No more budget cuts!")
+    (0.5, 0.95)
+    """
+    content = f" {indexed_text(text)} "
+    if query.phrases:
+        return 1.0 if query.contains_phrases(text) else 0.0
+    count = sum(f" {word} " in content for word in query.words)
+    if not count:
+        return 0.0
+    if len(query.words) > 1 and f" {indexed_text(query.text)} " in content:
+        return _WHOLE_TEXT
+    return count / len(query.words) * float(1 - 0.5**count)

@@ -493,15 +493,7 @@ class Library:
             problem = f"names {len(named)} videos" if named else "is not in the library"
             raise UnknownNameError(f"{os.fspath(video)}: {problem}; name one video, see: untrimmed ls")
         (record,) = named
-        table = PassageTable(self.folder)
-        contents = {reading.reading_id: reading.content_hash for reading in table.readings()}
-        passages = [
-            passage
-            for match in table.read([record.video_id])
-            if contents.get(match.reading_id) == record.content_hash
-            for passage in match.sentence.passages
-        ]
-        return sorted(passages, key=lambda passage: (passage.start_s, passage.end_s))
+        return [passage for _, passage in PassageTable(self.folder).transcript(record)]
 
     def settings(self) -> Settings | None:
         """Return the encoder, sampling and model of the library; None if nothing was ever indexed."""

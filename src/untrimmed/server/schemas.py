@@ -5,13 +5,15 @@ Field names contain units and match the output of `--json` (docs/json.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import numpy as np
 from jaxtyping import Float, UInt8
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, create_model
 
-from untrimmed.passages.passage import Mode
+from untrimmed.passages.passage import Mode, Passage, TextMode
+from untrimmed.passages.words import TextQuery, words_strength
 from untrimmed.search.query.hits import Hits
 from untrimmed.search.query.query import LONGEST_TEXT, Cutoff, Filters, Place, Query, Weights, choices_of, specs
 from untrimmed.search.store.bins import MAX_MOMENTS, MAX_NAME, Bin, BinMoment
@@ -149,6 +151,38 @@ class EvidenceJson(BaseModel):
     source: str = Field(description="The source of the passage, such as subtitle.")
     language: str
     words: list[MatchedWordJson]
+
+
+class WordPlace(BaseModel):
+    """A word of a text: `text[start:end]`."""
+
+    start: int
+    end: int
+
+
+class TranscriptLine(BaseModel):
+    """A passage of a video, and how well its words match."""
+
+    mode: TextMode
+    start_s: float
+    end_s: float
+    text: str = Field(description="It may contain any characters, so escape it.")
+    source: str = Field(description="The source of the passage, such as subtitle.")
+    language: str
+    words: list[WordPlace] = Field(description="The words that `text` contains.")
+    strength: float = Field(description="How strongly its words match `text`, from 0 to 1.")
+
+    @classmethod
+    def of(cls, mode: TextMode, passage: Passage, queries: Sequence[TextQuery]) -> TranscriptLine:
+        """Create the line of a passage, with the words that the queries contain."""
+        words = sorted({(word.start, word.end) for query in queries for word in query.matches(passage.text)})
+        strengths = [words_strength(query, passage.text) for query in queries]
+        return cls(
+            mode=mode,
+            **{name: getattr(passage, name) for name in ("start_s", "end_s", "text", "source", "language")},
+            words=[WordPlace(start=start, end=end) for start, end in words],
+            strength=round(max(strengths, default=0.0), 3),
+        )
 
 
 class MomentJson(BaseModel):

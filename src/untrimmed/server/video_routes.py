@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from untrimmed.passages.words import TextQuery
 from untrimmed.search.query.query import LONGEST_TEXT
+from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.depends import RecordDependency, ServiceDependency
 from untrimmed.server.export import check_span, clip_name, export, write_clip
@@ -21,7 +24,9 @@ from untrimmed.server.schemas import (
     RelevanceCurve,
     SearchRequest,
     Seconds,
+    Sentence,
     Span,
+    TranscriptLine,
     Video,
     VideoDetail,
     VideoList,
@@ -95,6 +100,21 @@ async def relevance_of_query(
 ) -> RelevanceCurve:
     """How well each time of the video matches a query. With `then`, the times of the first moment."""
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
+
+
+@router.get("/videos/{video_id}/transcript")
+async def transcript(
+    service: ServiceDependency,
+    record: RecordDependency,
+    text: Annotated[list[Sentence] | None, Query(max_length=3, description="Sentences whose words are marked.")] = None,
+) -> list[TranscriptLine]:
+    """What is said and written in a video, by time."""
+    return await service.read(_transcript, service.library.folder, record, text or ())
+
+
+def _transcript(folder: Path, record: VideoRecord, texts: Sequence[str]) -> list[TranscriptLine]:
+    queries = [TextQuery.of(text) for text in texts]
+    return [TranscriptLine.of(mode, passage, queries) for mode, passage in PassageTable(folder).transcript(record)]
 
 
 @router.get(

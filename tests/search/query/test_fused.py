@@ -7,8 +7,7 @@ from tests.search.conftest import use_encoder
 from tests.toy import COLOURS, ToyEncoder, write_clip
 from untrimmed import Query
 from untrimmed.errors import ConfigError
-from untrimmed.passages.words import TextQuery
-from untrimmed.search.query.evidence import words_strength
+from untrimmed.passages.words import TextQuery, words_strength
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse
 from untrimmed.search.query.hits import Hits
 from untrimmed.types import Reading, TextFeatures

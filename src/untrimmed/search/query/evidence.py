@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from untrimmed.passages.passage import TextMode
-from untrimmed.passages.words import TextQuery, indexed_text
+from untrimmed.passages.words import TextQuery, words_strength
 from untrimmed.search.corpora.best_vector import BRANCH, BestVectorQuery
 from untrimmed.search.corpora.passages import PassageCorpus, PassagesView
 from untrimmed.search.query.fusion import FusionSettings
@@ -20,7 +20,6 @@ _ROWS_OF_WORDS = 200  # passages that are found by words
 _PASSAGES_OF_VIDEO = 8
 _PASSAGES_BY_MEANING = 3  # of each video
 _LEAST_VIDEOS = 20
-_WHOLE_TEXT = 0.95  # strength of a passage that contains the whole text, word for word
 _MAX_AMONG = 2000  # with more videos to search in, passages are filtered after the search
 
 
@@ -162,23 +161,3 @@ def _meanings(
             strongest = np.argsort(-values)[:_PASSAGES_BY_MEANING]
             best.update(places[i] for i in strongest.tolist() if values[i] > 0 and values[i] >= settings.least_strength)
     return meanings, best
-
-
-def words_strength(query: TextQuery, text: str) -> float:
-    """Return how strongly the words of a passage match, from 0 to 1.
-
-    The strength is the share of the query's words that the passage contains. It is reduced if only a few words match.
-
-    >>> words_strength(TextQuery.of("budget cuts in May"), "They cut the budget in May."), words_strength(
-    ...     TextQuery.of("budget cuts"), "No more budget cuts!")
-    (0.5, 0.95)
-    """
-    content = f" {indexed_text(text)} "
-    if query.phrases:
-        return 1.0 if query.contains_phrases(text) else 0.0
-    count = sum(f" {word} " in content for word in query.words)
-    if not count:
-        return 0.0
-    if len(query.words) > 1 and f" {indexed_text(query.text)} " in content:
-        return _WHOLE_TEXT
-    return count / len(query.words) * float(1 - 0.5**count)

@@ -30,7 +30,7 @@ from untrimmed.passages.sentences import Part, Sentence
 from untrimmed.passages.words import TextQuery, indexed_text
 from untrimmed.search.store.lance_table import LanceTable
 from untrimmed.search.store.readings import Reading, write_readings_copy
-from untrimmed.search.store.records import PASSAGES, RESTORE
+from untrimmed.search.store.records import PASSAGES, RESTORE, VideoRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +107,21 @@ class PassageTable(LanceTable):
         """Yield all passages of these videos, by video, then by time."""
         for row in self._rows(video_ids, _TEXT_COLUMNS):
             yield self._match(row)
+
+    def transcript(self, record: VideoRecord) -> list[tuple[TextMode, Passage]]:
+        """Return what is said and written in a video, by time, as its sources read it."""
+        modes = {
+            reading.reading_id: reading.mode
+            for reading in self.readings()
+            if reading.content_hash == record.content_hash
+        }
+        passages = [
+            (modes[match.reading_id], passage)
+            for match in self.read([record.video_id])
+            if match.reading_id in modes
+            for passage in match.sentence.passages
+        ]
+        return sorted(passages, key=lambda entry: (entry[1].start_s, entry[1].end_s))
 
     def vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int, float, bytes]]:
         """Yield video, reading, number, start and vector (float16) of all passages with vectors, by video and time."""
