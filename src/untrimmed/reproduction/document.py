@@ -241,8 +241,8 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "DATA, replace it by the name of a data set. The heading of the column has this name in parentheses. For "
             "columns named *events*, omit `--no-moments`.\n\n"
             "The papers' tables of costs are merged into one table at the end of the page. The [notes](#notes) have "
-            "details of individual tables. `untrimmed reproduce PAPER` lists the paper's other tables and figures, with "
-            "their commands."
+            "details of individual tables. `untrimmed reproduce PAPER` lists the paper's other tables and figures, "
+            "with their commands."
         )
         origin = (
             "Only the tables of costs have our results, because the other tables need the papers' features; "
