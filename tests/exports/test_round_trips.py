@@ -86,6 +86,8 @@ def read_timeline(timeline, source_rate, timeline_rate, start_frame=0, kind="Vid
 
 def read_otio(text, source_rate, rate, start_frame):
     timeline = otio.adapters.read_from_string(text, "otio_json")
+    assert timeline.global_start_time.rate == float(rate.frames_per_s)
+    assert whole(timeline.global_start_time.value) == frames_of(start_of(rate), rate.frames_per_s)
     assert {marker.name for clip in timeline.video_tracks()[0] for marker in clip.markers} == NOTES
     video, audio = (read_timeline(timeline, source_rate, rate.frames_per_s, kind=kind) for kind in ("Video", "Audio"))
     assert video == audio
@@ -166,6 +168,8 @@ def read_fcpxml(text, source_rate, rate, start_frame):
     assert (formats[sequence.get("format")], formats[asset.get("format")]) == (rate.frames_per_s, source_rate)
     assert sequence.get("tcFormat") == ("DF" if rate.is_drop else "NDF")
     assert seconds(asset.get("start")) * source_rate == start_frame
+    first_s = seconds(sequence.get("tcStart"))
+    assert first_s * rate.frames_per_s == frames_of(start_of(rate), rate.frames_per_s)
     assert asset.find("media-rep").get("src") == "file:///videos/sea%20%5B1%5D%20%26%20more.mov"
     clips = []
     for clip in sequence.find("spine"):
@@ -173,7 +177,7 @@ def read_fcpxml(text, source_rate, rate, start_frame):
         assert clip.find("marker").get("value") in NOTES
         assert clip.find("marker").get("start") == clip.get("start")
         points = (start * source_rate, (start + length) * source_rate)
-        points += (offset * rate.frames_per_s, (offset + length) * rate.frames_per_s)
+        points += tuple((time - first_s) * rate.frames_per_s for time in (offset, offset + length))
         assert all(point.denominator == 1 for point in points)
         clips.append(Clip(*map(int, points)))
     return clips
@@ -311,7 +315,10 @@ def test_files_of_another_rate_start_on_their_own_frames(format):
         clips = ET.fromstring(text).find(".//spine")
         assert [clip.find("conform-rate").get("srcFrameRate") for clip in clips] == ["29.97", "29.97"]
         times = [[seconds(clip.get(name)) for name in ("start", "offset", "duration")] for clip in clips]
-        actual = [(int(start * 30 * NTSC) - 108_000, int(at * 25), int((at + long) * 25)) for start, at, long in times]
+        actual = [
+            (int(start * 30 * NTSC) - 108_000, int((at - 3600) * 25), int((at - 3600 + long) * 25))
+            for start, at, long in times
+        ]
     else:
         timeline = otio.adapters.read_from_string(text, {"otio": "otio_json", "xml": "fcp_xml"}[format])
         track = timeline.video_tracks()[0]

@@ -35,7 +35,7 @@ def to_fcpxml(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
         "sequence",
         format=formats.of(cuts[0], timeline.frames_per_s),
         duration=_seconds(cuts[-1].record_out, timeline.frames_per_s),
-        tcStart="0s",
+        tcStart=_seconds(timeline.start_frame, timeline.frames_per_s),
         tcFormat=_form(timeline.is_drop),
     )
     spine = ET.SubElement(sequence, "spine")
@@ -96,7 +96,7 @@ def _clip(cut: Cut, asset_id: str, timeline: TimelineRate) -> ET.Element:
         "asset-clip",
         ref=asset_id,
         name=one_line(cut.moment.video.name),
-        offset=_seconds(cut.record_in, timeline.frames_per_s),
+        offset=_seconds(timeline.start_frame + cut.record_in, timeline.frames_per_s),  # counts from tcStart
         start=start,
         duration=_seconds(cut.record_out - cut.record_in, timeline.frames_per_s),
         tcFormat=_form(cut.has_drop_timecode),

@@ -34,20 +34,20 @@ class _Count:
 def to_otio(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     """An OpenTimelineIO file."""
     count = _Count(lambda cut: cut.rate, has_timecode=True)
-    return _write(_timeline(cuts, timeline, count, _marker), "otio_json")
+    result = _timeline(cuts, timeline, count, _marker)
+    result.global_start_time = _start_time(timeline)
+    return _write(result, "otio_json")
 
 
 def to_final_cut_7(cuts: Sequence[Cut], timeline: TimelineRate) -> str:
     """Final Cut Pro 7 XML, which Premiere and Resolve read. Markers count from the first frame of the file."""
-
-    import opentimelineio as otio
 
     def marker(cut: Cut, time: Callable[[int], Any]) -> Any:
         return _marker(cut, lambda frame: time(frame - cut.start_frame))
 
     count = _Count(lambda cut: cut.rate, has_timecode=True)
     result = _timeline(cuts, timeline, count, marker)
-    result.global_start_time = otio.opentime.RationalTime(timeline.start_frame, float(timeline.frames_per_s))
+    result.global_start_time = _start_time(timeline)
     result.metadata["fcp_xml"] = {"timecode": {"displayformat": "DF" if timeline.is_drop else "NDF"}}
     if cuts[0].moment.width:
         size = {"width": str(cuts[0].moment.width), "height": str(cuts[0].moment.height)}
@@ -196,6 +196,12 @@ def _timeline(
         if track.find_clips():
             result.tracks.append(track)
     return result
+
+
+def _start_time(timeline: TimelineRate) -> otio.opentime.RationalTime:
+    import opentimelineio as otio
+
+    return otio.opentime.RationalTime(timeline.start_frame, float(timeline.frames_per_s))
 
 
 def _marker(cut: Cut, time: Callable[[int], otio.opentime.RationalTime]) -> otio.schema.Marker:
