@@ -119,6 +119,15 @@ def test_a_run_is_cancelled_and_a_folder_is_removed_after_a_question(visit, addr
     page.get_by_role("heading", name="Choose a folder with videos", include_hidden=True).wait_for(state="attached")
 
 
+def test_a_search_in_an_empty_library_still_offers_folders(visit, address):
+    page = visit(at=address)
+    page.get_by_role("heading", name="Choose a folder with videos").wait_for()
+    page.locator("#q").fill("red")
+    page.keyboard.press("Enter")
+    until(page, "location.search.includes('q=red')")
+    page.get_by_role("heading", name="Choose a folder with videos").wait_for()
+
+
 def test_the_service_is_stopped_after_a_question(visit, address):
     page = visit(at=address)
     page.route("**/api/stop", lambda route: route.fulfill(status=202, json={"is_stopping": True}))

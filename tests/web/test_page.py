@@ -6,6 +6,7 @@ import re
 import threading
 import time
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -328,6 +329,21 @@ def test_a_dropped_video_is_searched_for_by_its_middle_and_survives_a_reload(vis
     (tmp_path / "broken.mp4").write_bytes(b"no video")
     page.get_by_label("Similar to a picture").set_input_files(tmp_path / "broken.mp4")
     page.get_by_text("cannot play broken.mp4").wait_for()
+
+
+def test_a_large_picture_survives_a_reload(visit, tmp_path):
+    noise = np.random.default_rng(0).integers(0, 60, (1500, 2000, 3), np.uint8)
+    noise[..., 2] += 195  # mostly blue
+    Image.fromarray(noise).save(tmp_path / "sea.png")
+    assert (tmp_path / "sea.png").stat().st_size > 5e6
+    page = visit()
+    page.get_by_label("Similar to a picture").set_input_files(tmp_path / "sea.png")
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    until(page, "sessionStorage.getItem('untrimmed.picture')")
+    page.reload()
+    page.get_by_text("looks like sea.png").wait_for()
+    until(page, "document.querySelector('[role=status]').textContent.includes(' ms')")
+    assert "sea.webm" in tile_names(page)[0]
 
 
 def test_a_picture_can_be_chosen_on_a_phone(visit, tmp_path):

@@ -124,6 +124,15 @@ def test_the_modes_of_a_search_are_in_the_address_until_they_are_reset(visit, sp
     assert "modes" not in page.url
 
 
+def test_pictures_cannot_be_left_out_of_a_search_with_then(visit, spoken):
+    page = visit("?q=red&then=blue", at=spoken)
+    until(page, "document.querySelectorAll('button.tile').length > 0")
+    assert chip(page, "Said").is_disabled()
+    chip(page, "Seen").click()
+    until(page, "location.search.includes('modes=seen')")
+    assert chip(page, "Seen").get_attribute("aria-pressed") == "true"
+
+
 def test_a_library_without_passages_offers_no_modes(visit):
     page = visit("?q=red")
     page.locator(TILE).first.wait_for()

@@ -27,7 +27,7 @@ class Indexing {
   }
   /** Whether to show the view for an empty library. */
   get isFirstRun(): boolean {
-    return session.isLoaded && session.numVideos === 0 && !session.hasQuery
+    return session.isLoaded && session.numVideos === 0
   }
   /** Look for runs from now on, often while `isShown`. */
   start(isShown: boolean): void {

@@ -3,6 +3,8 @@
 import * as api from './api'
 
 const KEY = 'untrimmed.picture'
+const MAX_KEPT = 1 << 20 // bytes of a picture that is kept unchanged; browsers keep about 5 MB of text
+const KEPT_SIDE = 720 // shorter side of a smaller copy, in pixels
 
 export const isVideo = (file: File) => file.type.startsWith('video/')
 
@@ -34,16 +36,27 @@ export async function middleFrame(file: File): Promise<File> {
   }
 }
 
+/** A copy of a large picture that is small enough to be kept. Encoders read less than this. */
+async function smaller(picture: File): Promise<Blob> {
+  if (picture.size <= MAX_KEPT) return picture
+  const bitmap = await createImageBitmap(picture)
+  const scale = Math.min(1, KEPT_SIDE / Math.min(bitmap.width, bitmap.height))
+  const canvas = new OffscreenCanvas(Math.round(bitmap.width * scale), Math.round(bitmap.height * scale))
+  canvas.getContext('2d')!.drawImage(bitmap, 0, 0, canvas.width, canvas.height)
+  return canvas.convertToBlob({ type: 'image/jpeg', quality: 0.92 })
+}
+
 /** Keep a picture with the address of its query until the tab is closed. */
 export async function keepPicture(picture: File | null, address: string): Promise<void> {
   try {
     sessionStorage.removeItem(KEY)
     if (!picture) return
+    const kept = await smaller(picture)
     const data = await new Promise<string>((resolve, reject) => {
       const reader = new FileReader()
       reader.onload = () => resolve(String(reader.result))
       reader.onerror = reject
-      reader.readAsDataURL(picture)
+      reader.readAsDataURL(kept)
     })
     sessionStorage.setItem(KEY, JSON.stringify({ address, name: picture.name, data }))
   } catch {

@@ -199,7 +199,8 @@ class Session {
       this.lost = ''
       this.write(change)
     }
-    if (!this.hasQuery) {
+    const isEmpty = this.isLoaded && this.numVideos === 0 // `reload` searches after the first video
+    if (!this.hasQuery || isEmpty) {
       this.answer = null
       this.foundBy = ''
       this.isBusy = this.isArriving = false
@@ -249,12 +250,20 @@ class Session {
     const modes = MODES.filter((mode) => mode === 'seen' || this.libraryModes.includes(mode) || this.modes.includes(mode))
     return modes.length > 1 || this.modes.length ? modes : []
   }
-  /** Add a mode to those that are searched, or remove it. None and all of them mean the same. */
-  toggleMode(mode: Mode): void {
+  /** The modes after one was added or removed. None and all of them mean the same. */
+  #toggled(mode: Mode): Mode[] {
     const offered = this.offeredModes
     const modes = offered.filter((other) => (other === mode) !== this.modes.includes(other))
-    this.modes = modes.length < offered.length ? modes : []
+    return modes.length < offered.length ? modes : []
+  }
+  toggleMode(mode: Mode): void {
+    this.modes = this.#toggled(mode)
     void this.search('new')
+  }
+  /** Whether a mode can be added or removed. Queries with `then` compare pictures. */
+  canToggle(mode: Mode): boolean {
+    const modes = this.#toggled(mode)
+    return !this.then.trim() || !modes.length || modes.includes('seen')
   }
   setLayout(layout: Layout): void {
     const isOtherQuery = (layout === 'moments') !== (this.layout === 'moments')
@@ -386,9 +395,9 @@ class Session {
   }
   /** Reload the library and retry what failed without the new videos. */
   async reload(): Promise<void> {
-    if (this.lost) void this.read()
-    else if (this.problem) void this.search(null)
     await this.loadLibrary()
+    if (this.lost) void this.read()
+    else if (this.problem || (this.hasQuery && !this.answer && !this.isBusy)) void this.search(null)
   }
   /** Load a page of the library's videos, by path. */
   async loadLibrary(offset = 0): Promise<void> {
