@@ -32,7 +32,7 @@ ALLOWED = {
     "video": {"types", "errors", "files"},
     "passages": {"types", "span", "errors", "files", "plugins", "devices", "video", "encoders"},
     "encoders": {"types", "errors", "files", "devices", "precision"},
-    "data": {"types", "errors", "config", "files", "plugins"},
+    "data": {"types", "errors", "config", "files", "plugins", "passages"},
     "presets": {"config", "errors", "models"},
     "running": RUNNING | {"scores", "version"},
     "training": TRAINING,

@@ -96,7 +96,8 @@ class QueryBatch(Record):
 class VideoBatch(Record):
     """Features of videos: a fixed number of clips per video, and frames that are zero-padded to the longest video.
 
-    `teacher` has frame vectors of another model at the same times, for distillation.
+    `teacher` has frame vectors of another model at the same times, for distillation. `passages` has vectors of the
+    videos' subtitles.
     """
 
     clips: Float[Tensor, "V L C"]
@@ -104,6 +105,8 @@ class VideoBatch(Record):
     frame_mask: Bool[Tensor, "V T"]
     teacher: Float[Tensor, "V N S"] | None = None
     teacher_mask: Bool[Tensor, "V N"] | None = None
+    passages: Float[Tensor, "V P E"] | None = None
+    passage_mask: Bool[Tensor, "V P"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,12 @@
 
 import json
 
+import h5py
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.refusals import refused
+from tests.refusals import refused, require_named
 from untrimmed.cli.data import data_app
 from untrimmed.data.benchmarks.registry import list_benchmarks
 from untrimmed.data.layouts import read_split
@@ -71,6 +73,21 @@ def test_untrained_prints_one_row_per_baseline(root):
     assert (document["videos"], document["rows"]["chance"]["SumR"]) == (2, 350.0)
     (root / "toy" / "simulation.json").unlink()  # real features have no hidden meanings
     assert "oracle" not in run("untrained", "toy", "--root", root).stdout
+
+
+def test_subtitles_are_simulated_and_ranked_without_training(tmp_path):
+    assert run("simulate", "toy", "--out", tmp_path, "--videos", "10", "--subtitles", "query_dim=8").exit_code == 0
+    rows = json.loads(run("untrained", "toy", "--root", tmp_path, "--json").stdout)["rows"]
+    assert list(rows)[-2:] == ["subtitles", "oracle"]
+    assert rows["subtitles"].keys() == rows["oracle"].keys()
+    with h5py.File(tmp_path / "toy" / "subtitles.h5", "a") as file:
+        for video, table in list(file.items()):
+            wide = np.pad(table[()], ((0, 0), (0, 1)))
+            del file[video]
+            file[video] = wide
+    result = run("untrained", "toy", "--root", tmp_path)
+    assert isinstance(result.exception, FeatureError)
+    require_named(str(result.exception), "width 9", "8")
 
 
 def test_describe_skips_missing_splits(root):

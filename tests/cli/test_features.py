@@ -2,6 +2,8 @@
 
 import json
 
+import h5py
+import numpy as np
 import pytest
 
 from tests.cli.conftest import numbers
@@ -152,7 +154,8 @@ def prepare(run, tmp_path):
     train = ("flag 0.0 2.0##red it is.", "gone 0.0 1.0##red it is.", "sea 0.0 2.0##blue it is.")
     (source / "charades_sta_train.txt").write_text("\n".join(train) + "\n")
     (source / "charades_sta_test.txt").write_text("sun 0.0 2.0##yellow it is.\nwood 0.0 2.0##green it is.\n")
-    return lambda: run("data", "prepare", "charades", "--annotations", source, "--out", tmp_path / "data")
+    command = ("data", "prepare", "charades", "--annotations", source, "--out", tmp_path / "data")
+    return lambda *options: run(*command, *options)
 
 
 def test_prepared_captions_get_features_for_training(run, prepare, videos, tmp_path):
@@ -170,6 +173,19 @@ def test_prepared_captions_get_features_for_training(run, prepare, videos, tmp_p
     small = ("model.dim=8", "model.max_frames=12", "train.epochs=1", "train.batch_size=2")
     code, _, err = run(*words, "--out", tmp_path / "run", *small)
     assert code == 0, err
+
+
+def test_prepared_subtitles_get_the_mean_word_vector_of_each_passage(run, prepare, videos, tmp_path):
+    subtitles = [{"text": text, "start": 0, "end": 1} for text in ("so red", "is it")]
+    (tmp_path / "subtitles.jsonl").write_text(json.dumps({"vid_name": "flag", "sub": subtitles}) + "\n")
+    code, out, err = prepare("--subtitles", tmp_path / "subtitles.jsonl")
+    assert code == 0, err
+    assert {2, 1} <= set(numbers(next(line for line in out.splitlines() if line.startswith("subtitles"))))
+    assert run("features", videos, "--out", tmp_path / "data", "--name", "charades")[0] == 3
+    with h5py.File(tmp_path / "data" / "charades" / "subtitles.h5") as file:
+        means = [features.words.mean(axis=0) for features in WideWordEncoder().encode_texts(["so red", "is it"])]
+        assert np.array_equal(file["flag"], means)
+    assert run("data", "check", "charades", "--root", tmp_path / "data")[0] == 0
 
 
 def test_captions_can_be_prepared_after_frames_without_decoding_again(run, prepare, videos, tmp_path, monkeypatch):

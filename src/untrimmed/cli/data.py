@@ -89,11 +89,38 @@ def prepare_command(
             help="Leave out videos without frame features in ROOT/NAME, as papers do for ActivityNet Captions.",
         ),
     ] = False,
+    subtitles: Annotated[
+        Path | None,
+        typer.Option(
+            "--subtitles",
+            metavar="FILE",
+            help="Subtitles of the videos, as in tvqa_preprocessed_subtitles.jsonl.",
+            show_default=False,
+        ),
+    ] = None,
+    subtitle_features: Annotated[
+        Path | None,
+        typer.Option(
+            "--subtitle-features",
+            metavar="FILE",
+            help="Vectors of the subtitles: an HDF5 file with one data set (passages, width) per video.",
+            show_default=False,
+        ),
+    ] = None,
     imports: ImportOption = None,
 ) -> None:
     """Convert a benchmark's published annotation files to a data set folder."""
     parts = {split: part for split, part in zip(SPLITS, (train, val, test), strict=True) if part is not None}
-    prepared = prepare(name, annotations, out, parts=parts, data_set=data_set, only_with_features=only_with_features)
+    prepared = prepare(
+        name,
+        annotations,
+        out,
+        parts=parts,
+        data_set=data_set,
+        only_with_features=only_with_features,
+        subtitles=subtitles,
+        subtitle_features=subtitle_features,
+    )
     if as_json:
         print_json(asdict(prepared))
     else:
@@ -114,6 +141,9 @@ def _print_prepared(prepared: Prepared, name: str) -> None:
         result_console.print(f"frames   {path.relative_to(prepared.folder)}")
     if not prepared.frames:
         result_console.print(f"frames   none yet; see untrimmed data sources {name}, or make them: untrimmed features")
+    if (subtitles := prepared.subtitles) is not None:
+        passages = f"{subtitles.passages:,} passages of {subtitles.videos:,} videos"
+        result_console.print(f"subtitles {passages}; vectors of {subtitles.videos_with_vectors:,} videos")
     different = dict.fromkeys((s.part, difference) for s in prepared.splits for difference in s.differences)
     for part, difference in different:
         result_console.print(f"{part} differs from {difference}")
@@ -267,6 +297,7 @@ def untrained_command(
     chance: random order
     zero-shot: cosine of a caption's mean word and a video's mean frame
     ridge: the same after a linear map fitted to the training split
+    subtitles: cosine of a caption's mean word and a video's best passage (if the data set has subtitles)
     oracle: the best possible result (simulated data only)
     """
     from untrimmed.running.untrained import untrained_rows_of
@@ -311,6 +342,9 @@ def simulate_command(
     seed: Annotated[int, typer.Option("--seed", metavar="S", help="The same seed writes the same files.")] = 0,
     layout: Annotated[LayoutChoice, typer.Option("--layout", help="Layout of the files.")] = LayoutChoice.field,
     teacher: Annotated[bool, typer.Option("--teacher", help="Also write CLIP-like features for DL-DKD.")] = False,
+    subtitles: Annotated[
+        bool, typer.Option("--subtitles", help="Also write subtitles, which mention some captions.")
+    ] = False,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Sizes, difficulty and variants, e.g. video_dim=256 noise=0.2."),
@@ -337,6 +371,7 @@ def simulate_command(
             annotations_dir=annotations,
             layout=layout.value,
             teacher=teacher,
+            subtitles=subtitles,
             settings=settings,
             data_set=data_set,
             progress=progress,

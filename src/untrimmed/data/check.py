@@ -12,10 +12,11 @@ from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.emptiness import has_equal_rows, is_close
 from untrimmed.data.layout import Layout
-from untrimmed.data.layouts import open_frames, open_teacher, open_words, read_split
+from untrimmed.data.layouts import open_frames, open_subtitles, open_teacher, open_words, read_split
 from untrimmed.data.packed import read_finite, teacher_caption
 from untrimmed.data.resampling import normalise
 from untrimmed.data.sources import VectorSource
+from untrimmed.data.subtitles import read_subtitles
 from untrimmed.errors import FeatureError, UntrimmedError
 
 MAX_LISTED = 10
@@ -75,6 +76,7 @@ def check_dataset(
         problems += _check_source(open_words(layout), caption_ids, "caption", values, advance)
     except UntrimmedError as error:
         problems.append(str(error))
+    problems += _check_subtitles(layout, videos, values)
     return problems + _check_teacher(layout, captions.get("train", []), values)
 
 
@@ -159,6 +161,25 @@ def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int
         return f"{problem}; {fix}"
     names = "ids" if what == "caption" else "names"
     return f"{problem}; its {names} look like {source.first_name!r}: use the features of this data set, or rename them"
+
+
+def _check_subtitles(layout: Layout, videos: Sequence[str], values: bool) -> list[str]:
+    """Check the files of subtitles that exist. Some videos may have no subtitles."""
+    try:
+        if layout.subtitles.is_file():
+            read_subtitles(layout.subtitles, videos)
+        if not layout.subtitle_vectors.is_file():
+            return []
+        source = open_subtitles(layout)
+        present = [video for video in videos if video in source and source.count(video)]
+        width = open_words(layout).dim
+    except UntrimmedError as error:
+        return [str(error)]
+    problems = _check_source(source, present or videos, "video", values)
+    if source.dim != width:
+        what = f"vectors of subtitles have width {source.dim}, vectors of words {width}"
+        problems.append(f"{source.place}: {what}; make both with one network")
+    return problems
 
 
 def _check_teacher(layout: Layout, annotations: list[Annotation], values: bool) -> list[str]:

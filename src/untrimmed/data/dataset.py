@@ -15,7 +15,15 @@ from untrimmed.config import checked, converted
 from untrimmed.data.annotations import Annotation, Span, videos_of
 from untrimmed.data.labelled import cut_to_video
 from untrimmed.data.layout import Layout
-from untrimmed.data.layouts import JSGLayout, layout_of, open_frames, open_teacher, open_words, read_split
+from untrimmed.data.layouts import (
+    JSGLayout,
+    layout_of,
+    open_frames,
+    open_subtitles,
+    open_teacher,
+    open_words,
+    read_split,
+)
 from untrimmed.data.packed import (
     PackedFeatures,
     PackSettings,
@@ -201,14 +209,16 @@ def load_dataset(
     video_features: str | None = None,
     fixed_frames: bool = False,
     teacher: TeacherRule | None = None,
+    max_passages: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
     """Return one split (train, val or test) of the data set ROOT/NAME, which may be in any layout.
 
     The first call resamples all features into `cache_dir` (default: ROOT/NAME/packed); later calls memory-map them.
     `video_features` selects one of several frame features. `fixed_frames` gives every video exactly `max_frames` rows
-    (JSG). `teacher` adds DL-DKD's CLIP vectors, which only the training split has. `progress` is called with the number
-    of packed videos and the total.
+    (JSG). `teacher` adds DL-DKD's CLIP vectors, which only the training split has. `max_passages` is the largest number
+    of vectors of a video's subtitles; with 0, subtitles are not read. `progress` is called with the number of packed
+    videos and the total.
 
     Raises:
         UnknownNameError: for an unknown split or frame feature.
@@ -225,6 +235,7 @@ def load_dataset(
         precision=frames.averages_in,
         dtype=dtype,
         teacher=teacher if split == "train" else None,
+        max_passages=max_passages,
     )
     sources = PackSources(
         frames=frames,
@@ -232,6 +243,7 @@ def load_dataset(
         video_ids=videos_of(annotations),
         caption_ids=[annotation.caption_id for annotation in annotations],
         teacher=open_teacher(layout) if settings.teacher else None,
+        subtitles=open_subtitles(layout) if max_passages else None,
     )
     return _packed(layout, split, annotations, sources, settings, cache_dir, progress, _source(layout, frames))
 

@@ -115,6 +115,16 @@ class Layout:
         return similar[0] if len(similar) == 1 else path
 
     @property
+    def subtitles(self) -> Path:
+        """The path of the passages of the videos' subtitles, see `untrimmed.data.subtitles`."""
+        return self.folder / "subtitles.jsonl"
+
+    @property
+    def subtitle_vectors(self) -> Path:
+        """The path of the vectors of subtitles: an HDF5 file with one data set [passages, width] per video."""
+        return self.folder / "subtitles.h5"
+
+    @property
     def teacher_frames(self) -> Path:
         """The path of the CLIP frame vectors for DL-DKD."""
         return self.folder / "FeatureData" / f"new_clip_vit_32_{self.prefix}_vid_features.hdf5"

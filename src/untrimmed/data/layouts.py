@@ -95,7 +95,7 @@ class JSGLayout:
         words = Layout(folder.name, folder).words
         if not words.is_file() and (place := _plain_place(folder, "words")) is not None:
             return _open_place(place)
-        return _open_hdf5(_existing(words, "word features"))
+        return open_hdf5(_existing(words, "word features"))
 
 
 class FieldLayout(JSGLayout):
@@ -224,8 +224,22 @@ def open_words(layout: Layout) -> VectorSource:
 
 def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
     """Open DL-DKD's CLIP frame and sentence vectors; raises FeatureError if a file is missing or damaged."""
-    frames = _open_hdf5(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
-    return frames, _open_hdf5(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
+    frames = open_hdf5(_existing(layout.teacher_frames, "the frames of dl_dkd's teacher (CLIP)"))
+    return frames, open_hdf5(_existing(layout.teacher_sentences, "the sentences of dl_dkd's teacher (CLIP)"))
+
+
+def open_subtitles(layout: Layout) -> VectorSource:
+    """Open the vectors of subtitles by video; raises FeatureError if the file is missing or damaged."""
+    path = layout.subtitle_vectors
+    if path.is_file():
+        return open_hdf5(path)
+    if layout.subtitles.is_file():
+        step = "add them with untrimmed data prepare --subtitle-features FILE, or make them with untrimmed features"
+        raise FeatureError(f"{path}: no such file, expected the vectors of the passages in {layout.subtitles}; {step}")
+    raise FeatureError(
+        f"{layout.folder}: has no subtitles, expected {path.name}; add them with untrimmed data prepare --subtitles "
+        "FILE --subtitle-features FILE, or train without +subtitles"
+    )
 
 
 def _plain_place(folder: Path, what: str) -> Path | None:
@@ -241,10 +255,11 @@ def _open_plain(folder: Path, what: str) -> VectorSource:
 
 
 def _open_place(place: Path) -> VectorSource:
-    return _open_hdf5(place) if place.suffix == ".h5" else FolderVectors(place)
+    return open_hdf5(place) if place.suffix == ".h5" else FolderVectors(place)
 
 
-def _open_hdf5(path: Path) -> VectorSource:
+def open_hdf5(path: Path) -> VectorSource:
+    """Open an HDF5 file with one data set per name; raises FeatureError if it is missing or damaged."""
     from untrimmed.data.hdf5 import Hdf5Vectors  # needs h5py, which searching does not
 
     return Hdf5Vectors(path)

@@ -1,7 +1,8 @@
 """Features that are resampled once and stored in memory-mapped arrays, so that reading a batch is fast.
 
 A cache is a folder `<key>/` with `clips.npy` [V, L, D], `frames.npy` [sum of T, D], `words.npy` [sum of W, E], the
-offsets of each video's and caption's rows, and for DL-DKD the teacher's arrays. The key is a hash of the settings, the
+offsets of each video's and caption's rows, the vectors of passages if they are read, and for DL-DKD the teacher's
+arrays. The key is a hash of the settings, the
 ids, and the names, sizes and modification times of the feature files, so changed features get a new cache.
 """
 
@@ -44,6 +45,8 @@ class PackSettings(metaclass=Checked):
     - `teacher` is the rule by which DL-DKD gives student and teacher equally many frames, or None. The conference
       version cuts the teacher's frames. The later version first resamples the student to the teacher's length if the
       teacher has fewer frames.
+    - `max_passages` is the largest number of vectors of a video's subtitles. More are averaged like frames. With 0,
+      subtitles are not read.
     """
 
     num_clips: int = 32
@@ -53,11 +56,14 @@ class PackSettings(metaclass=Checked):
     precision: Literal["float32", "float64"] = "float64"
     dtype: Literal["float16", "float32"] = "float32"
     teacher: TeacherRule | None = None
+    max_passages: int = 0
 
     def __post_init__(self) -> None:
         for name in ("num_clips", "max_frames", "max_words"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
+        if self.max_passages < 0:
+            raise ConfigError(f"max_passages is {self.max_passages}, expected at least 0")
 
 
 class VideoArrays(NamedTuple):
@@ -129,6 +135,8 @@ class PackedFeatures:
     teacher: TeacherFeatures | None
     settings: PackSettings
     folder: Path | None  # folder of the cache; None for features in memory
+    # vectors of each video's subtitles; a video without subtitles has one row of zeros
+    passages: RaggedRows | None = None
 
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
         """Return clips, padded frames and frame mask of the requested videos, in the requested order, as float32."""
@@ -149,6 +157,7 @@ class PackSources:
     video_ids: Sequence[str]
     caption_ids: Sequence[str]
     teacher: tuple[VectorSource, VectorSource] | None = None
+    subtitles: VectorSource | None = None
 
     def key(self, settings: PackSettings) -> str:
         """Return a hash that changes with the settings, the ids and the feature files."""
@@ -157,8 +166,13 @@ class PackSources:
         files = self.frames.files(videos) + self.words.files(captions)
         if self.teacher is not None:
             files += self.teacher[0].files(videos) + self.teacher[1].files(captions)
+        chosen = asdict(settings)
+        if self.subtitles is not None:
+            files += self.subtitles.files(videos)
+        else:
+            del chosen["max_passages"]  # keeps the key of caches that were written before there were subtitles
         stamps = [_stamp(path) for path in files]
-        content = json.dumps([FORMAT, asdict(settings), videos, captions, stamps])
+        content = json.dumps([FORMAT, chosen, videos, captions, stamps])
         return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
@@ -201,7 +215,10 @@ def _open(folder: Path, settings: PackSettings) -> PackedFeatures:
     teacher = None
     if settings.teacher is not None:
         teacher = TeacherFeatures(ragged("teacher_frames"), _load(folder, "teacher_sentences"))
-    return PackedFeatures(_load(folder, "clips"), ragged("frames"), ragged("words"), teacher, settings, folder)
+    passages = ragged("passages") if settings.max_passages else None
+    return PackedFeatures(
+        _load(folder, "clips"), ragged("frames"), ragged("words"), teacher, settings, folder, passages
+    )
 
 
 def _load(folder: Path, name: str, mapped: bool = True) -> np.ndarray:
@@ -254,7 +271,8 @@ def pack(
     if teacher is not None and taught_frames is not None:
         sentences = _pack_sentences(teacher[1], sources.caption_ids, folder, settings)
         teacher_features = TeacherFeatures(taught_frames, sentences)
-    return PackedFeatures(clips, frames, words, teacher_features, settings, folder)
+    passages = None if sources.subtitles is None else _pack_passages(sources.subtitles, videos, folder, settings)
+    return PackedFeatures(clips, frames, words, teacher_features, settings, folder, passages)
 
 
 def _pack_words(sources: PackSources, folder: Path | None, settings: PackSettings) -> RaggedRows:
@@ -264,6 +282,21 @@ def _pack_words(sources: PackSources, folder: Path | None, settings: PackSetting
     for index, caption in enumerate(captions):
         words.table(index)[:] = normalise(read_finite(sources.words, caption))[: settings.max_words]
     return words
+
+
+def _pack_passages(
+    source: VectorSource, videos: Sequence[str], folder: Path | None, settings: PackSettings
+) -> RaggedRows:
+    counts = [source.count(video) if video in source else 0 for video in videos]
+    if not any(counts):
+        found = f"no vectors of subtitles of the {len(videos):,} videos, such as {videos[0]!r}; found"
+        raise FeatureError(f"{source.place}: {found} {source.first_name!r}; use the file of this data set")
+    lengths = [max(1, min(count, settings.max_passages)) for count in counts]
+    passages = _create_ragged(folder, "passages", lengths, source.dim, settings.dtype)
+    for index, (video, count) in enumerate(zip(videos, counts, strict=True)):
+        if count:
+            passages.table(index)[:] = normalise(at_most(read_finite(source, video), settings.max_passages))
+    return passages
 
 
 def _pack_sentences(

@@ -8,12 +8,13 @@ from pathlib import Path
 from untrimmed.data.annotations import Annotation, videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS, Benchmark
 from untrimmed.data.benchmarks.registry import get_benchmark
-from untrimmed.data.bigfile import write_captions
-from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
-from untrimmed.data.layouts import PlainLayout, layout_of, open_frames
+from untrimmed.data.layouts import PlainLayout, layout_of, open_frames, open_hdf5
 from untrimmed.data.origin import ORIGIN
+from untrimmed.data.packed import read_finite
 from untrimmed.data.plain import CAPTION_FILE
+from untrimmed.data.subtitles import read_subtitles, write_subtitles
+from untrimmed.data.writing import write_annotations, write_tables
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_file, write_whole
 
@@ -35,13 +36,26 @@ class PreparedSplit:
 
 
 @dataclass(frozen=True)
+class PreparedSubtitles:
+    """The numbers of videos with passages, of passages, and of videos with vectors of subtitles."""
+
+    videos: int
+    passages: int
+    videos_with_vectors: int
+
+
+@dataclass(frozen=True)
 class Prepared:
-    """The written splits, the files that were missing for other splits, and the frame features in the folder."""
+    """The written splits, the files that were missing for other splits, and the frame features in the folder.
+
+    `subtitles` counts the subtitles that were written, or is None without an option for them.
+    """
 
     splits: tuple[PreparedSplit, ...]
     missing: Mapping[str, str]
     folder: Path
     frames: tuple[Path, ...]
+    subtitles: PreparedSubtitles | None = None
 
 
 def prepare(
@@ -52,6 +66,8 @@ def prepare(
     parts: Mapping[str, str] | None = None,
     data_set: str | None = None,
     only_with_features: bool = False,
+    subtitles: Path | None = None,
+    subtitle_features: Path | None = None,
 ) -> Prepared:
     """Write caption files and moments of a benchmark to `out/name` and return the counts.
 
@@ -61,6 +77,8 @@ def prepare(
     - `data_set` is another name for the folder, for example for features of another network. `benchmark.txt` in it then
       contains the benchmark's name.
     - `only_with_features` leaves out videos without frame features in the folder, as the papers do for ActivityNet.
+    - `subtitles` is a file as in `read_subtitles`, `subtitle_features` an HDF5 file with their vectors by video. The
+      entries of the benchmark's videos are written.
 
     Raises: UnknownNameError for an unknown benchmark or part, ConfigError for an invalid name or a folder of another
         benchmark or layout, FeatureError for missing or damaged files.
@@ -105,26 +123,33 @@ def prepare(
                 what = f"no frame features of any video of {name}, {chosen[split]}, such as {captions[0].video!r}"
                 raise FeatureError(f"{frames.place}: {what}; use the features of this benchmark")
             captions_of[split] = usable
+    videos = list(dict.fromkeys(annotation.video for captions in captions_of.values() for annotation in captions))
+    passages = {} if subtitles is None else read_subtitles(subtitles, videos)
+    vectors = None if subtitle_features is None else open_hdf5(subtitle_features)
+    in_file = [] if vectors is None else [video for video in videos if video in vectors]
+    if vectors is not None and not in_file:
+        what = f"no vectors of videos of {name}, such as {videos[0]!r}; found {vectors.first_name!r}"
+        raise FeatureError(f"{subtitle_features}: {what}; use the file of this benchmark")
     write_whole(layout.benchmark_note, f"{name}\n")
     for split, captions in captions_of.items():
         write_annotations(layout, split, captions)
     if pieces:
         write_whole(layout.merged_videos, json.dumps(pieces, indent=0) + "\n")
+    if subtitles is not None:
+        write_subtitles(layout.subtitles, passages)
+    if vectors is not None:
+        with whole_file(layout.subtitle_vectors) as temporary:
+            write_tables(temporary, ((video, read_finite(vectors, video)) for video in in_file))
+    num_passages = sum(len(of_video) for of_video in passages.values())
+    counts = PreparedSubtitles(len(passages), num_passages, len(in_file)) if passages or in_file else None
     splits = tuple(_report(benchmark, split, chosen[split], captions) for split, captions in captions_of.items())
-    return Prepared(splits, missing, layout.folder, tuple(layout.frame_sources().values()))
+    return Prepared(splits, missing, layout.folder, tuple(layout.frame_sources().values()), counts)
 
 
 def _has_own_captions(layout: Layout) -> bool:
     """Whether the folder has captions from `untrimmed features`. They may be the only copy."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
-
-
-def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
-    """Write the caption file of a split, and JSG's file of captions with times."""
-    with whole_file(layout.captions(split)) as temporary:
-        write_captions(temporary, annotations)
-    write_jsg(layout.moments(split), annotations)
 
 
 def _report(benchmark: Benchmark, split: str, part: str, annotations: list[Annotation]) -> PreparedSplit:

@@ -9,10 +9,11 @@ from jaxtyping import Float
 
 from untrimmed.data.annotations import Annotation
 from untrimmed.data.bigfile import write_bigfile
+from untrimmed.data.bigfile import write_captions as write_caption_file
 from untrimmed.data.jsg import write_jsg
 from untrimmed.data.layout import Layout
 from untrimmed.data.plain import CAPTION_FILE, write_plain
-from untrimmed.data.prepare import write_annotations
+from untrimmed.files import whole_file
 
 LayoutName = Literal["field", "jsg", "plain"]
 
@@ -27,6 +28,13 @@ def write_captions(target: Layout, layout: LayoutName, splits: Mapping[str, list
             write_annotations(target, split, captions)
         elif captions:
             write_jsg(target.moments(split), captions)
+
+
+def write_annotations(layout: Layout, split: str, annotations: list[Annotation]) -> None:
+    """Write the caption file of a split, and JSG's file of captions with times."""
+    with whole_file(layout.captions(split)) as temporary:
+        write_caption_file(temporary, annotations)
+    write_jsg(layout.moments(split), annotations)
 
 
 def write_frames(

@@ -80,12 +80,15 @@ def video_batch(dataset: RetrievalDataset, videos: Int[np.ndarray, " V"]) -> Vid
     """Return a batch of videos, in the order of the rows `videos`."""
     clips, frames, mask = dataset.features.videos(videos)
     teacher = None if dataset.features.teacher is None else dataset.features.teacher.frames.padded(videos)
+    passages = None if dataset.features.passages is None else dataset.features.passages.padded(videos)
     return VideoBatch(
         clips=torch.from_numpy(clips),
         frames=torch.from_numpy(frames),
         frame_mask=torch.from_numpy(mask),
         teacher=None if teacher is None else torch.from_numpy(teacher.rows),
         teacher_mask=None if teacher is None else torch.from_numpy(teacher.mask),
+        passages=None if passages is None else torch.from_numpy(passages.rows),
+        passage_mask=None if passages is None else torch.from_numpy(passages.mask),
     )
 
 

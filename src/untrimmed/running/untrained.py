@@ -3,6 +3,7 @@
 - `chance`: the expected result of a random order.
 - `zero_shot`: the cosine of the mean word and the mean frame, which shows whether they share a space.
 - `Ridge`: a linear map from the mean word to the mean frame.
+- `subtitles`: the cosine of the mean word and the best passage, for data sets with vectors of subtitles.
 - `oracle`: the hidden vectors from which features were simulated, an upper limit for any method.
 """
 
@@ -15,13 +16,17 @@ import numpy as np
 from jaxtyping import Float
 
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
+from untrimmed.data.layout import Layout
 from untrimmed.data.packed import RaggedRows
 from untrimmed.data.simulation.simulate import is_simulated, open_world
 from untrimmed.data.simulation.world import World
+from untrimmed.errors import FeatureError
 from untrimmed.evaluation.recall import RECALL_AT, mean_average_precision, retrieval_metrics
 
 PENALTIES = tuple(float(10.0**power) for power in np.arange(-3, 4.5, 0.5))
 """Candidates for the penalty on the map's weights, as multiples of the mean variance of the word vectors."""
+MAX_PASSAGES = 128
+"""Largest number of vectors of a video's subtitles, as in the attachment `subtitles`."""
 
 
 def untrained_rows_of(
@@ -29,10 +34,12 @@ def untrained_rows_of(
 ) -> tuple[dict[str, dict[str, float]], RetrievalDataset]:
     """Return the results of the baselines on a split of ROOT/NAME, and the split.
 
-    Simulated data sets also have the oracle.
+    Simulated data sets also have the oracle, and data sets with vectors of subtitles the baseline `subtitles`.
     """
     root = Path(root)
-    train, val, test = (load_dataset(name, root, split) for split in ("train", "val", on))
+    max_passages = MAX_PASSAGES if Layout.at(root, name).subtitle_vectors.is_file() else 0
+    train, val = (load_dataset(name, root, split) for split in ("train", "val"))
+    test = load_dataset(name, root, on, max_passages=max_passages)
     return untrained_rows(train, val, test, open_world(name, root) if is_simulated(name, root) else None), test
 
 
@@ -50,6 +57,8 @@ def untrained_rows(
         "ridge": ridge.figures(test),
         "ridge, best run of frames": ridge.figures(test, best_run=True),
     }
+    if test.features.passages is not None:
+        rows["subtitles"] = best_passage(test, test.features.passages)
     return rows if world is None else {**rows, "oracle": oracle(world, test)}
 
 
@@ -72,6 +81,19 @@ def zero_shot(dataset: RetrievalDataset) -> dict[str, float]:
     width = min(dataset.query_dim, dataset.video_dim)
     words, frames = (_means(rows)[:, :width] for rows in (dataset.features.words_packed, dataset.features.frames))
     return retrieval_metrics(_unit(words) @ _unit(frames).T, dataset.video_index)
+
+
+def best_passage(dataset: RetrievalDataset, passages: RaggedRows) -> dict[str, float]:
+    """Rank videos by the cosine of the mean word and the best passage, like the attachment `subtitles` alone.
+
+    Raises: FeatureError for vectors of subtitles and words of different widths.
+    """
+    if passages.dim != dataset.query_dim:
+        what = f"{dataset.name}: vectors of subtitles have width {passages.dim}, vectors of words {dataset.query_dim}"
+        raise FeatureError(f"{what}; make both with one network")
+    words = _unit(_means(dataset.features.words_packed))
+    best = [(words @ _unit(passages.table(row)).T).max(axis=1) for row in range(len(dataset.video_ids))]
+    return retrieval_metrics(np.stack(best, axis=1), dataset.video_index)
 
 
 @dataclass(frozen=True)

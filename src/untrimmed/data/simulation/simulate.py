@@ -17,6 +17,7 @@ from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import read_split
 from untrimmed.data.simulation.grammar import invent
 from untrimmed.data.simulation.world import SimulationSettings, World
+from untrimmed.data.subtitles import write_subtitles
 from untrimmed.data.writing import LayoutName, write_captions, write_frames, write_tables, write_words
 from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
@@ -44,6 +45,7 @@ def simulate(
     annotations_dir: Path | str | None = None,
     layout: LayoutName = "field",
     teacher: bool = False,
+    subtitles: bool = False,
     settings: SimulationSettings | None = None,
     data_set: str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -52,7 +54,8 @@ def simulate(
 
     With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise `name` can
     be any name, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher`
-    adds DL-DKD's files. The settings are stored in `simulation.json`. After an error, no files remain.
+    adds DL-DKD's files, and `subtitles` the passages and vectors of subtitles. The settings are stored in
+    `simulation.json`. After an error, no files remain.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
         settings, FeatureError for missing or damaged annotations.
@@ -80,6 +83,11 @@ def simulate(
             write_words(temporary_layout, layout, _words(world, videos))
             if teacher:
                 _write_teacher(temporary_layout, world, videos)
+            if subtitles:
+                passages = {video: tuple(world.passages(captions)) for video, captions in videos.items()}
+                write_subtitles(temporary_layout.subtitles, passages)
+                vectors = ((video, world.passage_vectors(of_video)) for video, of_video in passages.items())
+                write_tables(temporary_layout.subtitle_vectors, vectors)
             source = name if annotations_dir else "grammar"
             about = {**asdict(settings), "captions": source, "num_videos": num_videos, "layout": layout}
             (temporary / SETTINGS).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")

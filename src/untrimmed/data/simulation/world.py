@@ -25,8 +25,17 @@ from jaxtyping import Bool, Float
 
 from untrimmed.config import Checked
 from untrimmed.data.annotations import Annotation, Span
-from untrimmed.data.simulation.lexicon import MEANING_DIM, Lexicon, RandomWaves, generator, tokens, unit
+from untrimmed.data.simulation.lexicon import (
+    MEANING_DIM,
+    Lexicon,
+    RandomWaves,
+    content_words,
+    generator,
+    tokens,
+    unit,
+)
 from untrimmed.errors import ConfigError
+from untrimmed.passages.passage import Passage
 
 HIDDEN_DIM = 128
 STEEPNESS = 3.0
@@ -48,6 +57,14 @@ DISTRACTOR = 0.7
 """Strength of a distraction relative to an annotated event."""
 RELATED_SHARE = 0.5
 """Share of distractions that contain a rare word of the video's captions."""
+PASSAGE_S = 4.0
+"""Mean time between two subtitles."""
+TALKED_SHARE = 0.25
+"""Share of captions that subtitles mention, if captions have no type. In TVR's val split, 26 % have type t or vt."""
+SAID_SHARE = 0.5
+"""Probability that a subtitle contains a content word of a caption that it mentions."""
+CHATTER = 4
+"""Largest number of words from a caption of another video in a subtitle."""
 SCATTERED_SHARE = 0.5
 """Share of a moment's frames that show its caption with `runs=scattered`. These frames show it more strongly."""
 CONTEXT_WEIGHT = 0.5
@@ -196,6 +213,37 @@ class World:
         np.maximum(frames, 0, out=frames)
         frames[~frames.any(axis=1), 0] = FAINT
         return frames
+
+    def passages(self, captions: Sequence[Annotation]) -> list[Passage]:
+        """Return the subtitles of a video: one in each stretch of about `PASSAGE_S` seconds.
+
+        A caption of TVR's type t or vt is mentioned by one subtitle within its main moment. All subtitles also contain
+        words of other videos' captions.
+        """
+        video = captions[0].video
+        duration_s = captions[0].duration_s
+        assert duration_s, "only videos of known length are simulated"
+        rng = self._rng("subtitles", video)
+        count = max(1, round(duration_s / PASSAGE_S))
+        words: list[list[str]] = [[] for _ in range(count)]
+        for caption in captions:
+            said = rng.random() < TALKED_SHARE if caption.kind is None else "t" in caption.kind
+            if said and caption.main_moment is not None:
+                span = _frame_span(caption.main_moment, duration_s, count)
+                spoken = content_words(caption.text)
+                chosen = [word for word in spoken if rng.random() < SAID_SHARE]
+                words[int(rng.integers(span.start, span.stop))] += chosen or spoken[:1]
+        step_s = duration_s / count
+        passages = []
+        for number, mentioned in enumerate(words):
+            chatter = content_words(self._other_caption(video, (), rng))
+            text = " ".join([*mentioned, *rng.permutation(chatter)[:CHATTER].tolist()])
+            passages.append(Passage(text, round(number * step_s, 2), round((number + 1) * step_s, 2), "subtitle"))
+        return passages
+
+    def passage_vectors(self, passages: Sequence[Passage]) -> Float[np.ndarray, "P E"]:
+        """Return the mean word vector of each passage, float32."""
+        return np.stack([words.mean(axis=0) for words in self.words([passage.text for passage in passages])])
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
         """Return the hidden meaning of a sentence, of length 1."""

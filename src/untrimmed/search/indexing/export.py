@@ -27,9 +27,9 @@ from untrimmed.data.labelled import Label, captions_by_split
 from untrimmed.data.layout import Layout
 from untrimmed.data.layouts import read_split
 from untrimmed.data.origin import ORIGIN, encoder_identity_of
-from untrimmed.data.prepare import write_annotations
 from untrimmed.data.sources import read_pieces
-from untrimmed.data.writing import write_captions, write_frames, write_tables, write_words
+from untrimmed.data.subtitles import read_subtitles
+from untrimmed.data.writing import write_annotations, write_captions, write_frames, write_tables, write_words
 from untrimmed.encoders.encoder import Encoder
 from untrimmed.encoders.features.kinds import feature_name
 from untrimmed.errors import ConfigError, FeatureError
@@ -139,7 +139,7 @@ def _add_features(
     target: Layout,
     progress: Callable[[int, int], None] | None,
 ) -> ExportedFeatures:
-    """Add frames and words to a data set with prepared captions.
+    """Add frames and words to a data set with prepared captions, and vectors of its subtitles if it has any.
 
     The file with the encoder and sampling is written first, so that it also describes files of an interrupted export.
     """
@@ -162,6 +162,9 @@ def _add_features(
         write_frames(target, "field", frames.name, _stored_frames(index, videos, progress))
         with whole_file(target.words) as temporary:
             write_tables(temporary, _words(list(distinct.values()), encoder))
+        if target.subtitles.is_file():
+            with whole_file(target.subtitle_vectors) as temporary:
+                write_tables(temporary, _passage_vectors(target, encoder))
         for split, original in captions.items():
             if usable[split] != original:
                 write_annotations(target, split, usable[split])
@@ -246,6 +249,16 @@ def _words(captions: Sequence[Annotation], encoder: Encoder) -> Iterator[tuple[s
         batch = captions[start : start + _BATCH_SIZE]
         for caption, features in zip(batch, encoder.encode_texts([c.text for c in batch]), strict=True):
             yield caption.caption_id, features.words
+
+
+def _passage_vectors(target: Layout, encoder: Encoder) -> Iterator[tuple[str, Float[np.ndarray, "P E"]]]:
+    """Yield for each video with subtitles the mean word vector of each passage."""
+    for video, passages in read_subtitles(target.subtitles).items():
+        texts = [passage.text for passage in passages]
+        batches = (texts[start : start + _BATCH_SIZE] for start in range(0, len(texts), _BATCH_SIZE))
+        vectors = [features.words.mean(axis=0) for batch in batches for features in encoder.encode_texts(batch)]
+        if vectors:
+            yield video, np.stack(vectors)
 
 
 def _origin(settings: Settings, num_videos: int) -> str:
