@@ -1,6 +1,6 @@
 """A training batch in which all sizes differ: three videos of 1 to 7 frames, four queries of 1 to 3 words.
 
-Vectors of a teacher, which only DL-DKD reads, are 4 wide.
+Vectors of a teacher, which only DL-DKD reads, are 4 wide. Videos have 2, 1 and 5 passages.
 """
 
 import dataclasses
@@ -25,9 +25,12 @@ def make_batch(num_clips: int = NUM_CLIPS) -> TrainingBatch:
         clips=normal(3, num_clips, 5), frames=normal(3, 7, 5) * frame_mask[..., None], frame_mask=frame_mask
     )
     taught = {"teacher": normal(3, 7, 4) * frame_mask[..., None], "teacher_mask": frame_mask}
+    queries = dataclasses.replace(queries, teacher=normal(4, 4))
+    passage_mask = torch.arange(5) < torch.tensor([2, 1, 5])[:, None]
+    said = {"passages": normal(3, 5, 6) * passage_mask[..., None], "passage_mask": passage_mask}
     return TrainingBatch(
-        queries=dataclasses.replace(queries, teacher=normal(4, 4)),
-        videos=dataclasses.replace(videos, **taught),
+        queries=queries,
+        videos=dataclasses.replace(videos, **taught, **said),
         video_index=torch.tensor([0, 0, 1, 2]),
     )
 
@@ -44,6 +47,8 @@ def one_of_each(num_clips: int = NUM_CLIPS) -> TrainingBatch:
         frame_mask=batch.videos.frame_mask[2:, :1],
         teacher=batch.videos.teacher[2:, :1],
         teacher_mask=batch.videos.teacher_mask[2:, :1],
+        passages=batch.videos.passages[2:],
+        passage_mask=batch.videos.passage_mask[2:],
     )
     return TrainingBatch(queries=queries, videos=videos, video_index=torch.tensor([0]))
 
@@ -58,7 +63,8 @@ def without_padding(batch: TrainingBatch, video: int) -> TrainingBatch:
     """A batch of one video without padding, with all queries."""
     single = batch.videos.select(slice(video, video + 1))
     length = int(single.frame_mask.sum())
-    cut = {name: tensor[:, :length] for name, tensor in vars(single).items() if name != "clips" and tensor is not None}
+    by_frame = ("frames", "frame_mask", "teacher", "teacher_mask")
+    cut = {name: tensor[:, :length] for name, tensor in vars(single).items() if name in by_frame}
     return dataclasses.replace(batch, videos=dataclasses.replace(single, **cut))
 
 
@@ -68,7 +74,11 @@ def with_noisy_padding(batch: TrainingBatch) -> TrainingBatch:
     return dataclasses.replace(
         batch,
         queries=dataclasses.replace(queries, words=torch.where(queries.mask[..., None], queries.words, 9.0)),
-        videos=dataclasses.replace(videos, frames=torch.where(videos.frame_mask[..., None], videos.frames, 9.0)),
+        videos=dataclasses.replace(
+            videos,
+            frames=torch.where(videos.frame_mask[..., None], videos.frames, 9.0),
+            passages=torch.where(videos.passage_mask[..., None], videos.passages, 9.0),
+        ),
     )
 
 

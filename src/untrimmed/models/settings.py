@@ -27,6 +27,11 @@ class AttachmentConfig(metaclass=Checked):
         return frozenset()
 
     @property
+    def passages_read(self) -> int:
+        """The largest number of vectors of a video's subtitles that the attachment reads; 0: it reads none."""
+        return 0
+
+    @property
     def first_epoch(self) -> int:
         """The first epoch, counted from 0, in which a loss term of the attachment is not 0."""
         return 0
@@ -78,6 +83,11 @@ class ModelConfig(metaclass=Checked):
     def reads_frames(self) -> bool:
         """Whether an attachment uses frames, so that encoded videos must contain them."""
         return any(config.reads_frames for config in self.attachments.values())
+
+    @property
+    def max_passages(self) -> int:
+        """The largest number of vectors of a video's subtitles that an attachment reads; 0: none reads them."""
+        return max((config.passages_read for config in self.attachments.values()), default=0)
 
     @property
     def absent_terms(self) -> frozenset[str]:

@@ -30,6 +30,7 @@ def load_split(
         fixed_frames=features.fixed_frames,
         dtype=features.dtype,
         teacher=features.teacher,
+        max_passages=sizes.max_passages,
         progress=progress,
     )
 
@@ -59,3 +60,20 @@ def require_fit(sizes: ModelConfig, features: FeatureSettings, dataset: Retrieva
                 f"{source}: was prepared with {key}={getattr(actual, key)}, {place} expects {limit}{expected}; prepare "
                 f"it with {key}={expected}"
             )
+    if sizes.max_passages:
+        _require_passages(sizes, dataset, source, place)
+
+
+def _require_passages(sizes: ModelConfig, dataset: RetrievalDataset, source: str, place: str) -> None:
+    passages = dataset.features.passages
+    loaded = dataset.features.settings.max_passages
+    if passages is None or loaded > sizes.max_passages:
+        raise FeatureError(
+            f"{source}: was loaded with max_passages={loaded}, {place} reads subtitles; load it from files, with "
+            f"load_dataset(..., max_passages={sizes.max_passages})"
+        )
+    if passages.dim != sizes.query_dim:
+        raise FeatureError(
+            f"{source}: vectors of subtitles have width {passages.dim}, vectors of words {sizes.query_dim}; make both "
+            "with one network"
+        )

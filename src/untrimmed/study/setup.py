@@ -21,7 +21,7 @@ from untrimmed.data.annotations import videos_of
 from untrimmed.data.benchmarks.benchmark import SPLITS
 from untrimmed.data.dataset import RetrievalDataset, load_dataset
 from untrimmed.data.layout import Layout
-from untrimmed.data.layouts import open_frames, open_teacher, open_words, read_split
+from untrimmed.data.layouts import open_frames, open_subtitles, open_teacher, open_words, read_split
 from untrimmed.data.simulation.simulate import is_simulated, open_world
 from untrimmed.errors import ConfigError
 from untrimmed.evaluation.recall import recall
@@ -377,13 +377,15 @@ def reached(trial: Trial) -> float:
     return float(trial.measured("val", lambda run: max(entry["val"]["SumR"] for entry in run.history)))
 
 
-def require_teacher(trial: Trial) -> None:
-    """Check that the files of a method's teacher exist, if it has one.
+def require_files(trial: Trial) -> None:
+    """Check that the files of a method's teacher, and of the subtitles that it reads, exist.
 
     Raises: FeatureError that names the missing file.
     """
     if trial.settings.features.teacher:
         open_teacher(Layout.at(trial.root, trial.data))
+    if trial.settings.sizes().max_passages:
+        open_subtitles(Layout.at(trial.root, trial.data))
 
 
 def _beginning(table: Float[np.ndarray, "N D"]) -> str:

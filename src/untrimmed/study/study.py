@@ -19,7 +19,7 @@ from untrimmed.plugins import PluginModule, import_again, imported
 from untrimmed.running.training_free import require_learner
 from untrimmed.study.costs import CandidateCosts, stored_costs
 from untrimmed.study.greedy import CandidateResult, Growth, grow
-from untrimmed.study.setup import COSTS, Candidate, Point, StudySetup, points_of, reached, require_teacher
+from untrimmed.study.setup import COSTS, Candidate, Point, StudySetup, points_of, reached, require_files
 from untrimmed.training.trials import Trial
 
 SEARCH_SEED = 0
@@ -219,7 +219,7 @@ def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
             trial = trial_of(setup, plan, method, point)
             if reason := trial.refusal():
                 raise ConfigError(reason)
-        require_teacher(trial)
+        require_files(trial)
     setup.require_same()
     searched = [trial_of(setup, plan, method, point) for method in plan.methods for point in plan.points]
     finished = sum(_knows(trial, "val") for trial in searched)
