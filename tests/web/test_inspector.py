@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.web.browsing import TILE, play_time, seconds_in, timecode, until, with_first_playing
+from tests.web.browsing import TILE, ask, play_time, seconds_in, timecode, until, with_first_playing
 
 pytestmark = pytest.mark.check
 
@@ -123,6 +123,22 @@ def test_a_proxy_plays_if_the_browser_cannot_decode_the_file(visit, shot):
     until(page, "document.querySelector('video').readyState > 1")
     page.keyboard.press(".")
     until(page, f"{TIMECODE} === '00:00:00:01'")
+
+
+def test_a_proxy_plays_from_the_peak(visit):
+    def with_late_peak(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=re.sub(r'"peak_s": ?[\d.]+', '"peak_s":3.2', answer.text()))
+
+    page = visit(trouble=True)
+    page.route("**/api/search/lines", with_late_peak)
+    ask(page, "white")
+    page.evaluate("addEventListener('playing', event => window.first_s ??= event.target.currentTime, true)")
+    with page.expect_request(lambda request: "/proxy?" in request.url) as proxy:
+        page.locator(f"{TILE}[aria-label^='old.avi']").first.click()
+    until(page, "window.first_s !== undefined")
+    played_s = seconds_in(proxy.value.url, "start_s") + page.evaluate("window.first_s")
+    assert played_s == pytest.approx(3.2, abs=0.25)
 
 
 def test_a_follow_up_is_shown_beside_the_moment_and_played(visit, shot):
