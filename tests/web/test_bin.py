@@ -91,6 +91,8 @@ def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
     rows = list(csv.reader(io.StringIO((tmp_path / "Table CSV").read_text(), newline="")))
     assert rows[1][3] == 'a, "note"'
     page.keyboard.press("e")
+    default = "document.querySelector('footer option[value=\"\"]')"
+    until(page, f"/\\b25\\b/.test({default}.textContent)")  # the rate of the file
     page.get_by_label("Frame rate").select_option("29.97df")
     with page.expect_download() as download:
         page.get_by_role("button", name="Table CSV").click()
