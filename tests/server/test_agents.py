@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from contextlib import asynccontextmanager, contextmanager
 
 import anyio
@@ -28,6 +29,7 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from untrimmed.server import agents
 from untrimmed.server.agents import _Lines, create_agents_app, create_server
 
 TOKEN = "correct-horse-battery"
@@ -394,3 +396,22 @@ def test_over_http_foreign_hosts_and_origins_are_refused(post):
 def test_over_http_wrong_tokens_and_long_messages_are_refused(post):
     assert post({"authorization": "Bearer wrong"}) == 401
     assert post({"content-length": str(1 << 21)}) == 413
+
+
+def test_names_of_new_files_are_taken_once_by_parallel_calls(tmp_path):
+    names, barrier = [], threading.Barrier(8)
+
+    def take():
+        barrier.wait()
+        with agents._unused(tmp_path / "clip.mp4") as path:
+            names.append(path.name)
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(names) == sorted(["clip.mp4", *(f"clip_{number}.mp4" for number in range(2, 9))])
+    with pytest.raises(RuntimeError), agents._unused(tmp_path / "other.mp4"):
+        raise RuntimeError
+    assert not (tmp_path / "other.mp4").exists()

@@ -3,8 +3,10 @@
 import io
 import os
 import shutil
+import tempfile
 import threading
 import time
+from types import SimpleNamespace
 
 import av
 import pytest
@@ -174,7 +176,39 @@ def test_proxies_of_a_read_only_library_are_in_a_temporary_folder(client, ids, l
     assert files(library) == []
     folder = client.app.state.service.proxies._folder()
     client.app.state.service.proxies.close()
-    assert not folder.exists()
+    assert not folder.parent.exists()
+
+
+def test_temporary_folders_of_killed_services_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    running = proxies_module.Proxies(tmp_path / "library")
+    used = running._folder().parent
+    abandoned, young, other = (tmp_path / name for name in ("untrimmed-proxies-1", "untrimmed-proxies-2", "else"))
+    for folder in (abandoned, young, other):
+        (folder / "proxies").mkdir(parents=True)
+    for folder in (used, abandoned, other):
+        os.utime(folder, (0, 0))
+    later = proxies_module.Proxies(tmp_path / "library")
+    later._folder()
+    assert [folder.exists() for folder in (used, abandoned, young, other)] == [True, False, True, True]
+    for proxies in (running, later):
+        proxies.close()
+
+
+def test_too_many_waiting_renderings_and_a_full_disk_are_refused(client, ids, monkeypatch):
+    proxies = client.app.state.service.proxies
+    record = client.app.state.service.record(ids["clock.mkv"])
+    monkeypatch.setattr(proxies, "_render", lambda *arguments: None)  # they wait
+    for number in range(8):
+        proxies.enter(record, media_file(record), 0.0, 1.0 + number / 10)
+    refused = client.get(address_of(ids, "clock.mkv", 0.0, 3.0))
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+    for rendering in proxies._renderings.values():
+        rendering.close()
+    proxies._renderings.clear()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
+    assert client.get(address_of(ids, "clock.mkv", 0.0, 3.0)).status_code == 507
 
 
 def test_spans_and_files_that_cannot_be_shown_are_refused(client, ids, tmp_path, monkeypatch):

@@ -3,15 +3,16 @@
 The tools make the same calls as the routes of the service and take the same opaque ids.
 """
 
+import contextlib
 import io
 import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from inspect import Parameter, signature
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -208,27 +209,39 @@ class Tools:
 
 def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
     """Write a clip and return its path. A number is appended to the name if `out` exists."""
-    return write_clip(file, start_s, end_s, _unused(out), ends)
+    with _unused(out) as path:
+        return write_clip(file, start_s, end_s, path, ends, overwrite=True)  # the empty file
 
 
 def _export(request: ExportRequest, records: list[VideoRecord], folder: Path, ends: threading.Event) -> Path:
     """Write moments to a new file in a folder and return its path."""
     exported = export(request, records, ends)
     try:
-        out = _unused(folder / exported.path.name)
-        write_whole(out, exported.path.read_bytes())
-        return out
+        with _unused(folder / exported.path.name) as out:
+            write_whole(out, exported.path.read_bytes())
+            return out
     finally:
         shutil.rmtree(exported.path.parent, ignore_errors=True)
 
 
-def _unused(out: Path) -> Path:
-    """Return the path, with a number appended to its name if the path exists."""
-    numbered = (out.with_stem(f"{out.stem}_{number}") for number in count(2))
-    path = out
-    while path.exists():
-        path = next(numbered)
-    return path
+@contextlib.contextmanager
+def _unused(out: Path) -> Iterator[Path]:
+    """Reserve a path by an empty file, with a number appended to its name if the path exists.
+
+    The file is removed if the block fails.
+    """
+    paths = chain([out], (out.with_stem(f"{out.stem}_{number}") for number in count(2)))
+    for path in paths:
+        try:
+            path.open("x").close()
+        except FileExistsError:
+            continue
+        break
+    try:
+        yield path
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 class _ToolServer(MCPServer[Any]):

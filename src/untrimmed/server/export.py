@@ -88,7 +88,9 @@ def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "
     return f"{file_name(with_folder(record.path, folder))}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
 
-def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event) -> Path:
+def write_clip(
+    file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event, *, overwrite: bool = False
+) -> Path:
     """Write a span of an indexed file to `out`. Setting the event `ends` cancels the writing.
 
     Raises:
@@ -96,7 +98,7 @@ def write_clip(file: MediaFile, start_s: float, end_s: float, out: Path, ends: t
         VideoError: The file cannot be decoded, or has no frame in the span.
     """
     try:
-        cut(file.path, start_s, end_s, out, limits=_LIMITS, identity=file.identity, stop=ends)
+        cut(file.path, start_s, end_s, out, limits=_LIMITS, identity=file.identity, stop=ends, overwrite=overwrite)
     except VideoError:
         if ends.is_set():
             raise PublicError(503, "the service is shutting down; retry after it restarts") from None

@@ -99,7 +99,7 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(PublicError)
     async def public_error(_: Request, error: PublicError) -> Response:
-        return problem(error.status, error.detail)
+        return problem(error.status, error.detail, headers={"retry-after": "5"} if error.status == 503 else None)
 
     @app.exception_handler(ModuleNotFoundError)
     async def missing_module(_: Request, error: ModuleNotFoundError) -> Response:

@@ -9,12 +9,15 @@ import io
 import os
 import queue
 import secrets
+import shutil
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+from filelock import FileLock, Timeout
 
 from untrimmed.errors import VideoError, shown
 from untrimmed.search.store.proxies import PROXIES, proxy_name, remove_oldest_proxies
@@ -28,10 +31,15 @@ DEFAULT_CACHE_BYTES = 2 * 10**9
 MAX_PROXY_S = 600.0
 _LIMITS = Limits(total_s=1800.0, stall_s=60.0)
 _GRACE_S = 3.0  # a rendering without viewers stops after this time; players close and reopen connections
+_MAX_WAITING = 8  # renderings that wait for a child process
+_MIN_FREE_BYTES = 256 << 20  # on the disk, before a rendering
 _CLOSE_S = 5.0  # longest wait for a cancelled rendering
 _CHECK_S = 0.02  # time between checks of a growing file
 _BLOCK_BYTES = 1 << 18
 _HEAD_BYTES = 4096
+_TEMPORARY = "untrimmed-proxies-"  # prefix of temporary folders
+_IN_USE = ".lock"
+_NEW_S = 10.0  # a younger folder may not be locked yet
 _AFTER_HEADER = (b"moof", b"\x1f\x43\xb6\x75")  # the first fragment of MP4, the first cluster of WebM
 
 
@@ -108,6 +116,7 @@ class Proxies:
         self.max_bytes = max_bytes
         self._library = library
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._in_use: FileLock | None = None  # in the temporary folder
         self._renderings: dict[str, Rendering] = {}
         self._lock = threading.RLock()
         self._all = [ProxyWriter(limits=_LIMITS) for _ in range(children)]
@@ -123,7 +132,7 @@ class Proxies:
         The rendering starts if necessary. When the viewer leaves, the caller must call `leave` with the rendering.
 
         Raises:
-            PublicError: The proxy cannot be stored.
+            PublicError: The proxy cannot be stored, or too many other renderings wait.
         """
         name = proxy_name(record.content_hash, start_s, end_s)
         with self._lock:
@@ -135,6 +144,7 @@ class Proxies:
                     folder = self._folder()
                     with contextlib.suppress(FileNotFoundError):
                         return _opened(folder / name)
+                    self._require_capacity(folder)
                     rendering = Rendering(folder / f".{name}.{secrets.token_hex(4)}")
                 except OSError as error:
                     raise PublicError(507, f"the proxy cannot be stored ({error.strerror}); free space") from None
@@ -146,6 +156,14 @@ class Proxies:
                 rendering.timer.cancel()
                 rendering.timer = None
             return rendering
+
+    def _require_capacity(self, folder: Path) -> None:
+        if sum(rendering.writer is None for rendering in self._renderings.values()) >= _MAX_WAITING:
+            raise PublicError(
+                503, f"{_MAX_WAITING} other proxies are waiting to be rendered; try again in a few seconds"
+            )
+        if shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
+            raise PublicError(507, f"less than {_MIN_FREE_BYTES >> 20} MB are free for proxies; free space")
 
     def leave(self, rendering: Rendering) -> None:
         """Record that a viewer has left. If no viewers remain, the rendering stops soon."""
@@ -173,6 +191,8 @@ class Proxies:
             self._writers.put(writer)
         if self._temporary is not None:
             self._temporary.cleanup()
+        if self._in_use is not None:
+            self._in_use.release()
 
     def _render(self, rendering: Rendering, path: Path, file: MediaFile, start_s: float, end_s: float) -> None:
         writer = self._writers.get()
@@ -216,7 +236,7 @@ class Proxies:
     def _folder(self) -> Path:
         """Return the folder of the proxies. Raises: OSError if no folder can be created."""
         if self._temporary is not None:
-            return Path(self._temporary.name)
+            return Path(self._temporary.name) / PROXIES
         folder = self._library / PROXIES
         try:
             folder.mkdir(exist_ok=True)
@@ -224,5 +244,20 @@ class Proxies:
                 return folder
         except OSError:
             pass
-        self._temporary = tempfile.TemporaryDirectory(prefix="untrimmed-proxies-")
-        return Path(self._temporary.name)
+        _remove_abandoned()
+        self._temporary = tempfile.TemporaryDirectory(prefix=_TEMPORARY)
+        self._in_use = FileLock(Path(self._temporary.name) / _IN_USE)
+        self._in_use.acquire()
+        folder = Path(self._temporary.name) / PROXIES
+        folder.mkdir()
+        return folder
+
+
+def _remove_abandoned() -> None:
+    """Remove the temporary folders of services that were killed. A running service holds a lock in its folder."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY}*"):
+        with contextlib.suppress(OSError, Timeout):  # also those of other users
+            if folder.stat().st_mtime > time.time() - _NEW_S:
+                continue
+            with FileLock(folder / _IN_USE, timeout=0):
+                shutil.rmtree(folder, ignore_errors=True)

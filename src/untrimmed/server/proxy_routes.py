@@ -50,7 +50,7 @@ class _RenderingResponse(StreamingResponse):
         206: {"description": "A part of a proxy that is whole.", "content": _VIDEO},
         400: {"description": "The range is malformed.", "content": {"text/plain": {}}},
         416: {"description": "The range is outside the file.", "content": {"text/plain": {}}},
-        **problems(507),
+        **problems(503, 507),
     },
 )
 async def proxy(

@@ -148,6 +148,7 @@ async def edges(
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Span:
     """A span with its edges moved to the shot changes within half a second, if there are any."""
+    await service.read(media_file, record)  # refuses a file that has changed since it was indexed
     moment = await service.decode(service.library.exact_span, record, start_s, end_s)
     return Span(start_s=moment.start_s, end_s=moment.end_s)
 
