@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float32
 
+from untrimmed.encoders.builtin.weights import PackagedFile
 from untrimmed.errors import ConfigError, EncoderError, nearest, one_line, shown
 from untrimmed.passages.passage import Passage, Word
 from untrimmed.passages.source import Media, PassageSource, ReadingReport, register_source
@@ -27,6 +28,14 @@ from untrimmed.video.messages import SOUND_HZ
 if TYPE_CHECKING:
     from untrimmed.video.reader import SoundPiece, SoundReader
 
+# Silero VAD (MIT), which finds the parts with speech
+DETECTOR = PackagedFile(
+    "faster_whisper",
+    "assets/silero_vad_v6.onnx",
+    "4cbf549b8326f60f80f2536d9eefeb450a9abe83365a098031c89719f1be17d2",
+    "speech recognition",
+    "pip install 'untrimmed[speech]'",
+)
 _BLOCK_S = 120.0  # voice activity is searched in this much sound at a time
 _MAX_REGION_S = 28.0  # Whisper reads 30 s at a time
 _SETTLED_S = 1.0  # a region that ends later before the end of a block may continue in the next block
@@ -160,13 +169,14 @@ class Speech(PassageSource):
 
         Raises:
             ConfigError: Whisper does not know the language.
-            EncoderError: A package or the model is missing.
+            EncoderError: A package or the model is missing, or the detector of speech is not the pinned one.
         """
         if self.language and self.language not in LANGUAGES:
             raise ConfigError(
                 f"language {self.language!r} is unknown{nearest(self.language, LANGUAGES)}; use a code such as 'en'"
             )
         assert self._folder
+        DETECTOR.locate()
 
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
         """Yield the recognised sentences of a video, in order."""
