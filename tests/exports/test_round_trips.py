@@ -394,3 +394,12 @@ def test_files_without_sound_have_no_audio():
 
 def test_all_timelines_and_tables_are_tested():
     assert set(READERS) == {name for name, form in FORMATS.items() if form.per_video is None}
+
+
+@pytest.mark.parametrize("format", ["edl", "xml", "csv"])
+def test_a_start_timecode_that_does_not_exist_is_reported_once_per_file(format):
+    wrong = moments(Fraction(25), "01:00:00:29")
+    (warning,) = export(wrong, format, None, None).warnings
+    assert "sea [1] & more.mov" in warning
+    assert "01:00:00:29" in warning
+    assert export(moments(Fraction(25), "01:00:00:24"), format, None, None).warnings == ()

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import threading
 import zipfile
 from dataclasses import replace
@@ -144,7 +145,7 @@ def test_a_timeline_has_the_rate_of_the_videos_or_the_requested_one(client, expo
     request = {"format": "edl", "moments": moments, "rate": "29.97df"}
     text = client.post("/api/export", json=request).text
     assert "\nFCM: DROP FRAME\n" in text
-    assert "001  sea_1    V     C        00:00:01;00 00:00:02;15 00:00:00;00 00:00:01;15" in text
+    assert "001  sea_1    V     C        00:00:01;00 00:00:02;15 01:00:00;00 01:00:01;15" in text
     assert "* FROM CLIP NAME:  sea [1].mp4" in text
     assert "* COMMENT: two lines; #1" in text
 
@@ -269,6 +270,15 @@ def test_no_further_clip_is_written_once_the_service_ends(client, export, moment
     assert export("clips", *moments).status_code == 503
     paths = client.get("/api/openapi.json").json()["paths"]
     described = {path: verbs for path, verbs in paths.items() if "503" in str(verbs)}
-    assert described.keys() == {"/api/export", "/api/videos/{video_id}/clip"}
+    assert described.keys() == {"/api/export", "/api/videos/{video_id}/clip", "/api/videos/{video_id}/proxy"}
     assert len(written) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_of_an_export_are_in_a_header(client, export, moments, monkeypatch):
+    assert "x-warnings" not in export("edl", moments[1]).headers
+    service = client.app.state.service
+    original = service.record
+    monkeypatch.setattr(service, "record", lambda video_id: replace(original(video_id), start_timecode="01:00:00:77"))
+    (warning,) = json.loads(export("edl", moments[1]).headers["x-warnings"])
+    assert "01:00:00:77" in warning

@@ -145,6 +145,8 @@ def _export(
     if file.exists() and not overwrite:
         raise ConfigError(f"{shown(file)}: already exists; choose another name or add --overwrite")
     write_whole(file, exported.content)
+    for warning in exported.warnings:
+        print_marked("warning", "yellow", f"  {warning}")
     result_console.print(f"{shown(file)}: {len(spans)} moment{'s' if len(spans) != 1 else ''}")
     return True
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from untrimmed.errors import UnknownNameError
+from untrimmed.errors import UnknownNameError, shown
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.video.timing import NTSC, Timing
 
@@ -183,15 +183,13 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
     record_in = 0
     for moment in moments:
         assert moment.timing is not None, "the caller has checked"
-        rate = Fraction(moment.timing.frame_rate)
-        if moment.timing.has_variable_rate or rate not in _COUNTED:
-            rate = timeline.frames_per_s
+        rate = _rate(moment.timing, timeline)
         source_in, source_out = (frame_at(time_s, rate) for time_s in (moment.start_s, moment.end_s))
         num_frames = frame_at(moment.duration_s, rate) or source_out
         source_in = max(0, min(source_in, num_frames - 1))
         source_out = max(source_in + 1, min(source_out, num_frames))
         length = max(1, math.floor((source_out - source_in) / rate * timeline.frames_per_s + Fraction(1, 2)))
-        start_frame = _start_frame(moment.timing, rate)
+        start_frame = _start_frame(moment.timing, rate) or 0
         cut = Cut(
             moment, rate, start_frame, max(num_frames, source_out), source_in, source_out, record_in, record_in + length
         )
@@ -200,17 +198,36 @@ def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]
     return result
 
 
-def _start_frame(timing: Timing, rate: Fraction) -> int:
-    """The start timecode of a file, converted to a number of frames at `rate`; 0 if it has none."""
+def timecode_warnings(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[str]:
+    """One line for each file whose start timecode cannot be used. The frames of such a file are counted from 0."""
+    timings = {moment.video: moment.timing for moment in moments if moment.timing is not None}
+    return [
+        f"{shown(video)}: start timecode {timing.start_timecode} does not exist at "
+        f"{float(_rate(timing, timeline)):.5g} frames per second; its timecodes start at 0 in this export"
+        for video, timing in timings.items()
+        if timing.start_timecode and _start_frame(timing, _rate(timing, timeline)) is None
+    ]
+
+
+def _rate(timing: Timing, timeline: TimelineRate) -> Fraction:
+    """The rate at which frames of a file are counted: its own, or the timeline's if its own varies or is unusual."""
+    rate = Fraction(timing.frame_rate)
+    return timeline.frames_per_s if timing.has_variable_rate or rate not in _COUNTED else rate
+
+
+def _start_frame(timing: Timing, rate: Fraction) -> int | None:
+    """The start timecode of a file, converted to a number of frames at `rate`; None if there is no valid one."""
     text = timing.start_timecode
     if not text:
-        return 0
+        return None
     own_base, base = math.ceil(Fraction(timing.frame_rate)), math.ceil(rate)
-    if own_base != base:  # if a file has an unusual rate, its timecode counts frames at that rate
-        text = f"{text[:8]}:{int(text[9:]) * base // own_base:02d}"
-    if rate not in _DROPPING:
-        text = text.replace(";", ":")
     try:
+        if (frames := int(text[9:])) >= own_base:
+            return None
+        if own_base != base:  # if a file has an unusual rate, its timecode counts frames at that rate
+            text = f"{text[:8]}:{frames * base // own_base:02d}"
+        if rate not in _DROPPING:
+            text = text.replace(";", ":")
         return frame_of_timecode(text, rate)
     except ValueError:  # the timecode counts frames at another rate than the file's
-        return 0
+        return None

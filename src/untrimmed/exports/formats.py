@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from untrimmed.errors import ConfigError, FeatureError, UnknownNameError, shown
-from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, usual_rate
+from untrimmed.exports.counting import Cut, ExportedMoment, TimelineRate, cuts, timecode_warnings, usual_rate
 from untrimmed.exports.fcpxml import to_fcpxml
 from untrimmed.exports.names import file_name, with_folder
 from untrimmed.exports.text import to_chapters, to_csv, to_json, to_srt, to_vtt
@@ -44,11 +44,12 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """The content of an exported file, its suffix and its media type."""
+    """The content of an exported file, its suffix and its media type, and one line for each problem."""
 
     content: bytes
     suffix: str
     kind: str
+    warnings: tuple[str, ...] = ()
 
 
 def export(
@@ -80,14 +81,13 @@ def export(
     if form.per_video is not None:
         return _one_file_per_video(moments, form, form.per_video)
     timed = _with_timing(moments, read_timing, is_required=form.timeline is not None)
+    timeline = rate or usual_rate([moment.timing for moment in timed if moment.timing is not None])
     if form.table is not None:
         text = form.table(timed, rate)
     else:
         assert form.timeline is not None
-        timings = [moment.timing for moment in timed if moment.timing is not None]
-        timeline = rate or usual_rate(timings)
         text = form.timeline(cuts(timed, timeline), timeline)
-    return ExportedFile(_encoded(text), form.suffix, form.kind)
+    return ExportedFile(_encoded(text), form.suffix, form.kind, tuple(timecode_warnings(timed, timeline)))
 
 
 def format_of(path: Path) -> str | None:

@@ -80,6 +80,7 @@ class WrittenFile(BaseModel):
 
     file: str = Field(description="Path on the machine that serves the library.")
     num_bytes: int
+    warnings: list[str] = Field(default=[], description="Problems that the file has, one line each.")
 
 
 def _with_arguments(fields: dict[str, Any]) -> Callable[[Tool], Tool]:
@@ -198,8 +199,8 @@ class Tools:
         clips = self._require_clips()
         request = ExportRequest(format=format, moments=moments, rate=rate)
         records = [await self.service.read(self.service.record, mark.video_id) for mark in moments]
-        file = await self.service.read(_export, request, records, clips, self.service.ends)
-        return WrittenFile(file=str(file), num_bytes=file.stat().st_size)
+        file, warnings = await self.service.read(_export, request, records, clips, self.service.ends)
+        return WrittenFile(file=str(file), num_bytes=file.stat().st_size, warnings=list(warnings))
 
     def _require_clips(self) -> Path:
         if self.clips is None:
@@ -213,13 +214,15 @@ def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threadi
         return write_clip(file, start_s, end_s, path, ends, overwrite=True)  # the empty file
 
 
-def _export(request: ExportRequest, records: list[VideoRecord], folder: Path, ends: threading.Event) -> Path:
-    """Write moments to a new file in a folder and return its path."""
+def _export(
+    request: ExportRequest, records: list[VideoRecord], folder: Path, ends: threading.Event
+) -> tuple[Path, tuple[str, ...]]:
+    """Write moments to a new file in a folder and return its path and the warnings."""
     exported = export(request, records, ends)
     try:
         with _unused(folder / exported.path.name) as out:
             write_whole(out, exported.path.read_bytes())
-            return out
+            return out, exported.warnings
     finally:
         shutil.rmtree(exported.path.parent, ignore_errors=True)
 

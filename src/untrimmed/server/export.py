@@ -33,6 +33,7 @@ class Exported:
 
     path: Path
     kind: str
+    warnings: tuple[str, ...] = ()
 
 
 def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threading.Event) -> Exported:
@@ -60,7 +61,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
         exported = _export(request, moments)
         path = folder / f"moments{exported.suffix}"
         path.write_bytes(exported.content)
-        return Exported(path, exported.kind)
+        return Exported(path, exported.kind, exported.warnings)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -1,5 +1,6 @@
 """The routes of videos: lists, relevance curves, frames, files, clips and exports."""
 
+import json
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -207,11 +208,15 @@ def _remove(path: Path) -> None:
     responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
 )
 async def export_moments(service: ServiceDependency, request: ExportRequest) -> Response:
-    """Export moments as clips (a ZIP file), as a timeline for an editor, as a table, or as subtitles of each video."""
+    """Export moments as clips (a ZIP file), as a timeline for an editor, as a table, or as subtitles of each video.
+
+    If there are problems, the header `X-Warnings` has them as a JSON list of lines.
+    """
     records = await service.read(_records_of, service, request)
     work = service.cut if request.format == "clips" else service.read
     exported = await work(export, request, records, service.ends)
-    return _OneTimeFile(exported.path, media_type=exported.kind, filename=exported.path.name)
+    headers = {"x-warnings": json.dumps(exported.warnings)} if exported.warnings else None  # in ASCII
+    return _OneTimeFile(exported.path, media_type=exported.kind, filename=exported.path.name, headers=headers)
 
 
 def _records_of(service: Service, request: ExportRequest) -> list[VideoRecord]:
