@@ -190,7 +190,7 @@ class EncodedVideos(Encoded):
 
 
 def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-    """The `clips` of a method that always sets them."""
+    """Return `videos.clips`, for methods that always set them."""
     assert videos.clips is not None
     return videos.clips
 

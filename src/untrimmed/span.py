@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class MatchedWord:
-    """A word of a passage that the query contains: `text[start:end]`, and when it is said, if that is known."""
+    """A word that a passage and the query share: its place `text[start:end]` in the passage, and its time if known."""
 
     start: int
     end: int

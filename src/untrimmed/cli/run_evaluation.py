@@ -28,7 +28,7 @@ FORMATS = ("table", "json", "csv", "latex")
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Options of `evaluate` that open a model with a split, named like the arguments of `open_model`."""
+    """Options of `evaluate` that are arguments of `open_model`, which opens a model and a split."""
 
     split: str = "test"
     data: str | None = None

@@ -23,9 +23,9 @@ def segment_bounds(
 def segment_means(
     frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
 ) -> Float[np.ndarray, "L D"]:
-    """Return the mean of each segment. If a short video has an empty segment, it gets the frame at its start.
+    """Return the mean of each segment. An empty segment (in short videos) gets the frame at the segment's start.
 
-    Means have the dtype of `frames`. The releases convert the frames of BigFile folders to float64 first.
+    Means have the dtype of `frames`. The released programs first convert frames from BigFile folders to float64.
 
     >>> segment_means(np.array([[1.0], [3.0], [5.0], [9.0], [100.0]]), 2)
     array([[2.],

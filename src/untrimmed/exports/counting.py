@@ -178,7 +178,10 @@ def frame_of_timecode(text: str, rate: Fraction) -> int:
 
 
 def cuts(moments: Sequence[ExportedMoment], timeline: TimelineRate) -> list[Cut]:
-    """The moments in frames, one after another on a timeline, each at least one frame long. All timings must be set."""
+    """Convert moments to frames and put them one after another on a timeline. All timings must be set.
+
+    Each moment is at least one frame long.
+    """
     result = []
     record_in = 0
     for moment in moments:

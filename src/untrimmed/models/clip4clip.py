@@ -75,7 +75,7 @@ class CLIP4Clip(RetrievalModel):
                 nn.init.eye_(linear.weight)
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """Return the last word after the linear map, or the mean of all words after the map."""
+        """Map all word vectors linearly, and return that of the last word, or the mean of all."""
         words = self.encode_words(queries)
         mask = queries.mask
         if self.config.sentence == "mean":

@@ -26,7 +26,7 @@ _MAX_COUNT = 10_000  # larger than in any release; a damaged file could otherwis
 
 @dataclass(frozen=True)
 class TranslatedSettings:
-    """Our settings by dotted key, the released key of each, and untranslated settings as text."""
+    """The result of a translation: our settings, their names in the released program, and settings without a match."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -117,7 +117,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def taps(self, model: DLDKD) -> list[Tap]:
         """List the modules whose outputs are compared: each branch's input layer, positions, attention and encoder.
 
-        An attention's result is compared before its output projection.
+        The outputs of attention layers are compared before their output projection.
         """
         is_later = model.config.version == "later"
         prefixes = (

@@ -49,7 +49,7 @@ class HolmesParity(GMMFormerV2Parity):
         return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return the functions for the cases of the two losses alone."""
+        """Return the functions that compute the golden cases of the two losses."""
         return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:

@@ -90,7 +90,7 @@ class Subtitles(PassageSource):
         self._reader.close()
 
     def files(self, video: Path) -> list[Path]:
-        """Return the subtitle files of a video, by name."""
+        """Return the subtitle files of a video, sorted by name."""
         if video.parent not in self._folders:
             self._folders[video.parent] = _subtitle_files(video.parent)
         return [video.parent / name for name in self._folders[video.parent].get(video.stem, [])][:_MAX_FILES]

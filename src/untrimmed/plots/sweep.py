@@ -18,7 +18,7 @@ IGNORED = ("data", "train.seed", "reported", "dataset")
 
 @dataclass(frozen=True)
 class SweepCurve:
-    """SumR in percent by value of a setting, in ascending order. Several seeds give several results for one value."""
+    """SumR in percent for each value of a setting. Values ascend. With several seeds, a value has several results."""
 
     setting: str
     values: tuple[float, ...]

@@ -43,8 +43,8 @@ def closest_videos(
 ) -> Int[np.ndarray, " V"]:
     """Return at most `count` videos with similar captions, in ascending order.
 
-    Only videos with two or more captions are chosen. The first two have the most similar mean caption vectors. Each
-    further video is the one that is most similar on average to the videos already chosen.
+    Only videos with two or more captions are chosen. The first two videos are the pair with the most similar mean
+    caption vectors. Each further video is the one that is most similar on average to the videos already chosen.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]

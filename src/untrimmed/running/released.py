@@ -214,7 +214,7 @@ def _released_sizes(preset: Preset, tensors: Mapping[str, Tensor]) -> dict[str, 
 
 
 def _shapes(name: ModelName, settings: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a model's tensors by the authors' names."""
+    """Return the shapes of a model's tensors. The keys are the tensors' names in the released program."""
     model = _without_memory(name, configure(name, settings))
     state = model.state_dict()
     slots = model.released_names().items()

@@ -458,7 +458,7 @@ class Library:
     ) -> Hits:
         """Return the videos with frames like this RGB image. Options and errors are those of `search`.
 
-        A trained model is not used.
+        Pictures are compared with frames by the encoder, even if the library has a trained model.
         """
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 

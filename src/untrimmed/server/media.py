@@ -85,9 +85,9 @@ class OpenedResponse(FileResponse):
 def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) -> bool:
     """Whether an open file is the indexed one.
 
-    Programs can set the size and the time of a file, but not the time at which its status changed. If the status
-    changed after indexing, the file may have been replaced, or only moved. In this case the hash of its content is
-    compared. A large file is not compared; it counts as unchanged.
+    A program that replaces a file can give the new file the same size and modification time, but not the same time of
+    the last status change (`ctime`). If this time is after the indexing, the file was replaced or only moved. In this
+    case, the hash of the content is compared. A large file is not compared; it counts as unchanged.
     """
     if (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
         return False

@@ -22,7 +22,7 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Growth:
-    """The search from one method. `accepted` has the method, then the best candidate with 1, 2, ... attachments."""
+    """The search for attachments of one method. `accepted` lists the method alone, then its best candidates by size."""
 
     results: tuple[CandidateResult, ...]
     accepted: tuple[Candidate, ...]

@@ -101,7 +101,7 @@ def read_cues(file: BinaryIO, suffix: str, language: str, faults: Faults) -> Ite
 
 
 def _lines(reader: codecs.StreamReader) -> Iterator[str]:
-    """Yield lines without their ends, at most `MAX_LINE` characters each; line feeds and carriage returns end lines."""
+    """Yield lines, cut to `MAX_LINE` characters. They end at a line feed or carriage return, which is removed."""
     rest = ""
     while block := reader.read(1 << 16):
         rest += block.replace("\0", "")

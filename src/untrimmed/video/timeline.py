@@ -131,5 +131,5 @@ class FramesFrom:
         return [shown_s] if self.falls_in(shown_s, end_s) else []
 
     def falls_in(self, start_s: float, end_s: float) -> bool:
-        """Whether a frame on screen from `start_s` to `end_s` may be on screen at the grid's `start_s` or later."""
+        """Whether a frame with this span may still be on screen when the grid starts (`self.start_s`), or later."""
         return self.start_s <= end_s + 2 * EPSILON_S

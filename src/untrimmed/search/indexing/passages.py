@@ -36,7 +36,7 @@ _EMPTY_READINGS_S = 10.0
 
 @dataclass(frozen=True)
 class PassageStep:
-    """A step of reading passages: `done_s` seconds of a video are read, or the whole video if `passages` is set."""
+    """Progress in reading passages: `done_s` seconds of a video are read; all of it if `passages` is set."""
 
     record: VideoRecord
     source: str

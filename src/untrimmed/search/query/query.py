@@ -127,7 +127,7 @@ def _bounds(spec: Spec) -> str:
 
 
 def _number(name: str, value: float | date, *, is_end: bool = False) -> float:
-    """Return a number unchanged, and a day as the seconds from 1970 to its beginning or its end."""
+    """Return a number unchanged. For a day, return its first or last moment, in seconds since 1970."""
     if not isinstance(value, date):
         return value
     try:
