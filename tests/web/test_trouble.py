@@ -70,8 +70,8 @@ def test_a_search_is_repeated_once_the_library_has_videos(visit, tmp_path, monke
     library = untrimmed.open(tmp_path / "library")
     with served(library, (tmp_path / "videos",)) as at:
         page = visit("?q=blue", at=at, trouble=True)
-        page.get_by_text("no library here").wait_for()
-        page.get_by_role("button", name="Index").click()
+        page.get_by_role("heading", name="Choose a folder with videos").wait_for()
+        page.locator("header").get_by_role("button", name="Index").click()
         page.get_by_role("button", name="Find new videos").click()
         until(page, "document.querySelector('dialog strong')?.textContent === 'done'")
         assert str(tmp_path / "videos") in page.locator("dialog section").first.text_content()
