@@ -155,13 +155,13 @@ class Bins {
   move(from: number, to: number, before: BinMoment[] = this.moments): void {
     if (to < 0 || to >= this.moments.length) return
     const order = $state.snapshot(before)
-    this.#change('', (bin) => bin.moments.splice(to, 0, ...bin.moments.splice(from, 1)), order)
+    this.#change('', (bin) => bin.moments.splice(to, 0, ...bin.moments.splice(from, 1)), { before: order })
   }
   note(index: number, note: string): void {
     this.#change('', (bin) => (bin.moments[index].note = note))
   }
 
-  #change(text: string, change: (bin: Bin) => void, before?: BinMoment[], edges?: EdgeChange): void {
+  #change(text: string, change: (bin: Bin) => void, { before, edges }: { before?: BinMoment[]; edges?: EdgeChange } = {}): void {
     const now = $state.snapshot(this.bin)
     const past = before ? { ...now, moments: before } : now
     change(this.bin)
@@ -274,14 +274,14 @@ class Bins {
     this.played = null
     if (moment && (await session.view(moment))) this.#opened = untrack(() => session.open)
   }
-  /** Note that the edges of the open moment were moved. If it was opened from the bin, the bin gets them too. */
-  trimmed(before: Span): void {
+  /** Record that the edges of the open moment were moved. If it was opened from the bin, the bin gets them too. */
+  recordTrim(before: Span): void {
     const open = session.open!
     const after = { start_s: open.start_s, end_s: open.end_s }
     if (after.start_s === before.start_s && after.end_s === before.end_s) return
     const index = this.#opened === open ? this.moments.findIndex((moment) => isSame(moment, { ...open, ...before })) : -1
     if (index >= 0) {
-      this.#change('', (bin) => Object.assign(bin.moments[index], after), undefined, { open, before, after })
+      this.#change('', (bin) => Object.assign(bin.moments[index], after), { edges: { open, before, after } })
       return
     }
     const isPossible = () => session.open === open

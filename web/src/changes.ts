@@ -15,7 +15,7 @@ class Changes {
   get canUndo(): boolean {
     return this.#past.some(isPossible)
   }
-  /** Note a change that was made. */
+  /** Record a change that was made. */
   add(step: Step): void {
     this.#past.push(step)
     this.#past.splice(0, this.#past.length - MAX_STEPS)

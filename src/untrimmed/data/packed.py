@@ -2,8 +2,8 @@
 
 A cache is a folder `<key>/` with `clips.npy` [V, L, D], `frames.npy` [sum of T, D], `words.npy` [sum of W, E], the
 offsets of each video's and caption's rows, the vectors of passages if they are read, and for DL-DKD the teacher's
-arrays. The key is a hash of the settings, the
-ids, and the names, sizes and modification times of the feature files, so changed features get a new cache.
+arrays. The key is a hash of the settings, the ids, and the names, sizes and modification times of the feature files, so
+changed features get a new cache.
 """
 
 import hashlib

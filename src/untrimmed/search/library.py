@@ -478,7 +478,7 @@ class Library:
         return read_records(self.folder)
 
     def transcript(self, video: str | os.PathLike[str]) -> list[Passage]:
-        """Return what is said and written in a video, by time, as its sources read it.
+        """Return the passages of a video (what is said and written) as its sources read them, in time order.
 
         The video is named by its path, file name or id.
 

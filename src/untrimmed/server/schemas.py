@@ -132,27 +132,6 @@ def _to_query(value: Any) -> Any:
     return tuple(map(_to_query, value)) if isinstance(value, list) else value
 
 
-class MatchedWordJson(BaseModel):
-    """A word that the query contains: `text[start:end]`, and when it is said, if that is known."""
-
-    start: int
-    end: int
-    start_s: float | None
-    end_s: float | None
-
-
-class EvidenceJson(BaseModel):
-    """Why a moment matches: it is seen, or the text of a passage is said or written in it."""
-
-    mode: Mode
-    start_s: float
-    end_s: float
-    text: str = Field(description="The passage. It may contain any characters, so escape it.")
-    source: str = Field(description="The source of the passage, such as subtitle.")
-    language: str
-    words: list[MatchedWordJson]
-
-
 class WordPlace(BaseModel):
     """A word of a text: `text[start:end]`."""
 
@@ -160,17 +139,35 @@ class WordPlace(BaseModel):
     end: int
 
 
-class TranscriptLine(BaseModel):
-    """A passage of a video, and how well its words match."""
+class MatchedWordJson(WordPlace):
+    """A word that the query contains, and when it is said, if that is known."""
 
-    mode: TextMode
+    start_s: float | None
+    end_s: float | None
+
+
+class PassageJson(BaseModel):
+    """A passage of a video: its text and its span in seconds."""
+
+    mode: Mode
     start_s: float
     end_s: float
-    text: str = Field(description="It may contain any characters, so escape it.")
+    text: str = Field(description="The passage. It may contain any characters, so escape it.")
     source: str = Field(description="The source of the passage, such as subtitle.")
     language: str
-    words: list[WordPlace] = Field(description="The words that `text` contains.")
-    strength: float = Field(description="How strongly its words match `text`, from 0 to 1.")
+
+
+class EvidenceJson(PassageJson):
+    """Why a moment matches: it is seen, or the text of a passage is said or written in it."""
+
+    words: list[MatchedWordJson]
+
+
+class TranscriptLine(PassageJson):
+    """A passage of a transcript, and how well it matches the sentences of the request."""
+
+    words: list[WordPlace] = Field(description="The words of the passage that a sentence of the request contains.")
+    strength: float = Field(description="How strongly the words match, from 0 to 1; that of the best sentence.")
 
     @classmethod
     def of(cls, mode: TextMode, passage: Passage, queries: Sequence[TextQuery]) -> TranscriptLine:

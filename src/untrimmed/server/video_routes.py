@@ -109,7 +109,7 @@ async def transcript(
     record: RecordDependency,
     text: Annotated[list[Sentence] | None, Query(max_length=3, description="Sentences whose words are marked.")] = None,
 ) -> list[TranscriptLine]:
-    """What is said and written in a video, by time."""
+    """The passages of a video (what is said and written), in time order."""
     return await service.read(_transcript, service.library.folder, record, text or ())
 
 

@@ -109,7 +109,7 @@ class PassageTable(LanceTable):
             yield self._match(row)
 
     def transcript(self, record: VideoRecord) -> list[tuple[TextMode, Passage]]:
-        """Return what is said and written in a video, by time, as its sources read it."""
+        """Return the passages of a video as its sources read them, each with its mode, in time order."""
         modes = {
             reading.reading_id: reading.mode
             for reading in self.readings()
