@@ -2,18 +2,18 @@
 
 A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings; CONTRIBUTING.md has an example. Switch
 a loss on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a preset,
-or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off. `weights: {my_loss: 0.1}` sets its weight. For
-attached losses, training encodes the queries a second time with other dropout, as the released programs do.
-`separate_pass: false` avoids this second pass.
+or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off. `weights: {my_loss: 0.1}` sets its weight. Like
+the released programs, training encodes the queries a second time with different dropout, and attached losses read this
+second encoding. `separate_pass: false` avoids the second pass.
 
-A part is an `Attachment` whose constructor takes `(config, model)`. Register it like a method and override the hooks
-that it needs. Switch it on by name. Its settings are a section of the model's settings: `my_part.size=4`, or `model:
-{my_part: {size: 4}}` in a preset. The constructor and the hooks get the model as a `Carrier`. The model already has its
-initial weights, so a part may copy its encoders. Store the part's encodings as a `Record`: `encoded.attach(self.name,
-record)`. Read them with `MyRecord.of(encoded.attached[self.name])`.
+A part is an `Attachment` whose constructor takes `(config, model)`. Register the part like a method and override the
+hooks that it needs. Switch it on by name. Its settings are a section of the model's settings: `my_part.size=4`, or
+`model: {my_part: {size: 4}}` in a preset. The constructor and the hooks get the model as a `Carrier`. The model already
+has its initial weights, so a part may copy the model's encoders. Store the part's encodings as a `Record`:
+`encoded.attach(self.name, record)`. Read them with `MyRecord.of(encoded.attached[self.name])`.
 
 `presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file, settings
-and weights come from `training_defaults` of the class, or from the options of a training (`weights.my_loss=0.1`).
+and weights come from `training_defaults` of the class, or from options of `untrimmed train` (`weights.my_loss=0.1`).
 """
 
 from abc import ABC, abstractmethod
@@ -46,12 +46,12 @@ from untrimmed.scores.score import Scores
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The input of losses: encodings, the batch that they come from, and the progress of training.
+    """The input of losses: the encodings of a batch, the batch, and the progress of training.
 
-    `batch` has features, ids of videos and captions, and moments. Losses must take random numbers only from `draws`,
-    and encode further rows with `encode`. `epoch` and `update` (finished updates of the weights) count from 0. In the
-    trial step before training, `is_rehearsal` is True and the losses are discarded; a loss that remembers earlier steps
-    must not remember this one.
+    `batch` contains features, ids of videos and captions, and moments. Losses must take random numbers only from
+    `draws`, and must encode other videos or queries only with `encode`. `epoch` and `update` (finished weight updates)
+    count from 0. In the trial step before training, `is_rehearsal` is True and the losses are discarded. A loss that
+    stores values of earlier steps must not store values of this step.
     """
 
     queries: EncodedQueries
@@ -86,18 +86,19 @@ class Carrier(Protocol):
     def text_tower(self) -> Tower | None:
         """The text tower.
 
-        Attachments read its encoded words, and may build a tower like it. None if the method has no text tower.
+        Attachments read the encoded words, and may build a tower of the same form. None if the method has no text
+        tower.
         """
         return None
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Return contextual words before pooling, by default those of the text tower."""
+        """Return the contextual word vectors before pooling, by default from the text tower."""
         if self.text_tower is None:
             raise NotImplementedError(f"{self.name} has no text_tower, so it needs encode_words")
         return self.text_tower(queries.words, queries.mask)
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Return clips that do not overlap, by default all clips. Only for methods with `has_clips`."""
+        """Return clips that do not overlap. By default these are all clips. Only for methods with `has_clips`."""
         return clips_of(videos)
 
     def branch_losses(
@@ -105,21 +106,21 @@ class Carrier(Protocol):
     ) -> dict[str, Float[Tensor, ""]]:
         """Return the method's retrieval losses for the scores of one branch.
 
-        Attachments call it to train a branch that they provide. Every method with `places` implements it.
+        Attachments call this to train a branch that they provide. Every method with `places` implements it.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
 
     def branch_weight(self, branch: str) -> float:
         """Return the weight of a branch in the fused score. The branch may belong to an attachment.
 
-        Every method with `places` implements it.
+        Every retrieval method with `places` implements this.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_weight")
 
 
 @dataclass(frozen=True)
 class ExtraRows:
-    """Extra rows for two groups of layers (over clips, over frames), and tensors to store with the video."""
+    """Extra rows for the layers over clips and for the layers over frames, and tensors to store with the video."""
 
     clips: Float[Tensor, "V R D"] | None = None
     frames: Float[Tensor, "V R D"] | None = None
@@ -127,7 +128,7 @@ class ExtraRows:
 
 
 class Attachment(nn.Module):
-    """Base class of attachments. A model calls their hooks; by default the hooks change nothing."""
+    """Base class of attachments. A model calls the hooks of its attachments; by default the hooks change nothing."""
 
     name: ClassVar[str]  # set by `register`
     Config: ClassVar[type[AttachmentConfig]] = AttachmentConfig
@@ -136,18 +137,18 @@ class Attachment(nn.Module):
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
-    # whether to draw initial weights again for all linear maps, also copied ones, as released
+    # whether to draw new initial weights for all linear maps, even copied ones, as the released programs do
     draws_maps: ClassVar[bool] = False
     # whether losses read the queries of the second pass, if there is one
     second_pass: ClassVar[bool] = False
-    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which the authors combine it
+    released_on: ClassVar[frozenset[str]] = frozenset()  # methods with which its authors combine it
 
     def __init__(self, config: AttachmentConfig, model: Carrier):
         super().__init__()
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights, once after all constructors.
+        """Draw initial weights. Called once, after all constructors.
 
         By default, weights are drawn only if `draws_maps` is set.
         """
@@ -171,13 +172,13 @@ class Attachment(nn.Module):
         return None
 
     def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
-        """Return the vectors of videos that the attachment's branches compare, by branch."""
+        """Return, by branch of the attachment, the video vectors to compare with `probe`."""
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return, by branch of `sketch`, the names of the tensors of which an index may store only the best row.
+        """Return, by branch of `sketch`, the names of the tensors of which an index needs only the best row.
 
-        The method must not use these tensors for its own scores.
+        The retrieval method must not compute its own scores from these tensors.
         """
         return {}
 
@@ -186,7 +187,7 @@ class Attachment(nn.Module):
         return {}
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
-        """Return the learned weight of each word; None if the attachment does not weight words."""
+        """Return the learned weight of each word, or None if the attachment does not weight words."""
         return None
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
@@ -198,7 +199,7 @@ class Attachment(nn.Module):
         return {}
 
     def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
-        """Return named numbers for each video. Their names differ from those of `watched_queries`."""
+        """Return named numbers for each video. The names must differ from the names in `watched_queries`."""
         return {}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
@@ -206,12 +207,12 @@ class Attachment(nn.Module):
         return None
 
     def released_names(self, prefix: str) -> Names:
-        """Return the authors' names of the attachment's parameters. Our names begin with `prefix`."""
+        """Return the attachment's parameter names in the authors' checkpoints. Our names begin with `prefix`."""
         return {}
 
 
 class StepLoss(Attachment, ABC):
-    """A loss with one term, named like the loss. It may use the whole training step, such as scores or epoch."""
+    """A loss with one term that has the name of the loss. It may use the whole training step, for example the epoch."""
 
     second_pass: ClassVar[bool] = True
 

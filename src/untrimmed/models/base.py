@@ -2,21 +2,22 @@
 
 A method implements four hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
 Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`, which call the hook and then each
-attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A constructor only creates modules.
-Afterwards, `create_model` draws their weights (`draw_weights`) and builds the attachments.
+attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A method's constructor only creates
+modules. Afterwards, `create_model` draws the initial weights of these modules (`draw_weights`) and builds the
+attachments.
 
-If a method needs more fields than `EncodedQueries` or `EncodedVideos` have, define a subclass (frozen, keyword-only) in
-the method's file, and convert with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
+If a method needs fields that `EncodedQueries` or `EncodedVideos` lack, define a subclass (frozen, keyword-only) in the
+method's file, and convert encodings to it with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
 
 Optional hooks:
 
-- `compute_timeline` and `similarity` are needed to find moments and to draw relevance curves.
-- `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. `list_row_tensors` names the
-  tensors of those branches whose score depends only on the best row of a video.
-- `places` lists the branches of the score that an attachment may replace. A method with `places` leaves out the
-  branches in `config.provided`, and has `branch_losses`, `branch_weight`, and a `text_tower` or `encode_words`.
-- `training_defaults` has the weights of losses and other settings, for a method without a preset file.
-- `draw_weights` sets special initial weights, for example an identity.
+- `compute_timeline` and `similarity` are used to find moments and to draw relevance curves.
+- `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. If a branch's score depends
+  only on the best row of a video, `list_row_tensors` names the tensors that contain this row.
+- `places` lists the branches of the score that an attachment may replace. A method with `places` does not compute the
+  branches in `config.provided`. It implements `branch_losses`, `branch_weight`, and `text_tower` or `encode_words`.
+- `training_defaults` contains the loss weights and other settings of a method without a preset file.
+- `draw_weights` sets special initial weights, for example an identity matrix.
 - `watched_queries` and `watched_videos` return numbers per query or video; training logs their means in each epoch.
 - `list_released_names` translates the authors' parameter names.
 """
@@ -75,7 +76,7 @@ class RetrievalModel(nn.Module, Carrier):
     def draw_weights(self) -> None:
         """Draw initial weights, once, after the constructor.
 
-        By default, weights are distributed as in the released programs.
+        By default, the distribution of the weights is that of the released programs.
         """
         initialise(self, self.config.init_std)
 
@@ -94,16 +95,17 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
         """Return the vectors of videos.
 
-        A video's vectors depend only on its own frames, except with some released options.
+        A video's vectors depend only on its own frames. With some released options they also depend on the rest of the
+        batch.
         """
 
     @abstractmethod
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score every query against every video by the method's branches, except those that an attachment replaces."""
+        """Score every query against every video by those branches of the method that no attachment replaces."""
 
     @abstractmethod
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the method's loss terms by name, unweighted, without those of attachments."""
+        """Return the method's unweighted loss terms by name, without the terms of attachments."""
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """Return the frames by default, or the clips if there are no frames or an attachment scores the frames.
@@ -123,7 +125,7 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """Return, by branch, the video vectors that an index compares with `compute_probe` (see `candidate_score`).
 
-        By default there are no such vectors, and a search scores every video of a library in full.
+        By default there are no such vectors, and a search computes the full score of every video in a library.
         """
         return {}
 
@@ -132,10 +134,12 @@ class RetrievalModel(nn.Module, Carrier):
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return names of tensors of which only one row of a video affects the score, by branch of `compute_sketch`.
+        """Return, by branch of `compute_sketch`, the names of the tensors of which only one row per video affects the
+        score.
 
-        That row must be the one with the largest product of `compute_probe` and `compute_sketch`. Branches with a
-        negative weight are left out, because the probe includes the weight.
+        This row must be the one whose `compute_sketch` vector has the largest dot product with the `compute_probe`
+        vector. Leave out branches with a negative weight: the probe includes the weight, so the largest product is not
+        the best row.
         """
         return {}
 
@@ -161,7 +165,7 @@ class RetrievalModel(nn.Module, Carrier):
         return encoded
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score every query against every video with all branches. `fused` ranks the videos."""
+        """Score every query against every video by all branches. Videos are ranked by the result's `fused` score."""
         scores = self.compute_scores(EncodedQueries.of(queries), EncodedVideos.of(videos))
         for attachment in self.carried:
             added = attachment.score(self, queries, videos)
@@ -182,9 +186,9 @@ class RetrievalModel(nn.Module, Carrier):
 
     @property
     def row_tensors(self) -> TensorNames:
-        """The names of tensors of which only one row of a video affects the score, by branch of `sketch`.
+        """For each branch of `sketch`, the names of the tensors of which only one row per video affects the score.
 
-        If all other rows of these tensors are removed, the score is the same, provided `num_frames` is not changed.
+        Removing all other rows of these tensors does not change the score if `num_frames` stays the same.
         """
         rows = dict(self.list_row_tensors())
         for part in self.carried:
@@ -192,10 +196,10 @@ class RetrievalModel(nn.Module, Carrier):
         return rows
 
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
-        """Return an upper bound of each video's score. An index can compute it from vectors alone.
+        """Return an upper bound of each video's score, computed only from the vectors of `probe` and `sketch`.
 
-        Each vector of `probe` is multiplied with all vectors of the branch's `sketch`; the bound is the sum of the
-        largest product of each vector of `probe`. For most methods it equals the score.
+        For each vector of `probe`, take the largest dot product with the vectors of the same branch in `sketch`. The
+        bound is the sum of these largest products. For most methods, the bound equals the score.
 
         Raises: ConfigError for a method without `compute_sketch`.
         """
@@ -211,14 +215,14 @@ class RetrievalModel(nn.Module, Carrier):
         return next((weights for weights in candidates if weights is not None), None)
 
     def watched_queries(self, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """Return named numbers per query; training logs their means over the validation split in metrics.jsonl.
+        """Return named numbers for each query. Training logs their means over the validation split in metrics.jsonl.
 
-        By default only attachments add numbers.
+        By default, only attachments return such numbers.
         """
         return {name: values for part in self.carried for name, values in part.watched_queries(self, queries).items()}
 
     def watched_videos(self, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
-        """Return named numbers for each video. Their names differ from those of `watched_queries`."""
+        """Return named numbers for each video. The names must differ from the names in `watched_queries`."""
         return {name: values for part in self.carried for name, values in part.watched_videos(self, videos).items()}
 
     def forward(
@@ -231,7 +235,7 @@ class RetrievalModel(nn.Module, Carrier):
         is_rehearsal: bool = False,
         encode: Encode = encode_here,
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return all loss terms of a batch by name, unweighted: first the method's, then the attachments'."""
+        """Return all unweighted loss terms of a batch by name: first the method's, then the attachments' terms."""
         queries = encode(self.encode_queries, batch.queries)
         videos = encode(self.encode_videos, batch.videos)
         step = TrainingStep(queries, videos, batch, draws, epoch, encode, update, is_rehearsal)
@@ -246,7 +250,9 @@ class RetrievalModel(nn.Module, Carrier):
         return terms
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """Return each video's timeline and its mask: vectors at equal steps in time, in the space of the sentences.
+        """Return each video's timeline and the mask of real rows.
+
+        A timeline is vectors at equal time steps, in the space of the sentences.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """
@@ -264,7 +270,7 @@ class RetrievalModel(nn.Module, Carrier):
         return products(F.normalize(queries.sentence, dim=-1), F.normalize(units, dim=-1))
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows in which moments are searched, and the similarities of queries to them.
+        """Return the windows that can become moments, and the similarity of each query to each window.
 
         The default windows are JSG's proposals, which need no training.
         """
@@ -273,7 +279,7 @@ class RetrievalModel(nn.Module, Carrier):
         return JSG_WINDOWS, window_similarities(similarity, units, mask, JSG_WINDOWS, row_times=self.row_times)
 
     def locate_settings(self) -> LocateSettings:
-        """Return the default numbers of moments and the default overlap."""
+        """Return the method's default settings for finding moments."""
         return LocateSettings()
 
     def rank_moments(
@@ -283,9 +289,9 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """Return each query's best windows of all videos, including overlapping ones.
+        """Return each query's best windows in all videos, including overlapping windows.
 
-        Rankings of several corpora can be merged before overlaps are suppressed.
+        Because overlaps are not suppressed yet, the caller can first merge the rankings of several corpora.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -301,7 +307,9 @@ class RetrievalModel(nn.Module, Carrier):
         duration_s: Float[Tensor, " V"],
         settings: LocateSettings | None = None,
     ) -> RankedMoments:
-        """Return each query's best moments of all videos, in seconds. Of overlapping moments only the best is kept."""
+        """Return each query's best moments in all videos, in seconds.
+
+        If moments overlap too much, only the best one is kept."""
         settings = settings or self.locate_settings()
         ranked = self.rank_moments(queries, videos, duration_s, settings)
         return suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit)
@@ -309,7 +317,7 @@ class RetrievalModel(nn.Module, Carrier):
     def released_names(self) -> Names:
         """Return all parameter names in the authors' checkpoints, each with the `Slot` of our tensor.
 
-        Raises: CheckpointError for a method, or a method with attachments, that has no released checkpoint.
+        Raises: CheckpointError if no checkpoint of the method with these attachments was released.
         """
         names = self.list_released_names()
         for attachment in self.carried:

@@ -1,4 +1,4 @@
-"""List methods and attachments, and which of them fit together.
+"""List methods and attachments, and which attachments each method accepts.
 
 The list of this package's methods is stored in a file, because reading the registry imports torch, which is slow. Write
 the file again after changing a method:
@@ -22,7 +22,7 @@ FILE = Path(__file__).with_suffix(".json")
 class ModelListing:
     """Names of methods and attachments with their papers.
 
-    `refused` maps METHOD+ATTACHMENT to the reason why they do not fit.
+    `refused` maps METHOD+ATTACHMENT to the reason why the method does not accept the attachment.
     """
 
     methods: Mapping[str, str]
@@ -31,25 +31,25 @@ class ModelListing:
     refused: Mapping[str, str]
 
     def methods_of(self, attachment: str) -> list[str]:
-        """Return the methods that an attachment fits."""
+        """Return the methods that accept an attachment."""
         return [method for method in self.methods if f"{method}+{attachment}" not in self.refused]
 
     @property
     def compositions(self) -> list[str]:
-        """Every METHOD+ATTACHMENT that fits, sorted."""
+        """Every allowed METHOD+ATTACHMENT, sorted."""
         names = (f"{method}+{attachment}" for method in self.methods for attachment in self.attachments)
         return sorted(name for name in names if name not in self.refused)
 
 
 def list_all(*, with_plugins: bool) -> ModelListing:
-    """Return all names. Without plug-ins (modules or installed packages) this does not import torch."""
+    """Return all names. This imports torch only if there are plug-ins (modules or installed packages)."""
     if with_plugins or importlib.metadata.entry_points(group=GROUP):
         return registered_listing()
     return stored_listing()
 
 
 def stored_listing() -> ModelListing:
-    """Return the names in this package, from the file."""
+    """Return the names of this package's methods and attachments, as stored in the file."""
     return ModelListing(**json.loads(FILE.read_text(encoding="utf-8")))
 
 

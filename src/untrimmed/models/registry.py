@@ -27,10 +27,10 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 
 
 def register(name: str) -> Callable[[K], K]:
-    """Make a method or an attachment available under a name.
+    """Return a class decorator that makes a method or an attachment available under a name.
 
-    Raises: ConfigError if the name is taken, is not an identifier or is the name of a setting of all methods, or if a
-    setting of an attachment has no default.
+    Raises: ConfigError if the name is taken, is not an identifier or is also a setting of all methods, or if a setting
+    of an attachment has no default.
     """
 
     def add(cls: K) -> K:
@@ -55,7 +55,7 @@ def register(name: str) -> Callable[[K], K]:
 
 
 def _require_config(cls: type[RetrievalModel] | type[Attachment]) -> None:
-    """Raise a ConfigError if the class has no `Config`, or if its `Config` has another base or lacks `@dataclass`.
+    """Raise a ConfigError if the class has no `Config`, or a `Config` with a wrong base class or without `@dataclass`.
 
     Without `@dataclass`, the fields of `Config` would be ignored.
     """
@@ -78,9 +78,10 @@ def _import_all() -> None:
 
 
 def model_class(name: ModelName) -> type[RetrievalModel]:
-    """Return the class of the method in a model's name, after checking that its attachments fit.
+    """Return the class of the method in a model's name, after checking that the method accepts the attachments.
 
-    Raises: UnknownNameError with the nearest method or attachment, ConfigError for a composition that does not fit.
+    Raises: UnknownNameError that suggests the most similar name, ConfigError if the method does not accept an
+    attachment.
     """
     _import_all()
     if name.method not in METHODS:
@@ -96,7 +97,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
 
 
 def attachment_class(name: str) -> type[Attachment]:
-    """Return the class of an attachment. Raises: UnknownNameError with the nearest name."""
+    """Return the class of an attachment. Raises: UnknownNameError that suggests the most similar name."""
     _import_all()
     if name not in ATTACHMENTS:
         raise UnknownNameError.among("attachment", name, list_attachments())
@@ -104,7 +105,7 @@ def attachment_class(name: str) -> type[Attachment]:
 
 
 def is_loss(attachment: str) -> bool:
-    """Return whether an attachment is a loss, which has one term and settings in `losses`. Raises: UnknownNameError."""
+    """Return whether an attachment is a loss, with one term and settings in `losses`. Raises: UnknownNameError."""
     return issubclass(attachment_class(attachment), StepLoss)
 
 
@@ -126,14 +127,14 @@ def _require_fit(method: type[RetrievalModel], name: str, model_name: str) -> No
 
 
 def _by_default(method: type[RetrievalModel], section: str) -> dict[str, Any]:
-    """Return the settings of the parts or losses that a method has by default, by name."""
+    """Return, by name, the settings of the parts or losses that a method has by default."""
     field = method.Config.__dataclass_fields__[section]
     default: Any = field.default if field.default_factory is MISSING else field.default_factory()
     return dict(default)
 
 
 def default_losses(method: type[RetrievalModel]) -> dict[str, Any]:
-    """Return the settings of the losses that a method has by default, as plain values by name."""
+    """Return, by name, the settings of the losses that a method has by default, as plain values."""
     return dict(to_plain(_by_default(method, "losses")))
 
 
@@ -152,10 +153,10 @@ def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -
 
 
 def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
-    """Build the settings of a model from plain values, as presets and saved models contain them.
+    """Return the settings of a model, built from the plain values in a preset or a saved model.
 
-    Each part has a section with its name. Attached losses are in the section `losses`; None switches a loss off.
-    `where` names the source of the values in error messages.
+    Each part has a section with the name of the part. Attached losses are in the section `losses`; None switches a loss
+    off. `where` names the source of the values in error messages.
 
     Raises: the errors of `create_model`.
     """
@@ -196,7 +197,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
 
 
 def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str) -> None:
-    """Raise a ConfigError for a setting of an attachment that the model does not have."""
+    """Raise a ConfigError if there are settings of an attachment that is not in the model's name."""
     fields = METHODS[name.method].Config.__dataclass_fields__
     for key in settings:
         if key in ATTACHMENTS and key not in fields:
@@ -207,7 +208,9 @@ def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str)
 
 
 def plain_settings(config: ModelConfig) -> dict[str, Any]:
-    """Return the settings of a model as JSON-ready values. `configure` reads them with the model's name."""
+    """Return the settings of a model as JSON-ready values.
+
+    From these values and the model's name, `configure` restores the settings."""
     plain = to_plain(config)
     del plain["attached"]
     parts = plain.pop("parts")
@@ -224,13 +227,13 @@ def plain_sections(config: ModelConfig) -> dict[str, dict[str, Any]]:
 def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
     """Create a model with initial weights.
 
-    Overrides are fields of the method's `Config`; nested fields have dotted keys.
+    `overrides` are fields of the method's `Config`; nested fields have dotted keys.
 
     `create_model("gmmformer_v2", query_dim=768, video_dim=3072, **{"losses.query_diversity.margin": 0.15})`
     `create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072, **{"ral.num_proxies": 4})`
 
-    Raises: UnknownNameError for an unknown method or attachment, ConfigError for a composition that does not fit and
-    for an unknown or wrong setting.
+    Raises: UnknownNameError for an unknown method or attachment, ConfigError if the method does not accept an
+    attachment or if a setting is unknown or wrong.
     """
     model_name = ModelName.of(name)
     cls = model_class(model_name)
@@ -244,13 +247,13 @@ def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
 def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalModel:
     """Create a model from a method's class and the settings from `configure`.
 
-    Weights are drawn once, in a fixed order, so that a seed gives the same weights: the method's constructor and its
-    `draw_weights`, the constructors of all attachments, the `draw_weights` of each attachment.
+    The order of random draws is fixed, so a seed always gives the same weights: first the method's constructor and its
+    `draw_weights`, then the constructors of all attachments, then the `draw_weights` of each attachment.
     """
     with reporting(method.__qualname__):
         model = method(config)
         model.draw_weights()
-    # constructors of attachments may copy the model and encode with it, so the attribute must exist
+    # the constructor of an attachment may copy the model and encode with it, so `attachments` must already exist
     model.attachments = nn.ModuleDict()
     attachments = {}
     for name, settings in config.attachments.items():
@@ -280,7 +283,7 @@ def list_attachments() -> list[str]:
 
 
 def list_compositions() -> dict[str, str]:
-    """Return every METHOD+ATTACHMENT, sorted, with the reason why it is refused, or an empty text if it is allowed."""
+    """Return every METHOD+ATTACHMENT, sorted, each with the reason why it is refused, or with "" if it is allowed."""
     names = [ModelName(method, (attached,)) for method, attached in product(list_models(), list_attachments())]
     return {str(name): _why_refused(name) for name in names}
 
@@ -294,7 +297,7 @@ def _why_refused(name: ModelName) -> str:
 
 
 def paper_of(name: str) -> str:
-    """Return the line that describes a method or an attachment with its paper. Raises: UnknownNameError."""
+    """Return one line that describes a method or an attachment and names its paper. Raises: UnknownNameError."""
     cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
     source = cls if issubclass(cls, StepLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]

@@ -1,7 +1,7 @@
 """Translate between the authors' parameter names and ours.
 
-A method lists the authors' names in `list_released_names`. The method uses the functions below for blocks that several
-released programs share. We stack parallel layers, so a released tensor is often one entry of a parameter.
+A method lists the authors' names in `list_released_names`, with the functions below for layers that several released
+programs share. We stack parallel layers in one parameter, so a released tensor is often one entry of a parameter.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from untrimmed.errors import CheckpointError, named
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a released tensor is stored in our model: the name of a parameter, and leading indices in it.
+    """Where our model stores a released tensor: the name of a parameter, and indices of the parameter's first axes.
 
-    The released tensor may have `unit_axes` additional leading axes of length 1.
+    The released tensor has `unit_axes` additional leading axes of length 1.
     """
 
     parameter: str
@@ -25,17 +25,17 @@ class Slot:
     unit_axes: int = 0
 
     def export(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """Return the released tensor, given tensors under our parameter names."""
+        """Return the released tensor. `tensors` has our parameter names as keys."""
         ours = tensors[self.parameter][self.index]
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
-UNUSED = Slot("")  # slot of a tensor that the released program stores but never uses; our models lack it
+UNUSED = Slot("")  # for a tensor that the released program stores but never uses; our models do not have it
 Names = dict[str, Slot]
 
 
 def pair(ours: str, theirs: str, index: tuple[int, ...] = ()) -> Names:
-    """Return the names of the weight and bias of one map or norm."""
+    """Return the names of the weight and bias of one linear map or layer norm."""
     return {f"{theirs}.{part}": Slot(f"{ours}.{part}", index) for part in ("weight", "bias")}
 
 
@@ -51,7 +51,7 @@ def positions(ours: str, theirs: str) -> Names:
 
 
 def embedding(tower: str, theirs: str) -> Names:
-    """Return the names of a tower's input layer and positions. The authors' prefix is `query`, `clip` or `frame`."""
+    """Return the names of a tower's input layer and position table. `theirs` is `query`, `clip` or `frame`."""
     return input_layer(f"{tower}.input", f"{theirs}_input_proj") | positions(
         f"{tower}.positions", f"{theirs}_pos_embed"
     )
@@ -84,7 +84,7 @@ def ffn_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def after_attention(ours: str, theirs: str, block: int) -> Names:
-    """Return the names of the feed-forward part and the norms of layer `block` of a stack as in `ffn_layer`."""
+    """Return the part of `ffn_layer` after the attention: the names of the feed-forward part and the norms."""
     return (
         pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
         | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
@@ -94,7 +94,7 @@ def after_attention(ours: str, theirs: str, block: int) -> Names:
 
 
 def lorentz_layer(ours: str, theirs: str, block: int) -> Names:
-    """Return the names of layer `block` of a stack as in `ffn_layer`, but with Lorentz attention (HLFormer).
+    """Return the same names as `ffn_layer`, but for a layer with Lorentz attention (HLFormer).
 
     Each released layer also stores the curvature of the manifold, the constant 1, under five names.
     """
@@ -126,13 +126,13 @@ def token_layer(ours: str, theirs: str) -> Names:
 
 
 def consolidation(ours: str, theirs: str) -> Names:
-    """Return the names of a block's temporal consolidation: the token's cross layer and two maps after it."""
+    """Return the names of a block's temporal consolidation: the token's attention layer, then two linear maps."""
     names = token_layer(f"{ours}.reader", f"{theirs}.ca") | pair(f"{ours}.hidden", f"{theirs}.layer1")
     return names | pair(f"{ours}.weights", f"{theirs}.layer2")
 
 
 def distribution_head(ours: str, mean: str, spread: str) -> Names:
-    """Return the names of a head for mean and spread with separate poolings (RAL, DreamPRVR)."""
+    """Return the names of a head that predicts mean and spread with separate poolings (RAL, DreamPRVR)."""
     names: Names = {}
     for part, theirs in (("mean", mean), ("scale", spread)):
         names[f"{theirs}.attention.w_1.weight"] = Slot(f"{ours}.{part}_pooling.hidden.weight")
@@ -146,7 +146,7 @@ def require_released(model: nn.Module, names: Names, released: Mapping[str, Tens
 
     `names` are the `released_names` of the model. The model may be on the device "meta", where it needs no memory.
 
-    Raises: CheckpointError if a tensor is missing, unknown, or has another shape.
+    Raises: CheckpointError if a tensor is missing or unknown, or has the wrong shape.
     """
     released = without_prefix(released)
     needed = [name for name, slot in names.items() if slot is not UNUSED]
@@ -171,14 +171,14 @@ def require_released(model: nn.Module, names: Names, released: Mapping[str, Tens
 
 
 def without_prefix(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without the prefix `module.`, which training on several GPUs adds to their names."""
+    """Return the tensors without the prefix `module.`. PyTorch's training on several GPUs adds this prefix to names."""
     return {name.removeprefix("module."): tensor for name, tensor in released.items()}
 
 
 def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
-    """Load the authors' tensors into the model whose `released_names` are `names`, in place.
+    """Load the authors' tensors into the model in place. `names` are the model's `released_names`.
 
-    Raises: CheckpointError, as for `require_released`; the model is then unchanged.
+    Raises: CheckpointError, as for `require_released`. In this case the model is unchanged.
     """
     tensors = require_released(model, names, released)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -188,10 +188,10 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
 
 
 def export_released(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors (a state dict, gradients) under the authors' names."""
+    """Return tensors, such as a state dict or gradients, under the authors' names."""
     return {name: slot.export(tensors) for name, slot in names.items() if slot.parameter in tensors}
 
 
 def as_tensors(arrays: Mapping[str, object]) -> dict[str, Tensor]:
-    """Convert arrays by name to tensors, for weights stored with numpy."""
+    """Convert named numpy arrays to tensors."""
     return {name: torch.as_tensor(array) for name, array in arrays.items()}
