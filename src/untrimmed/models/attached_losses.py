@@ -1,4 +1,4 @@
-"""Losses that attach to any method by configuration (GMMFormer v2, Table 6; DreamPRVR)."""
+"""Losses that the settings can add to any method (GMMFormer v2, Table 6; DreamPRVR)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -42,7 +42,8 @@ class QueryDiversity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` averages over the queries of a batch, `paper` first within each video (Eq. 5)."""
+        """`reduction`: `released` averages over all queries of a batch; `paper` averages within each video first (Eq.
+        5)."""
 
         margin: float = 0.2
         scale: float = 32.0
@@ -61,11 +62,11 @@ class QueryDiversity(AttachedLoss):
 
 @register("query_similarity")
 class QuerySimilarity(AttachedLoss):
-    """DreamPRVR's loss that keeps queries of the same video similar (arXiv 2604.03653)."""
+    """The loss of DreamPRVR (arXiv 2604.03653) that keeps queries of the same video similar."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`temperature` divides the cosines between queries."""
+        """`temperature`: the cosines between queries are divided by this value."""
 
         temperature: float = 0.09
 
@@ -82,7 +83,7 @@ class QuerySimilarity(AttachedLoss):
 
 @register("optimal_matching")
 class OptimalMatching(AttachedLoss):
-    """The optimal matching loss of GMMFormer v2 (Eq. 7), on clips, or on frames if the method has no clips."""
+    """The optimal matching loss of GMMFormer v2 (Eq. 7). It uses frames if the method has no clips."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):

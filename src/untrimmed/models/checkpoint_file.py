@@ -1,8 +1,8 @@
 """Read tensors, settings and validation results from an authors' checkpoint without executing pickled code.
 
-The files contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). A small file cannot
-cause a large allocation: compressed members, tensors larger than their storage and pickles with too many objects are
-refused first.
+Checkpoints contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). A small file cannot
+cause a large allocation: before allocating memory, we refuse compressed members, tensors larger than their storage, and
+pickles with too many objects.
 """
 
 import math
@@ -27,7 +27,7 @@ from untrimmed.models.pickle_reader import (
 MAX_PICKLE_BYTES = 16 * 2**20
 """Largest size of the pickle.
 
-In released checkpoints the pickle has at most 0.3 MB: names, shapes and settings, without tensors.
+Released checkpoints have a pickle of at most 0.3 MB, with names, shapes and settings but no tensors.
 """
 _MAX_NAME = 300  # longest name of a tensor, in characters
 
@@ -36,9 +36,10 @@ _MAX_NAME = 300  # longest name of a tensor, in characters
 class Checkpoint:
     """The content of an authors' checkpoint.
 
-    `tensors` are views of the file's storages, by the authors' parameter names. `config` has the settings that the
-    program stored: numbers, texts and lists or mappings of them. `validation` has the validation metrics (the entry
-    `model_val`) in the program's order. Both are empty if the file has none. `epoch` counts from 0.
+    `tensors` maps the authors' parameter names to views of the file's storages. `config` contains the settings that the
+    authors' program stored: numbers, texts, and lists or mappings of numbers and texts. `validation` contains the
+    validation metrics (the entry `model_val`) in the order of the file. `config` and `validation` are empty if the file
+    has no such entry. `epoch` counts from 0.
     """
 
     tensors: Mapping[str, Tensor]
@@ -50,8 +51,8 @@ class Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Return the parameters, settings and validation results in a checkpoint.
 
-    Raises: CheckpointError if the file is missing, truncated, older than PyTorch 1.6, contains no tensors, or would
-        need more memory than its size justifies.
+    Raises: CheckpointError if the file is missing or truncated, is older than PyTorch 1.6, contains no tensors, or
+    would need too much memory for its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -108,7 +109,8 @@ class _Storages:
         return self._archive.read(self._pickle)
 
     def tensor(self, name: str, reference: TensorReference) -> Tensor:
-        """Return a view of a storage. Raises: CheckpointError for a tensor that extends beyond its storage."""
+        """Return a tensor as a view of its storage. Raises: CheckpointError if the tensor extends beyond the
+        storage."""
         (dtype, key), offset, shape, stride = reference
         count = math.prod(shape)
         end = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 if count else 0
@@ -149,7 +151,7 @@ def _checkpoint(content: Any, storages: _Storages) -> Checkpoint:
     if not all(name.isprintable() and len(name) <= _MAX_NAME for name in references):
         raise CheckpointError("the name of a tensor is not printable or too long; download the file again")
     total = sum(math.prod(item.shape) * item.storage.dtype.itemsize for item in references.values())
-    if total > 2 * storages.file_size:  # some tensors share a storage, so the sum may exceed the size of the file
+    if total > 2 * storages.file_size:  # tensors can share a storage, so their sum may exceed the file
         raise CheckpointError(
             f"its tensors have {total:,} bytes, the file has {storages.file_size:,}; save a copy of each tensor with "
             "torch, or download it again"
@@ -184,7 +186,7 @@ class _Settings:
         self._num_values = 0
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Return the converted value. Raises: CheckpointError for more than `MAX_VALUES` values."""
+        """Return the converted value. Raises: CheckpointError if there are more than `MAX_VALUES` values."""
         self._num_values += 1
         if self._num_values > self.MAX_VALUES:
             raise CheckpointError(f"its settings have more than {self.MAX_VALUES:,} values; save only the weights")

@@ -1,9 +1,10 @@
 """CLIP4Clip (arXiv 2104.08860), mean pooling: a video is the mean of its frames, compared with the sentence by cosine.
 
-CLIP4Clip is a method for ordinary text-to-video retrieval (RAL, Table 5). Here it reads features of an image-text
-encoder and does not train the encoder. One linear map for text and one for video replace fine-tuning. A map between
-equal widths starts as the identity, so an untrained model gives the encoder's mean-pooled cosine. We implemented it
-from the papers and did not reproduce their results.
+CLIP4Clip is a method for ordinary text-to-video retrieval (RAL, Table 5). Our version reads the features of an
+image-text encoder and does not train this encoder. Instead of fine-tuning, it trains one linear map for text and one
+for video. If input and output width are equal, a map starts as the identity, so an untrained model computes the cosine
+of the sentence and the mean of the encoder's frames. We implemented it from the papers and did not reproduce their
+results.
 """
 
 import math
@@ -29,7 +30,7 @@ MAX_LOGIT_SCALE = math.log(100.0)  # CLIP limits its learned scale to this value
 
 @dataclass(frozen=True, kw_only=True)
 class CLIP4ClipVideos(EncodedVideos):
-    """The frames after the linear map, and `video`: the mean of these frames after normalisation."""
+    """`frames` after the linear map, and `video`: the mean of the normalised frames."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -42,7 +43,8 @@ class CLIP4Clip(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """`sentence`: `last` is the last token, as in CLIP; `mean`, for other encoders, is the mean of the words."""
+        """`sentence`: `last` uses the vector of the last token, as CLIP does; `mean` uses the mean of the words, for
+        other encoders."""
 
         dim: int = 512
         max_frames: int = 12
@@ -68,14 +70,14 @@ class CLIP4Clip(RetrievalModel):
         self.logit_scale = nn.Parameter(torch.tensor(-math.log(c.temperature)))
 
     def draw_weights(self) -> None:
-        """Draw initial weights; maps between equal widths start as the identity."""
+        """Draw initial weights. A map with equal input and output width starts as the identity."""
         super().draw_weights()
         for linear in (self.query_map, self.frame_map):
             if linear.in_features == linear.out_features:
                 nn.init.eye_(linear.weight)
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """Map all word vectors linearly, and return that of the last word, or the mean of all."""
+        """Apply the linear map to all words, and return the vector of the last word or the mean of all vectors."""
         words = self.encode_words(queries)
         mask = queries.mask
         if self.config.sentence == "mean":
@@ -84,13 +86,13 @@ class CLIP4Clip(RetrievalModel):
         return EncodedQueries(sentence=words[torch.arange(len(words), device=words.device), last])
 
     def compute_video_vectors(self, videos: VideoBatch) -> CLIP4ClipVideos:
-        """Return the frames after the linear map, and the mean of these frames after normalisation."""
+        """Return the frames after the linear map, and the mean of the normalised frames."""
         frames = self.frame_map(videos.frames)
         mask = videos.frame_mask
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Return word features after the linear map. The frozen text encoder has already related them to each other."""
+        """Return the word features after the linear map. The frozen text encoder has already made them contextual."""
         return self.query_map(queries.words)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
@@ -118,7 +120,7 @@ class CLIP4Clip(RetrievalModel):
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return the mean cross-entropy over both directions, of cosines divided by the learned temperature.
+        """Return the mean cross-entropy over both directions. Cosines are divided by the learned temperature.
 
         `dot` is ignored.
         """
@@ -126,10 +128,10 @@ class CLIP4Clip(RetrievalModel):
         return {f"{branch}_nce": nce(logits, step.batch.video_index) / 2}
 
     def branch_weight(self, branch: str) -> float:
-        """Return the weight of a branch: the mean-frame branch, or a frame branch from an attachment."""
+        """Return the weight of the mean-frame branch, or of a frame branch that an attachment provides."""
         return {"video": self.config.video_weight, "frame": self.config.frame_weight}[branch]
 
 
 def _mean(x: Float[Tensor, "N T D"], mask: Bool[Tensor, "N T"]) -> Float[Tensor, "N D"]:
-    """Return the mean of the real rows."""
+    """Return the mean of the rows that are not padding."""
     return x.masked_fill(~mask[..., None], 0).sum(dim=1) / mask.sum(dim=1).clamp_min(1)[:, None]

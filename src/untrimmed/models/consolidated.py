@@ -1,7 +1,7 @@
 """The encoder of GMMFormer v2, HLFormer, DreamPRVR and Holmes: parallel layers, fused at each time point.
 
-Each branch has a tower and one block of parallel layers. At each time point, the layers' outputs are fused by attention
-from a token, which is learned or the mean of the outputs. Numbers of equations and tables are those of GMMFormer v2
+Each branch has a tower and one block of parallel layers. At each time point, a token attends to the layers' outputs and
+fuses them. The token is learned, or it is the mean of the outputs. Equations and tables are numbered as in GMMFormer v2
 (arXiv 2405.13824).
 """
 
@@ -35,7 +35,7 @@ class ConsolidatedConfig(TwoBranchConfig):
     dropout: float = 0.2
     aggregation: Aggregation = "consolidation"  # see Table 4
     fusion_token: FusionToken = "learned"
-    weight_generator: Generator = "released"  # paper: Eq. 1 and 18, and a learned token for each branch
+    weight_generator: Generator = "released"  # paper: Eq. 1 and 18, with a learned token for each branch
     temperature: float = 0.09
     second_branch: SecondBranch = "frame"  # see Table 3
     padding_scores: Padding = "zero"
@@ -52,12 +52,12 @@ class ConsolidatedConfig(TwoBranchConfig):
 
     @property
     def reads_padding(self) -> bool:
-        """Whether padding affects the score, because the token is the mean of the layers' outputs."""
+        """Whether padding affects the score. It does if the token is the mean of the layers' outputs."""
         return reads_token(self.aggregation) and self.fusion_token == "mean"
 
 
 class ConsolidatedModel(TwoBranchModel):
-    """A query tower, and a tower and a block each for clips and frames.
+    """A query tower; one tower and one block for clips; one tower and one block for frames.
 
     Subclasses set defaults and can use other blocks.
     """
@@ -82,7 +82,7 @@ class ConsolidatedModel(TwoBranchModel):
         self.frame_pooling = AttentionPooling(c.dim) if has_pooling else None
 
     def new_block(self, length: int) -> GaussianBlock:
-        """Return a block for sequences of at most `length`, with windows for this length."""
+        """Return a block for sequences of at most `length` rows, with attention windows for this length."""
         c = self.config
         layers = self.block_layers(length)
         join = aggregation(
@@ -98,12 +98,12 @@ class ConsolidatedModel(TwoBranchModel):
         return GaussianBlock(layers, join)
 
     def block_layers(self, length: int) -> ParallelLayers | LayersOfTwoKinds:
-        """Return the layers of a block, with windows for `length`."""
+        """Return the layers of a block, with attention windows for `length` rows."""
         skips = not self.config.reads_padding
         return self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=skips)
 
     def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
-        """Return consolidated clips and frames (Eq. 1-3). Frames at padding are 0."""
+        """Return clips and frames after the fusion (Eq. 1-3). Frames at padding are 0."""
         embedded = self.clip_tower(videos.clips)
         joining = (part.extra_rows(self, embedded) for part in self.carried if part.joins_layers)
         extra = next(joining, ExtraRows())

@@ -1,16 +1,17 @@
 """DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): only one of two branches learns from CLIP.
 
-Released code: HuiGuanLab/DL-DKD, the branch named for the conference (`version: conference`), and its default branch,
-DL-DKD++ (`version: later`). We follow the release:
+Released code: HuiGuanLab/DL-DKD. Its git branch named after the conference is `version: conference`; its default git
+branch, DL-DKD++, is `version: later`. We follow the release:
 
-- In the conference version, the exploration branch reads words through the input layer of the inheritance branch.
-  Checkpoints contain an input layer of the exploration branch, but it is never used, so our model does not have it.
+- In the conference version, the exploration branch reads words through the input layer of the inheritance branch. The
+  exploration branch's own input layer in checkpoints is never used, so our model does not have it.
 - The divergence from the teacher is summed over queries.
-- Frames pass one more linear map after their tower.
+- Frames pass through one more linear map after their tower.
 - No branch has clips.
-- The later version adds soft labels to training (`labels: soft`) and has other learning rates and dropout. It resamples
-  the student's frames to the number of the teacher's frames (`features: {teacher: later}`).
-- Both versions sort a batch by number of captions. The order decides which queries and videos get soft labels.
+- The later version trains with soft labels (`labels: soft`), and its learning rates and dropout differ. It resamples
+  each video so that student and teacher have equally many frames (`features: {teacher: later}`).
+- Both versions sort the videos of a batch by their number of captions. This order decides which queries and videos get
+  soft labels.
 """
 
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class DLDKDQueries(EncodedQueries):
 
 @dataclass(frozen=True, kw_only=True)
 class DLDKDVideos(EncodedVideos):
-    """`frames` are those of the inheritance branch; the mask is the same for both branches."""
+    """`frames` are the frames of the inheritance branch. Both branches use the same mask."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -63,7 +64,7 @@ class Teacher(NamedTuple):
 
 
 class StudentBranch(nn.Module):
-    """Encodes a query and each frame as one vector each, by attention layers without a feed-forward part."""
+    """Encodes each query and each frame as one vector, with attention layers that have no feed-forward part."""
 
     def __init__(self, config: ModelConfig, dim: int, *, own_query_input: bool):
         super().__init__()
@@ -77,7 +78,7 @@ class StudentBranch(nn.Module):
         self.frame_map = nn.Linear(dim, dim)
 
     def sentences(self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
-        """Return sentence vectors of words. An input layer has already mapped the words to the branch's width."""
+        """Return a sentence vector for each query. An input layer has already mapped `words` to the branch's width."""
         return self.query_pooling(self.query_layer(self.query_positions(words), mask), mask)
 
     def frames(self, frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V T D"]:
@@ -87,15 +88,15 @@ class StudentBranch(nn.Module):
 
 @register("dl_dkd")
 class DLDKD(RetrievalModel):
-    """Two branches over frames and words, scored by their best frame. The inheritance branch learns from a teacher."""
+    """Two branches over frames and words. Each scores a video by its best frame. One branch learns from a teacher."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
         """`dim` is the width of the inheritance branch. Fields after `margin` affect only training.
 
         A hard label is 1 for the query's video and 0 for the others. With soft labels, the share `hard_share` of a
-        batch keeps hard labels. Every other label is the hard label times `label_share` plus a softmax of guiding
-        scores. Both shares fall with the epoch.
+        batch keeps hard labels. Every other label is the hard label times `label_share`, plus a softmax of guiding
+        scores. Both shares decrease during training.
         """
 
         version: Literal["conference", "later"] = "conference"
@@ -134,7 +135,7 @@ class DLDKD(RetrievalModel):
 
         @property
         def absent_terms(self) -> frozenset[str]:
-            """The loss terms that these settings turn off: those of the exploration branch if there is one branch."""
+            """The loss terms that these settings turn off. Without an exploration branch, its terms are off."""
             absent = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
             return super().absent_terms | absent
 
@@ -155,7 +156,7 @@ class DLDKD(RetrievalModel):
         words = queries.words
         mask = queries.mask
         require_fit(words, c.query_dim, c.max_words)
-        # in evaluation, padding is computed too, because golden cases compare it
+        # in evaluation, the rows of padding are computed too, because golden cases compare them
         real = mask if self.training else None
         first = self.inheritance.query_input
         assert first is not None
@@ -177,7 +178,7 @@ class DLDKD(RetrievalModel):
         )
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best frame of each branch. As released, the inheritance branch has the larger weight."""
+        """Score by the best frame in each branch. As released, the inheritance branch has the larger weight."""
         c = self.config
         if self.exploration is None:
             return Scores(self.branch_sims(queries, videos), {"inheritance": 1.0})
@@ -224,7 +225,8 @@ class DLDKD(RetrievalModel):
         return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * exploration}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE and triplet loss of each branch, and the decayed distillation loss of the inheritance branch.
+        """Return InfoNCE and triplet loss of each branch, and the inheritance branch's distillation loss after its
+        decay.
 
         Raises: FeatureError if the batch has no teacher features.
         """
@@ -240,7 +242,7 @@ class DLDKD(RetrievalModel):
         if c.labels == "soft":
             guides["inheritance"] = max_sim(teacher.sentence, teacher.frames, mask, similarity="dot").value
         terms: dict[str, Tensor] = {}
-        # In the conference version, random numbers are drawn for the exploration branch first.
+        # The released conference version draws random numbers for the exploration branch first.
         for name in sorted(cosine, reverse=c.version == "later"):
             score = dot[name].value
             terms |= branch_terms(name, cosine[name].value, score, index, margin=c.margin, draws=step.draws)
@@ -255,7 +257,7 @@ class DLDKD(RetrievalModel):
     def distillation_factor(self, epoch: int) -> float:
         """Return the factor of the distillation loss in an epoch.
 
-        As released, the factor of the kinds `rising_...` starts with 1 and increases.
+        As released, the factor starts at 1 and increases if the kind of decay is `rising_...`.
         """
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)

@@ -1,4 +1,4 @@
-"""Values that change with the epoch (DL-DKD): the distillation weight, and the shares of hard data and hard labels."""
+"""DL-DKD's values that change with the epoch: the distillation weight, and the shares of hard data and hard labels."""
 
 import math
 from typing import Literal
@@ -20,9 +20,10 @@ SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as released
 
 
 def distillation_decay(kind: Decay, epoch: int) -> float:
-    """Return the factor of the distillation loss in an epoch counted from 0. The released scripts use `exponential`.
+    """Return the factor of the distillation loss in an epoch (counted from 0).
 
-    The released setting `decay_way` numbers the kinds from 0 to 8, in the order of `Decay`.
+    The released scripts use `exponential`. In the released setting `decay_way`, the numbers 0 to 8 are the kinds in the
+    order of `Decay`.
 
     >>> [distillation_decay("exponential", epoch) for epoch in (0, 1, 2)]
     [1.0, 0.95, 0.9025]

@@ -1,4 +1,4 @@
-"""DreamPRVR (CVPR 2026, arXiv 2604.03653): attention layers read extra vectors (registers) of a video's topic.
+"""DreamPRVR (CVPR 2026, arXiv 2604.03653): attention layers read extra vectors (registers) for a video's topic.
 
 Released code: lijun2005/CVPR26-DreamPRVR. The encoder is GMMFormer v2's (`models/consolidated.py`) with two
 differences: other attention windows, and the mean of the layers' outputs instead of a learned token. The registers and
@@ -27,7 +27,7 @@ RELEASED_LOSSES = {
 class DreamPRVR(ConsolidatedModel):
     """Blocks of eight layers that read registers together with clips or frames.
 
-    A video scores by its best clip and by its best frame.
+    The score of a video combines its best clip and its best frame.
     """
 
     released_layer: ClassVar[str] = "e_attns."

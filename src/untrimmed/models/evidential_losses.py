@@ -1,8 +1,8 @@
-"""The two evidential losses of Holmes, which attach to other methods too (arXiv 2605.06083).
+"""The two evidential losses of Holmes (arXiv 2605.06083), which can be added to other methods too.
 
-The authors released them only with Holmes. With other methods, `evidence` uses the method's cosines of all queries and
-videos. `transport` uses the clips that the method compares with sentences; for MS-SL these are its shortest clips,
-because the longer ones overlap. Weights are those of Holmes on the same data set.
+The authors released these losses only with Holmes. With other methods, `evidence` uses the method's cosines of all
+queries and videos. `transport` uses the clips that the method compares with sentences. For MS-SL, it uses only the
+shortest clips, because longer clips overlap. The losses have the same weights as in Holmes on the same data set.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ class Evidence(StepLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """From epoch `warmup_epoch` on (counted from 0), labels of queries that match several videos are smoothed."""
+        """From epoch `warmup_epoch` on (counted from 0), the labels of queries that match several videos are
+        smoothed."""
 
         temperature: float = 0.05  # divides the cosines before they are converted to evidence
         division_bound: float = 0.3  # the argument `bound` of `losses.evidence.divide`
@@ -42,7 +43,7 @@ class Evidence(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the sum of the losses of each branch and of all branches together."""
+        """Return the sum of the losses: one loss for each branch and one for all branches together."""
         c = self.config
         branches = model.score(step.queries, step.videos).branches
         return between_videos(
@@ -65,7 +66,7 @@ class Transport(StepLoss):
     class Config(AttachmentConfig):
         """`regularisation` and `iterations` are parameters of optimal transport.
 
-        The loss is 0 before `warmup_epoch` (from 0).
+        The loss is 0 before epoch `warmup_epoch` (counted from 0).
         """
 
         temperature: float = 0.06  # divides the cosines before they are converted to evidence
@@ -83,7 +84,7 @@ class Transport(StepLoss):
 
         @property
         def first_epoch(self) -> int:
-            """The first epoch with this loss."""
+            """The first epoch in which this loss is not 0."""
             return self.warmup_epoch
 
     config: Config
@@ -91,7 +92,7 @@ class Transport(StepLoss):
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
         """Return the loss between clips and queries.
 
-        The queries come from a second pass of the encoder with other dropout.
+        The queries come from a second pass of the encoder with different dropout.
         """
         c = self.config
         sentence = step.queries.sentence

@@ -1,6 +1,7 @@
-"""GMMFormer (AAAI 2024, arXiv 2310.05195): clips, encoded by attention within Gaussian windows.
+"""GMMFormer (AAAI 2024, arXiv 2310.05195): clips encoded by attention within Gaussian windows.
 
-Released code: huangmozhi9527/GMMFormer. We follow the release; the paper's version of each difference is an option.
+Released code: huangmozhi9527/GMMFormer. Where release and paper differ, we follow the release; an option selects the
+paper's version.
 
 - The released layers normalise after the residual; Eq. 8-9 normalise before (`norm: pre`).
 - The released layers have no feed-forward part; Eq. 8-9 have one (`ffn_ratio: 4`).
@@ -29,7 +30,7 @@ from untrimmed.scores.max_sim import Padding
 
 @register("gmmformer")
 class GMMFormer(TwoBranchModel):
-    """A query, a clip and a frame tower. Frames are pooled into one vector per video."""
+    """Three towers, for queries, clips and frames. The frames of a video are pooled into one vector."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TwoBranchConfig):
@@ -73,7 +74,7 @@ class GMMFormer(TwoBranchModel):
         return Tower(c.video_dim, c.dim, max(c.max_frames, c.num_clips), c.input_dropout, *blocks, skip_padding=True)
 
     def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
-        """Return clips, and the frames pooled into one vector (Eq. 2)."""
+        """Return the clips, and one vector pooled from the frames (Eq. 2)."""
         clips = self.clip_tower(videos.clips)
         mask = videos.frame_mask
         frames = self.frame_tower(videos.frames, mask)

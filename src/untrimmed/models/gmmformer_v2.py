@@ -1,7 +1,7 @@
-"""GMMFormer v2 (arXiv 2405.13824): clips at several scales, fused per time point; a loss matches queries to clips.
+"""GMMFormer v2 (arXiv 2405.13824): clips at several scales, fused at each time point; a loss matches queries to clips.
 
-Released code: huangmozhi9527/GMMFormer_v2. We follow the release; the paper's version of each difference is an option.
-Towers and blocks are those of `models/consolidated.py`.
+Released code: huangmozhi9527/GMMFormer_v2. Where release and paper differ, we follow the release; an option selects the
+paper's version. Towers and blocks come from `models/consolidated.py`.
 
 - The release normalises after each residual; Eq. 14-15 normalise before (`norm: pre`).
 - The released windows use relative positions (`window`).
@@ -22,7 +22,7 @@ RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "optim
 
 @register("gmmformer_v2")
 class GMMFormerV2(ConsolidatedModel):
-    """Blocks of eight layers, fused with one learned token. A video scores by its best clip and by its best frame."""
+    """Blocks of eight layers, fused by one learned token. The score combines a video's best clip and best frame."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):

@@ -1,11 +1,11 @@
 """HLFormer (ICCV 2025, arXiv 2507.17402): Euclidean and Lorentz attention; a loss puts videos above captions.
 
-Released code: lijun2005/ICCV25-HLFormer. It shares the encoder of GMMFormer v2 (`models/consolidated.py`), with two
-differences: a block has Euclidean and Lorentz layers, and the token that fuses them is the mean of their outputs
-instead of a learned vector. The mean includes padding, so frames are always padded to `max_frames`.
-`models/partial_order.py` has the loss that puts videos above their captions in a hierarchy. Scores, moments and
-relevance curves are cosines; only layers and that loss use hyperbolic space. Only the abstract, introduction and
-overview of the paper were available to us, so we follow the release.
+Released code: lijun2005/ICCV25-HLFormer. The encoder is GMMFormer v2's (`models/consolidated.py`) with two differences:
+a block has Euclidean and Lorentz layers, and the token that fuses the layers is the mean of their outputs instead of a
+learned vector. The mean includes padding, so frames are always padded to `max_frames`. The loss in
+`models/partial_order.py` puts videos above their captions in a hierarchy. Scores, moments and relevance curves use
+cosines; only the Lorentz layers and this loss use hyperbolic space. Only the abstract, introduction and overview of the
+paper were available to us, so we follow the release.
 """
 
 import math
@@ -27,13 +27,14 @@ RELEASED_LOSSES = {"query_diversity": QueryDiversity.Config(margin=0.15), "parti
 
 @register("hlformer")
 class HLFormer(ConsolidatedModel):
-    """Blocks of four Euclidean and four Lorentz layers. A video scores by its best clip and by its best frame."""
+    """Blocks of four Euclidean and four Lorentz layers. The score combines a video's best clip and best frame."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
         """`lorentz_widths`: one Lorentz layer for each width, like `gaussian_widths` for Euclidean layers.
 
-        `lorentz_dim`: the width of the Lorentz layers' tangent space, summed over heads. A point has one number more.
+        `lorentz_dim`: the width of the Lorentz layers' tangent space, summed over heads. Each point has one more
+        component.
         """
 
         gaussian_widths: tuple[float, ...] = (math.inf, 2.0, 4.0, 8.0)

@@ -27,7 +27,7 @@ RELEASED_LOSSES = {
 class Holmes(ConsolidatedModel):
     """Blocks of eight layers, fused by attention from the mean of their outputs.
 
-    A video scores by its best clip and by its best frame.
+    The score of a video combines its best clip and its best frame.
     """
 
     released_layer: ClassVar[str] = "e_attns."

@@ -1,7 +1,7 @@
-"""Calls the hooks of a model one by one and checks what each returns.
+"""Call the hooks of a model one by one and check their results.
 
-A mistake in a method or an attachment gives a one-line error with the hook, the expected axes and the returned shape.
-Training calls these functions on a few items before its first step (`training/rehearsal.py`).
+If a method or an attachment has a mistake, the error is one line with the hook, the expected axes and the returned
+shape. Training calls these functions on a few items before its first step (`training/rehearsal.py`).
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from untrimmed.scores.score import Score, Scores
 
 E = TypeVar("E", bound=Encoded)
 T = TypeVar("T")
-# keys of a line of metrics.jsonl that are not losses
+# keys in a line of metrics.jsonl that are not losses
 EPOCH_KEYS = ("epoch", "updates", "learning_rate", "val", "seconds")
 _UNITS = {"Q": " queries", "V": " videos"}
 
@@ -33,7 +33,7 @@ _UNITS = {"Q": " queries", "V": " videos"}
 def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQueries:
     """Return the queries, encoded by the method and its attachments, after checking each hook.
 
-    Raises: ConfigError that names the first hook whose result has the wrong type or axes.
+    Raises: ConfigError with the name of the first hook whose result has the wrong type or axes.
     """
     return _checked_vectors(model, queries, EncodedQueries, "compute_query_vectors", "encode_queries")
 
@@ -46,7 +46,7 @@ def checked_videos(model: RetrievalModel, videos: VideoBatch) -> EncodedVideos:
 def _checked_vectors(
     model: RetrievalModel, batch: QueryBatch | VideoBatch, kind: type[E], method_hook: str, attachment_hook: str
 ) -> E:
-    """Return the result of the method's hook, changed by the hooks of its attachments."""
+    """Return the result of the method's hook after each attachment's hook has added to it."""
     inputs = batch.tensors()
     hook = f"{_of(model)}.{method_hook}"
     result = _call(hook, inputs, getattr(model, method_hook), batch)
@@ -101,7 +101,7 @@ def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tenso
 
 
 def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
-    """Check `timeline` and `similarity`, which are needed to find moments.
+    """Check the results of `timeline` and `similarity`, which are used to find moments.
 
     Raises: NoTimelineError for a method that encodes a video as one vector only, and the errors of `checked_queries`.
     """
@@ -140,9 +140,10 @@ def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: Encode
 
 @contextmanager
 def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator[None]:
-    """Turn an exception in code outside this package into a ConfigError with its line and the shapes of `inputs`.
+    """Convert an exception from code outside this package to a ConfigError with the line of code and the shapes of
+    `inputs`.
 
-    Exceptions in this package are bugs and keep their traceback. Out-of-memory errors keep their traceback too.
+    Exceptions from this package are bugs, so they pass through unchanged. Out-of-memory errors also pass through.
     """
     try:
         yield
@@ -194,7 +195,8 @@ class _Axes:
 
 
 def _checked_record(hook: str, encoded: Any, kind: type[E], num_rows: int) -> E:
-    """Return a record. Raises: ConfigError unless it has the axes of its annotations and this number of rows."""
+    """Return `encoded` as a record. Raises: ConfigError unless its tensors have the annotated axes and `num_rows`
+    rows."""
     if not isinstance(encoded, kind):
         raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
     axis = "Q" if kind is EncodedQueries else "V"

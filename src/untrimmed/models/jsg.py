@@ -1,30 +1,30 @@
 """JSG, joint searching and grounding (ACM MM 2023): a coarse branch (glance) and a fine branch (gaze).
 
-The glance scores proposals (candidate spans) on a down-sampled video, the gaze on its frames. Released code:
-CFM-MSG/Code_JSG, two programs with one network. `variant` selects the program:
+The glance scores proposals (candidate spans) of a down-sampled video; the gaze scores proposals of its frames. Released
+code: CFM-MSG/Code_JSG, which has two programs with the same network. `variant` selects the program:
 
-- `event`: losses compare each query with the video of every caption of the batch. The paper uses this program to find
-  moments.
+- `event`: a batch consists of captions, and losses compare each query with the video of every caption. The paper uses
+  this program to find moments.
 - `video`: losses of the glance compare each query with every video of the batch. The paper uses this program to find
   videos.
 
-Both programs return all loss terms, and the weights of the preset select among them. We follow the release, which
-differs from the paper:
+Both programs compute all loss terms; the weights in the preset select terms. We follow the release, which differs from
+the paper:
 
 - Both branches use the same encoder without a feed-forward part (`shared_encoder: false`: one encoder for each branch).
-- The video variant also trains an attention branch of MS-SL, although no reported score uses it.
+- `video` also trains an attention branch of MS-SL, although no reported score uses this branch.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
-- The released video variant calls a function that does not exist. We leave the call out, because only unused terms need
-  its result.
+- The released program for `video` calls a function that does not exist. We omit the call, because only unused loss
+  terms need its result.
 
 Settings for the paper's ablations:
 
 - Table 5, w/o CBPG: `proposals: sliding` with `gaze_proposals: centered`, because the paper changes only the glance.
 - Table 5, w/o GWP: `pooling: mean`. W/o GD: `glance_input: frames`.
-- Table 5, w/o GZ: weights 0 for `gaze_*` and `intra_*`.
+- Table 5, w/o GZ: set the weights of `gaze_*` and `intra_*` to 0.
 - GLC-sim, GZ-sim, Sum-sim: change the two score weights to rank videos, and `rank_moments_by` to rank moments.
-- Table 6: weights 0 for `glance_*`, `gaze_*` or `intra_*`. Without `gaze_*`, the gaze is untrained, so set
+- Table 6: set the weights of `glance_*`, `gaze_*` or `intra_*` to 0. Without `gaze_*`, the gaze is untrained, so set
   `rank_moments_by: glance`.
 """
 
@@ -84,17 +84,17 @@ class JSGVideos(EncodedVideos):
 
 @register("jsg")
 class JSG(RetrievalModel):
-    """One encoder for coarse rows and frames. The same proposals pool both."""
+    """One encoder for coarse rows and frames. Both are pooled over the same proposals."""
 
     row_times = "released"
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """If release and paper differ, the default is as released.
+        """If release and paper differ, the default follows the release.
 
-        `frame_sampling: fixed` repeats rows until every video has `max_frames` rows. `padded` pads videos with zeros to
-        the longest of the batch and pools the zeros too, as the released option `not-fixed` does. With `padded`, videos
-        that are scored together must be encoded at the same length.
+        `frame_sampling: fixed` repeats rows until every video has `max_frames` rows. `padded` pads all videos of a
+        batch with zeros to the length of the longest video. The zeros are pooled too, as with the released option
+        `not-fixed`. With `padded`, videos that are scored together must be encoded at the same length.
         """
 
         variant: Literal["event", "video"] = "event"
@@ -114,7 +114,7 @@ class JSG(RetrievalModel):
         pool_stride: int = 4
         conv_size: int = 4
         conv_stride: int = 1
-        shared_encoder: bool = True  # paper: an encoder for each branch
+        shared_encoder: bool = True  # paper: a separate encoder for each branch
         frame_sampling: Literal["fixed", "padded"] = "fixed"
         # paper: the window's centre and width are those of the rest of the video (Eq. 11)
         side_negatives: SideNegatives = "released"
@@ -163,7 +163,7 @@ class JSG(RetrievalModel):
     def _coarse_rows(self) -> int:
         """Return the number of position embeddings for coarse rows.
 
-        As released, there is one per frame, although there are fewer coarse rows.
+        As released, it is the number of frames, although there are fewer coarse rows.
         """
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
@@ -191,7 +191,7 @@ class JSG(RetrievalModel):
         return JSGVideos(clips=coarse, frames=fine, frame_mask=mask)
 
     def _sampled(self, videos: VideoBatch) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
-        """The frames that the network reads: each video stretched to `max_frames` rows, or padded with zeros."""
+        """Return the frames that the network reads: each video stretched to `max_frames` rows, or padded with zeros."""
         frames = videos.frames
         mask = videos.frame_mask
         length = self.config.max_frames
@@ -236,7 +236,8 @@ class JSG(RetrievalModel):
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
-        """Return scores of coarse rows, pooled by attention with the best proposal as query. Rankings do not use them.
+        """Return the scores of coarse rows, pooled by attention with the best proposal as query. Rankings ignore these
+        scores.
 
         As released, this branch scores coarse rows, although the variant `video` trains it on frames.
         """
@@ -246,11 +247,11 @@ class JSG(RetrievalModel):
         return self.guided_attention.score(queries.sentence, videos.glance_rows, None, proposals, best)
 
     def locate_settings(self) -> LocateSettings:
-        """Return the released settings with `moments_per_video` of the configuration."""
+        """Return JSG's settings for finding moments; `moments_per_video` of the configuration sets `per_video`."""
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and the similarities that rank moments, by default those of the gaze (section 3.5).
+        """Return the windows and similarities that rank moments, by default from the gaze (section 3.5).
 
         With `rank_moments_by: sum`, both branches are compared on the gaze's windows. The result is the weighted sum of
         their similarities, with the weights of the video score.
@@ -266,7 +267,8 @@ class JSG(RetrievalModel):
         return windows, glance if c.rank_moments_by == "glance" else gaze
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE and triplet loss of glance, attention and gaze, and terms within a video (Eq. 7, 8 and 13)."""
+        """Return InfoNCE and triplet loss of glance, attention and gaze, and the terms within one video (Eq. 7, 8 and
+        13)."""
         c = self.config
         index = step.batch.video_index
         draws = step.draws
@@ -325,7 +327,7 @@ class JSG(RetrievalModel):
     ) -> Gaze:
         """Return the gaze of each query at its video.
 
-        Its proposals are around the centre of the query's best glance proposal.
+        The proposals of the gaze surround the centre of the query's best glance proposal.
 
         As released, the gaze of the variant `video` does not train the query tower.
         """

@@ -1,4 +1,4 @@
-"""JSG's gaze in training: proposals around a focus (a time in the video), and the rest of the video (section 3.4)."""
+"""JSG's gaze in training (section 3.4): proposals around a focus (a time in the video), and the rest of the video."""
 
 from dataclasses import dataclass
 
@@ -16,9 +16,10 @@ from untrimmed.scores.score import Score, required_best
 class Gaze:
     """The gaze of each query at its own video.
 
-    `proposals` are vectors pooled around the query's `focus`, one per width. Column m of `cosine` and `dot` compares
-    all queries with the proposals of query m; `cosine.best` is the index of the best width. `left`, `right` and `whole`
-    are each query's cosines with the video before its best proposal, after it, and with the whole video.
+    `proposals` are vectors pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot`
+    compares all queries with the proposals of query m. `cosine.best` contains the index of the best width. `left` is
+    each query's cosine with the part of the video before the best proposal, `right` with the part after this proposal,
+    and `whole` with the whole video.
     """
 
     focus: Float[Tensor, " Q"]
@@ -42,7 +43,7 @@ def look_closely(
 ) -> Gaze:
     """Compare every query with the proposals around every query's focus.
 
-    `frames` has the frames of each query's own video.
+    Row q of `frames` contains the frames of query q's own video.
     """
     grid = time_grid(frames.shape[1], pooling, frames.device)
     center, width = torch.broadcast_tensors(focus[:, None], widths)

@@ -1,11 +1,12 @@
-"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, and frames pooled by the best clip.
+"""MS-SL, multi-scale similarity learning (ACM MM 2022): clips of every length, and frames pooled for the best clip.
 
 Released code: HuiGuanLab/ms-sl. We follow the release:
 
 - Its transformer layers have no feed-forward part.
 - In training, the frame branch computes a query x query matrix: column j is the video of query j. If query i and query
   j have the same video, j is still a negative of i.
-- The paper finds only videos. JSG (Tables 1-2) uses MS-SL's clips as moments, and so does `moments: clips`.
+- The paper finds only videos. Our option `moments: clips` uses clips as moments, as the JSG paper does with MS-SL
+  (Tables 1-2).
 """
 
 from dataclasses import dataclass
@@ -45,15 +46,15 @@ class MSSLVideos(EncodedVideos):
 class MSSL(ClipFrameModel):
     """Three towers: for queries, clips and frames.
 
-    A video has 32 units, and every run of consecutive units is a proposal (528 proposals). The clip score is the score
-    of the best proposal (key clip). The key clip is also the query of the attention that pools the frames.
+    A video is divided into 32 units. Every run of consecutive units is a proposal (528 proposals). The clip score is
+    the score of the best proposal (key clip). The key clip is also the query of the attention that pools the frames.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
         """`norm`: whether layers normalise before each part or after its residual.
 
-        `moments`: which windows can be moments: windows over the encoded units, as in other methods, or the method's
+        `moments`: which spans can be moments: windows over the encoded units, as in other methods, or the method's
         clips.
         """
 
@@ -108,11 +109,12 @@ class MSSL(ClipFrameModel):
         return clips if is_replaced else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and their similarities. With `moments: clips`, the windows are the clips."""
+        """Return the windows that can become moments, and their similarities. With `moments: clips`, these are the
+        clips."""
         if self.config.moments == "windows":
             return super().window_similarities(queries, videos)
         clips = MSSLVideos.of(videos).clips
-        # All runs of units in the order of `proposals`: by length, then by first unit.
+        # All runs of units, in the same order as the proposals: by length, then by first unit.
         spans = sliding_proposals(self.config.num_clips, step=1, min_width=0.0, max_width=1.0)
         return spans, lambda part: self.similarity(queries, clips[part])
 
@@ -128,9 +130,10 @@ class MSSL(ClipFrameModel):
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return one vector per clip: the weighted sum of the clip and of the frames that are pooled for this clip.
+        """Return one vector per clip: the weighted sum of the clip and of the frames pooled for this clip.
 
-        The score is the sentence's product with the key clip's vector, so the best product is an upper bound.
+        The score is the dot product of the sentence and the key clip's vector, so the largest product is an upper
+        bound.
         """
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)
@@ -163,7 +166,7 @@ class MSSL(ClipFrameModel):
     def positive_frames(
         self, videos: MSSLVideos, key_clip: Int[Tensor, "Q V"], video_index: Int[Tensor, " Q"]
     ) -> Float[Tensor, "Q D"]:
-        """Return each query's video as one vector: its frames pooled by attention with the query's key clip."""
+        """Return one vector per query: the frames of the query's video, pooled by attention with the key clip."""
         own_key = key_clip.gather(1, video_index[:, None])[:, 0]
         assert self.guided_attention is not None
         return self.guided_attention.of_positives(videos.frames, videos.frame_mask, videos.clips, own_key, video_index)

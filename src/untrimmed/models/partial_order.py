@@ -1,11 +1,12 @@
-"""The partial order loss of HLFormer (arXiv 2507.17402), an attachment: captions belong in the cones of their videos.
+"""The partial order loss of HLFormer (arXiv 2507.17402), an attachment: it moves captions into the cones of their
+videos.
 
 A video is one vector, pooled from its clips and frames. Captions and videos are scaled and mapped into hyperbolic space
 of learned curvature. The loss is the angle by which a caption is outside its video's cone. Retrieval does not use
 hyperbolic space.
 
 As released, frames are padded with zero rows to the longest possible video, and pooling includes this padding. We added
-two cases: for a method without clips, only frames are pooled, and for GMMFormer, its one vector of all frames replaces
+two cases. If a method has no clips, only frames are pooled. For GMMFormer, the vector pooled from all frames replaces
 the frames.
 """
 
@@ -45,7 +46,7 @@ class PartialOrder(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`curvature` is the initial value of the learned curvature, which stays within a factor of ten.
+        """`curvature` is the initial value of the learned curvature. Training changes it by at most a factor of ten.
 
         `radius`: if a video is closer to the origin than twice this distance, its cone is a half-space.
         """

@@ -44,7 +44,7 @@ class StorageReference(NamedTuple):
 
 
 class TensorReference(NamedTuple):
-    """A view of a storage. Offset and strides count numbers, not bytes, as in `Tensor.as_strided`."""
+    """A view of a storage. Offset and strides are in numbers, not bytes, as in `Tensor.as_strided`."""
 
     storage: StorageReference
     offset: int
@@ -55,7 +55,7 @@ class TensorReference(NamedTuple):
 class PickleReader:
     """Interprets the opcodes of a pickle.
 
-    It builds plain containers, and a `PickledObject` instead of an object of a class.
+    It builds plain containers. Instead of an object of any other class, it builds a `PickledObject`.
     """
 
     DTYPES: ClassVar[Mapping[str, torch.dtype]] = {
@@ -98,7 +98,7 @@ class PickleReader:
     def read(self) -> Any:
         """Return the pickled value.
 
-        Raises: CheckpointError for too many opcodes or an opcode that checkpoints never contain.
+        Raises: CheckpointError if the pickle has too many opcodes, or an opcode that checkpoints never contain.
         """
         for number, (opcode, argument, _) in enumerate(pickletools.genops(self._pickled)):
             if number >= MAX_OPCODES:
@@ -241,7 +241,8 @@ class PickleReader:
 
 
 def _call(made_by: object, arguments: object) -> Any:
-    """Return the result of a known function, computed by our own code, or a `PickledObject` for another function."""
+    """Return the result of a known function, computed by our own code. For any other function, return a
+    `PickledObject`."""
     if isinstance(made_by, PickledName) and isinstance(arguments, tuple):
         match made_by:
             case ("collections", "OrderedDict"):
@@ -270,7 +271,7 @@ def _tensor_reference(storage: Any, offset: Any, shape: Any, stride: Any) -> Ten
 
 
 def _numpy_number(dtype: Any, raw: Any) -> Any:
-    """Return a numpy scalar as a Python number; None for other types."""
+    """Return a numpy scalar as a Python number, or None for other types."""
     kind = dtype.arguments[0] if isinstance(dtype, PickledObject) and isinstance(dtype.arguments, tuple) else None
     code = {"f8": "<d", "f4": "<f", "i8": "<q", "i4": "<i"}.get(str(kind))
     if code is None or not isinstance(raw, bytes) or len(raw) != struct.calcsize(code):

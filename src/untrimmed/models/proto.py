@@ -1,7 +1,7 @@
 """ProtoPRVR (arXiv 2504.13035): 30 vectors (prototypes) summarise a video's clips, and 30 summarise its frames.
 
-No program was released. The paper does not specify the following points. For each we give our choice, the reason, and
-the setting that changes it:
+No program was released. The paper leaves the following points open. For each point, we give our choice, the reason, and
+the setting that changes the choice:
 
 - The final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate and
   dropout are as in MS-SL and GMMFormer, the paper's reference models.
@@ -45,8 +45,8 @@ after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
 Models with one iteration learn best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
 docs/decisions.md lists the other forms that we tried.
 
-With `keep_attention`, an encoded video also has the attention of each prototype to each unit (4 % more data), so that
-moments can be found. This is our addition.
+With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data).
+Moments are found with this attention. This is our addition.
 """
 
 from dataclasses import dataclass
@@ -79,14 +79,14 @@ from untrimmed.scores.score import Score, Scores, required_best
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoQueries(EncodedQueries):
-    """`sentence` is compared with the prototypes of clips, `frame_sentence` with those of frames."""
+    """`sentence` is compared with the clip prototypes, and `frame_sentence` with the frame prototypes."""
 
     frame_sentence: Float[Tensor, "Q D"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoVideos(EncodedVideos):
-    """`clips` are the prototypes of clips; `unit_attention` is their attention to each unit, which sums to 1."""
+    """`clips` are the clip prototypes. `unit_attention` is each prototype's attention to the units, which sums to 1."""
 
     clips: Float[Tensor, "V K D"]
     frame_prototypes: Float[Tensor, "V K D"]
@@ -116,7 +116,7 @@ class ProtoBranch(nn.Module):
 
 @register("proto")
 class Proto(RetrievalModel):
-    """A query, a clip and a frame tower. Each branch scores a video by its best prototype."""
+    """Three towers, for queries, clips and frames. Each branch scores a video by its best prototype."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PrototypeSettings, ModelConfig):
@@ -171,14 +171,14 @@ class Proto(RetrievalModel):
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def compute_query_vectors(self, queries: QueryBatch) -> ProtoQueries:
-        """Return the words of one text tower, pooled for each branch."""
+        """Return one sentence vector per branch, pooled from the words of one text tower."""
         words = self.query_tower.tower(queries.words, queries.mask)
         sentence = self.query_tower.pooling(words, queries.mask)
         of_frames = sentence if self.frame_pooling is None else self.frame_pooling(words, queries.mask)
         return ProtoQueries(sentence=sentence, frame_sentence=of_frames)
 
     def compute_video_vectors(self, videos: VideoBatch) -> ProtoVideos:
-        """Return the prototypes of all clips (1 to `num_clips` consecutive units), and those of the frames."""
+        """Return the prototypes of the clips (runs of 1 to `num_clips` consecutive units) and of the frames."""
         read = self.read(videos)
         return ProtoVideos(
             clips=read.clips,

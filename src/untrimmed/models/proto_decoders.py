@@ -1,4 +1,5 @@
-"""ProtoPRVR's decoders, used only in training: words from one prototype, frames from a video's prototypes."""
+"""ProtoPRVR's decoders, used only in training. They predict words from one prototype, and frames from all
+prototypes."""
 
 from typing import Literal
 
@@ -37,7 +38,7 @@ class WordDecoder(nn.Module):
         hidden: Bool[Tensor, "Q W"],
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
-        """Return the predicted words at the masked positions `hidden`, in the order of queries."""
+        """Return the predicted words at the masked positions `hidden`, ordered by query."""
         # One mapped token replaces all masked words. It also replaces padding, which has no effect, because the layer
         # skips padding.
         seen = (mask & ~hidden).flatten().nonzero()[:, 0]

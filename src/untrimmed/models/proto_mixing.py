@@ -10,7 +10,8 @@ from untrimmed.batches import VideoBatch
 
 
 class Pairing(NamedTuple):
-    """The two joined videos with each query's video: their indices, and whether the query's video is the first part."""
+    """For each query, the indices of the two joined videos with its video, and whether its video is their first
+    part."""
 
     mixed: Int[Tensor, " N"]
     is_first: Bool[Tensor, " N"]

@@ -1,8 +1,8 @@
-"""Prototypes of ProtoPRVR (arXiv 2504.13035) as another method's clips, so that a video has fewer vectors.
+"""ProtoPRVR's prototypes (arXiv 2504.13035) in place of another method's clips, so that a video has fewer vectors.
 
 A fixed number of prototypes attend to the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2) and
 replace them in all scores and losses. The orthogonal loss keeps prototypes different. `models/proto.py` explains our
-choices where the paper leaves details open. Only the method `proto` has the decoders and mixed videos.
+choices where the paper leaves details open. Only the method `proto` has the decoders and joined videos.
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ RAL has two parts, named as in the paper:
 Released code: zhanglong-ustc/RAL-PRVR, which has RAL only for GMMFormer v2. If paper and release differ, we follow the
 release. The paper's versions and the release's constants are settings.
 
-For GMMFormer, MS-SL and CLIP4Clip (Table 5) the paper reports only results, so the following is our interpretation.
+The paper reports only results for GMMFormer, MS-SL and CLIP4Clip (Table 5), so the following is our interpretation.
 With GMMFormer and MS-SL, CSA replaces the method's frame branch, compares words with the method's encoded frames, and
 is trained by the method's InfoNCE and triplet loss. With CLIP4Clip, words are the projected token features, and CSA is
 added to mean pooling; we did not reproduce those results.
@@ -49,7 +49,7 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 
 @dataclass(frozen=True, kw_only=True)
 class RALConfig(AttachmentConfig):
-    """The settings of RAL. Tables 2 to 4 vary the first five, and the weights of the two losses.
+    """The settings of RAL. Tables 2 to 4 vary the first five settings and the weights of the two losses.
 
     Without CSA there is no second text tower, so distributions use the method's words. The value `released` is as in
     the program. The value `paper` is as in the equations:
@@ -100,7 +100,7 @@ class RALConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RALQueries(Record):
-    """Encoded words and, if available, their confidences and each query's uncertainty. Masked words are arbitrary.
+    """Encoded words, and optionally the words' confidences and each query's uncertainty. Masked words are arbitrary.
 
     `word_weights` are the confidences (as released, they sum to 1), or None without CSA. `uncertainty` is larger for
     less specific queries; it is None without MSRA and in training.
@@ -171,7 +171,7 @@ class RAL(Attachment):
         """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
         Each query is treated as a support set of one caption. The query is padded with zero rows to the longest
-        possible query. Unlike in the release, its uncertainty then does not depend on the batch.
+        possible query, so that, unlike in the release, the uncertainty does not depend on the batch.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -203,7 +203,7 @@ class RAL(Attachment):
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
 
     def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
-        """Return the frames that words are compared with."""
+        """Return the frames with which words are compared."""
         return {} if self.csa is None else {"frame": units(*self._frames(model, videos))}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
@@ -315,7 +315,8 @@ class RAL(Attachment):
         return Rows(frames, torch.arange(len(frames), device=frames.device), mask, num_zeros.to(frames.dtype))
 
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the divergences of videos and of texts from the standard normal, and of texts from videos (Eq. 8).
+        """Return three divergences: videos from the standard normal, texts from the standard normal, texts from videos
+        (Eq. 8).
 
         As released, the mean of the samples replaces the mean of the distribution.
         """

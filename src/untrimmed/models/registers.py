@@ -1,13 +1,13 @@
 """Registers (DreamPRVR, CVPR 2026, arXiv 2604.03653), an attachment: extra vectors that the layers attend to.
 
 Released code: lijun2005/CVPR26-DreamPRVR, which has registers in one network (`models/dreamprvr.py`). One layer over
-the embedded clips computes a mean vector of the video and K conditions. A short diffusion turns them into K registers.
-The registers are appended to the keys and values of every layer of both branches, without mask or window. In training,
-the diffusion learns to generate the mean of a video's captions plus noise.
+the embedded clips computes a mean vector of the video and K conditions. A short diffusion generates K registers from
+this vector and the conditions. The registers are appended to the keys and values of every layer of both branches. No
+mask or window hides them. In training, the diffusion learns to generate the mean of a video's captions plus noise.
 
 Registers can also be attached to other methods with the layers of GMMFormer v2; this is our extension. Only the
-abstract and overview of the paper were available to us, so we follow the release, which uses the mean of a video's
-distribution without sampling.
+abstract and overview of the paper were available to us, so we follow the release. It uses the mean of a video's
+distribution and does not sample.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: noise on the mean caption, in standard deviations of the vector's numbers."""
+    """`perturbation`: the noise on the mean caption, in standard deviations of the vector's components."""
 
     num_registers: int = 8
     num_steps: int = 10
@@ -54,7 +54,7 @@ class RegistersConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterVideos(Record):
-    """The inputs of the diffusion, kept for the losses: a video's distribution and the conditions."""
+    """The inputs of the diffusion, stored for the losses: a video's distribution and the conditions."""
 
     mean: Float[Tensor, "V D"]
     log_variance: Float[Tensor, "V D"]
@@ -108,7 +108,8 @@ class Registers(Attachment):
         return self.head(rows, self.pooling(context))
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the divergence of the videos' distributions, and the error of the predicted noise in captions."""
+        """Return two terms: the divergence of the videos' distributions, and the error of the predicted noise in
+        captions."""
         record = RegisterVideos.of(step.videos.attached[self.name])
         queries = mean_queries(step.queries.sentence, step.batch.video_index, len(record.mean))
         described = step.batch.video_index.unique()

@@ -1,7 +1,7 @@
-"""Translate settings in authors' checkpoints into ours, as dotted keys of a preset (`model.dim`, `weights.clip_nce`).
+"""Translate settings in authors' checkpoints into the dotted keys of our presets (`model.dim`, `weights.clip_nce`).
 
-Most keys have the same meaning in all released programs. The order of lists such as `loss_factor` depends on the
-method.
+Most of the authors' keys have the same meaning in all released programs. In lists such as `loss_factor`, the order of
+the entries depends on the method.
 """
 
 import math
@@ -26,7 +26,8 @@ _MAX_COUNT = 10_000  # larger than in any release; a damaged file could otherwis
 
 @dataclass(frozen=True)
 class TranslatedSettings:
-    """The result of a translation: our settings, their names in the released program, and settings without a match."""
+    """The result of a translation: our settings, the names of these settings in the released program, and settings
+    without a match."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -98,7 +99,7 @@ def _choice(name: str, choices: Mapping[Any, Any]) -> Rule:
 def _widths(first_power: int, share: int, *names: str) -> Rule:
     """Return a rule that computes window widths from the number of layers.
 
-    One layer has no window. The widths of the others are 2 ** `first_power`, 2 ** (`first_power` + 1), ...
+    One layer has no window. The other layers have the widths 2 ** `first_power`, 2 ** (`first_power` + 1), ...
     """
 
     def rule(value: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ class AttachmentConfig(metaclass=Checked):
 
     # whether encoded videos must contain frames, even if only the attachment uses them
     reads_frames: ClassVar[bool] = False
-    replaces_clips: ClassVar[bool] = False  # needs a method with `has_clips`, whose clips it replaces
+    replaces_clips: ClassVar[bool] = False  # whether it replaces a method's clips; needs a method with `has_clips`
 
     @property
     def provides(self) -> frozenset[str]:
@@ -23,12 +23,12 @@ class AttachmentConfig(metaclass=Checked):
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """The attachment's loss terms that these settings leave out."""
+        """The attachment's loss terms that are off with these settings."""
         return frozenset()
 
     @property
     def passages_read(self) -> int:
-        """The largest number of vectors of a video's subtitles that the attachment reads; 0: it reads none."""
+        """The largest number of subtitle vectors per video that the attachment reads. 0: none."""
         return 0
 
     @property
@@ -42,7 +42,7 @@ Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(metaclass=Checked):
-    """The sizes that all methods share; defaults are the released ones."""
+    """The settings that all methods share. Defaults are those of the released programs."""
 
     query_dim: int  # width of a word feature
     video_dim: int  # width of a frame feature
@@ -55,7 +55,7 @@ class ModelConfig(metaclass=Checked):
     dropout: float = 0.1
     init_std: float = 0.02
     losses: Losses = field(default_factory=dict)
-    separate_pass: bool = True  # attached losses use queries from a second pass with other dropout
+    separate_pass: bool = True  # attached losses use queries from a second pass with different dropout
     parts: Mapping[str, AttachmentConfig] = field(default_factory=dict)  # settings of attached parts by name
     attached: tuple[str, ...] = ()  # names of the parts and losses in the model's name
 
@@ -76,7 +76,7 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def provided(self) -> frozenset[str]:
-        """Branches that attachments compute. The method leaves out their scores and losses."""
+        """Branches that attachments compute. The method does not compute the scores and losses of these branches."""
         return frozenset().union(*(config.provides for config in self.attachments.values()))
 
     @property
@@ -86,11 +86,11 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def max_passages(self) -> int:
-        """The largest number of vectors of a video's subtitles that an attachment reads; 0: none reads them."""
+        """The largest number of subtitle vectors per video that an attachment reads. 0: none."""
         return max((config.passages_read for config in self.attachments.values()), default=0)
 
     @property
     def absent_terms(self) -> frozenset[str]:
-        """Loss terms that these settings leave out. Training ignores their weights in presets."""
+        """Loss terms that are off with these settings. Training ignores the weights of these terms in presets."""
         off = frozenset(name for name, config in self.losses.items() if config is None)
         return off.union(*(config.absent_terms for config in self.attachments.values()))

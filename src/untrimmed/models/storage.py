@@ -1,6 +1,6 @@
 """A model on disk: `model.safetensors` and `config.json` in one folder. Nothing in them is ever executed.
 
-The settings contain the digest of the weights, to detect damaged weights and weights of another model.
+The settings contain a digest of the weights. With it, loading detects damaged weights and weights of another model.
 
 If a model has classes from outside this package, the settings name their modules. Loading imports these modules only if
 this user has imported them before (`untrimmed.plugins`), because an import executes code.
@@ -41,7 +41,7 @@ def save_model(model: RetrievalModel, folder: Path) -> None:
     with suppress(CheckpointError):
         old_digests = list(_read_settings(folder / SETTINGS).get(DIGESTS, []))
     digest = weights_digest(tensors)
-    if old_digests:  # until the last line, both the old and the new weights are valid, in case the process is killed
+    if old_digests:  # if the process is killed before the last line, old and new weights are both valid
         _write_settings(folder / SETTINGS, settings | {DIGESTS: [*old_digests, digest]})
     write_tensors(folder / WEIGHTS, tensors)
     _write_settings(folder / SETTINGS, settings | {DIGESTS: [digest]})
@@ -66,7 +66,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, st
 
 
 def load_model(folder: Path) -> RetrievalModel:
-    """Return a model that `save_model` wrote. It is on the CPU and in evaluation mode.
+    """Return a model that `save_model` wrote, on the CPU and in evaluation mode.
 
     Raises: CheckpointError if a file is missing or truncated, does not fit the settings or has values that are not
         finite; ConfigError if the model needs outside code that this user has not imported before.
@@ -107,7 +107,7 @@ def load_model(folder: Path) -> RetrievalModel:
 
 
 def weights_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of names, shapes and values of a model's tensors."""
+    """Return the SHA-256 digest of the names, shapes and values of a model's tensors."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -117,7 +117,7 @@ def weights_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def not_finite(tensors: Mapping[str, Tensor]) -> str:
-    """Return the name of the first tensor with a value that is not finite, or an empty text if all are finite."""
+    """Return the name of the first tensor with a value that is not finite, or "" if all values are finite."""
     return next((name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())), "")
 
 

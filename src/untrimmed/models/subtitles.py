@@ -1,9 +1,10 @@
 """Subtitles of TVR (arXiv 2001.09099) as a second stream: a learned weight adds the score of the best passage.
 
-Late fusion of our own, for any method: the score of a video is f + w max_p cos(q, p). Here f is the method's score, q
-the mean of the query's word vectors, and p the vector of a passage, which must be from the same network. Only the
-weight w is learned, by InfoNCE of this score, whose gradient does not reach the method. The temperature of the loss is
-learned, too: with a fixed one, w would also have to make the scores larger or smaller.
+This is our own late fusion, for any method. The score of a video is f + w max_p cos(q, p). Here f is the method's
+score, q the mean of the query's word vectors, and p the vector of a passage. Words and passages must have vectors from
+the same network. The weight w is learned by InfoNCE of this score; the gradient does not reach the method. The
+temperature of the loss is learned too. With a fixed temperature, w would also have to make the scores larger or
+smaller.
 
 A video without subtitles has a passage of zeros, so its branch has the score 0. A library stores no vectors of
 subtitles, so `untrimmed index --model` and searches use the method's score alone.
@@ -41,11 +42,11 @@ class SubtitleVideos(Record):
 
 @register("subtitles")
 class Subtitles(Attachment):
-    """The weight of the best passage's cosine in the score."""
+    """Adds the best passage's cosine to the score with a learned weight."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """Values before training: of the weight, and of the temperature that divides the scores in the loss."""
+        """Initial values of the weight, and of the temperature by which the loss divides scores."""
 
         max_passages: int = 128  # of a video; more are averaged like frames
         initial_weight: float = 0.5
@@ -82,7 +83,7 @@ class Subtitles(Attachment):
         return encoded.attach(self.name, SubtitleVideos(passages=videos.passages, mask=videos.passage_mask))
 
     def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
-        """Return the cosine of the best passage, and the learned weight; None for videos without subtitles."""
+        """Return the cosine of the best passage and the learned weight, or None if the batch has no subtitles."""
         if self.name not in videos.attached:
             return None
         return Scores({self.name: self.best_passage(queries, videos)}, {self.name: self.weight.item()})

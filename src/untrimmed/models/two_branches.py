@@ -1,4 +1,4 @@
-"""The base of MS-SL, GMMFormer and GMMFormer v2: a video scores by its best clip and by a branch over its frames.
+"""The base of MS-SL, GMMFormer and GMMFormer v2: the score combines the best clip and a branch over the frames.
 
 "Eq. 5; Eq. 11" means Eq. 5 of GMMFormer (arXiv 2310.05195) and Eq. 11 of GMMFormer v2 (arXiv 2405.13824).
 """
@@ -27,7 +27,7 @@ from untrimmed.scores.score import Score, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class ClipFrameConfig(ModelConfig):
-    """Settings of the score and the losses. The two weights are those of the branches in the fused score."""
+    """Settings of the score and the losses. Each branch has a weight in the fused score."""
 
     margin: float = 0.1
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
@@ -77,7 +77,7 @@ SecondBranch = Literal["frame", "video"]  # best frame (GMMFormer v2), or one ve
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchVideos(EncodedVideos):
-    """Clips, and for the second branch either the frames or one vector pooled from all frames."""
+    """Clips, and either the frames or one vector pooled from all frames for the second branch."""
 
     clips: Float[Tensor, "V L D"]
     video: Float[Tensor, "V D"] | None = None
@@ -116,7 +116,8 @@ class TwoBranchConfig(ClipFrameConfig):
 
 
 class TwoBranchModel(ClipFrameModel):
-    """A method that encodes clips, and either frames or one vector pooled from them. Subclasses build the towers."""
+    """A method that encodes clips, and either frames or one vector pooled from all frames. Subclasses build the
+    towers."""
 
     config: TwoBranchConfig
     frame_pooling: AttentionPooling | None  # pools frames into one vector, if the second branch compares one
@@ -141,8 +142,8 @@ class TwoBranchModel(ClipFrameModel):
     ) -> ParallelLayers:
         """Return one layer for each width, by default those of `gaussian_widths`.
 
-        Windows are for sequences of `window_length`. With None, they are for the length of the longest sequence in each
-        batch.
+        Attention windows are computed for sequences of `window_length` rows. With None, they are computed for the
+        longest sequence of each batch.
         """
         c = self.config
         return ParallelLayers(
