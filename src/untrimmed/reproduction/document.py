@@ -161,7 +161,7 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
             notes |= dict.fromkeys(f"{table_name}: {note}" for note in _section_notes(grid, table))
     columns = dict.fromkeys(column for row in cells.values() for column in row)
     lines = tuple((name, *(row.get(column, "-") for column in columns)) for name, row in cells.items())
-    title = f"This table joins {', '.join(tables)}, each table with its largest corpus"
+    title = f"The table combines {', '.join(tables)}, with the largest corpus of each"
     return Grid(title, ("", *columns), lines, tuple(notes), num_labels=1)
 
 
@@ -232,29 +232,28 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
     if settings.root is None:
         results = (
-            "The tables have the results that the papers print, in percent. If a cell has two numbers, the first is "
+            "The tables show the results that the papers print, in percent. If a cell has two numbers, the first is "
             "the paper's and the second is ours.\n\n"
             "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. The command trains and evaluates "
-            "all rows of the table and prints our results beside the paper's. To reproduce one row, run "
-            f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. TRAIN and EVALUATE are the texts in the columns "
-            "*train* and *evaluate* of the row. If there is no column *evaluate*, omit EVALUATE. If the text contains "
-            "DATA, replace it by the name of a data set. The heading of the column has this name in parentheses. For "
-            "columns named *events*, omit `--no-moments`.\n\n"
-            "The papers' tables of costs are merged into one table at the end of the page. The [notes](#notes) have "
-            "details of individual tables. `untrimmed reproduce PAPER` lists the paper's other tables and figures, "
-            "with their commands."
+            "all rows of the table and prints our results next to the paper's. To reproduce one row, run "
+            f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Replace TRAIN and EVALUATE by the contents of the "
+            "columns *train* and *evaluate*. If there is no column *evaluate*, omit EVALUATE. Replace DATA by the name "
+            "of a data set, which is in parentheses in the column headings. For columns named *events*, omit "
+            "`--no-moments`.\n\n"
+            "The costs from all papers are in one table at the end of the page. The [notes](#notes) explain "
+            "individual tables. `untrimmed reproduce PAPER` lists all tables and figures of a paper, with their "
+            "commands."
         )
         origin = (
-            "Only the tables of costs have our results, because the other tables need the papers' features; "
-            "[benchmarks.md](benchmarks.md) compares methods on simulated features. Systems that are not "
-            "implemented here and figures that only illustrate an idea are left out."
+            "Only the costs have our results, because all other tables need the papers' features. "
+            "[benchmarks.md](benchmarks.md) compares methods on simulated features. This page omits systems that are "
+            "not implemented here, and figures that only illustrate an idea."
         )
     else:
         results = f"Trained tables were run on the data sets in {settings.root}. Costs are measured at published sizes."
         origin = "Systems that are not implemented here are left out."
-    return (
-        f"# Reproducing the papers\n\n{results}\n\nMade by `{command}` with {versions}. {origin}\n\nPapers: {links}\n"
-    )
+    made = f"This page was made by `{command}` with {versions}. {origin}"
+    return f"# Reproducing the papers\n\n{results}\n\n{made}\n\nPapers: {links}\n"
 
 
 def _anchor(heading: str) -> str:
