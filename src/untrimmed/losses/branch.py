@@ -35,7 +35,7 @@ def branch_terms(
 
     The triplet loss is the sum of `triplet_of_queries` and a loss over videos. As released, the loss over videos is
     `triplet_of_videos`, and InfoNCE is `nce` of dot products. In the papers, the loss over videos is
-    `triplet_of_pairs`, and InfoNCE is `nce_of_shares` of cosines. `draws` selects negatives by branch.
+    `triplet_of_pairs`, and InfoNCE is `nce_of_shares` of cosines. `draws` selects the negatives of each branch.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":
@@ -63,7 +63,7 @@ def square_branch_terms(
     `contrast` selects InfoNCE:
 
     - `released` has one denominator for a row and its column together (`nce_square`);
-    - `per_direction` has one denominator for each (`nce`);
+    - `per_direction` has separate denominators for rows and columns (`nce`);
     - `paper` is JSG Eq. 7, with cosines instead of exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)

@@ -34,5 +34,6 @@ def distillation_per_query(
 def distillation(
     student: Float[Tensor, "Q T"], teacher: Float[Tensor, "Q T"], mask: Bool[Tensor, "Q T"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return the sum of the divergences of a batch. As released, it is not averaged over queries or frames."""
+    """Return the sum of the divergences of a batch. As released, the sum is not divided by the number of queries or
+    frames."""
     return distillation_per_query(student, teacher, mask, temperature=temperature).sum()

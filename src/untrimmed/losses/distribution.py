@@ -67,8 +67,8 @@ def kl_to_normal(
 ) -> Float[Tensor, ""]:
     """Return the mean KL divergence of Gaussians from the standard normal distribution.
 
-    With `released`, `log_scale` is the logarithm of the variance, although in all other functions it is the logarithm
-    of sigma. With `paper`, it is the logarithm of sigma (Eq. 8).
+    `released` treats `log_scale` as the logarithm of the variance, although all other functions treat it as the
+    logarithm of sigma. `paper` treats it as the logarithm of sigma (Eq. 8).
     """
     log_variance = log_scale if form == "released" else 2 * log_scale
     return -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(dim=-1).mean()

@@ -32,7 +32,7 @@ class Draws:
         return torch.randint(1, limit + 1, (num_rows,), generator=self.generator)
 
     def foreign_ranks(self, term: str, num_foreign: Int[Tensor, " V"]) -> Int[Tensor, " V"]:
-        """Return a random rank for each video among the queries of other videos. Rank 0 has the highest score."""
+        """For each video, return a random rank among the queries of other videos. Rank 0 has the highest score."""
         if self.hard_pool is not None:
             return torch.zeros_like(num_foreign)
         share = torch.rand(len(num_foreign), generator=self.generator, dtype=torch.float64)

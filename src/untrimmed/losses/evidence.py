@@ -1,4 +1,4 @@
-"""Evidential learning: how certain is the match of a query, and do several videos match? (Holmes, arXiv 2605.06083)
+"""Evidential learning: how certain is a query's match, and do several videos match? (Holmes, arXiv 2605.06083)
 
 The cosines of a query with K videos become evidence e > 0 for each video. In a Dirichlet distribution with parameters
 e + 1, the mean predicts the video, and the sum of the parameters measures certainty. Everything is as in the released
@@ -44,7 +44,7 @@ def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Floa
 
 
 def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]) -> Float[Tensor, "*N"]:
-    """Return the expected squared distance of the target from a draw of the evidence's Dirichlet distribution.
+    """Return the expected squared distance between the target and a sample of the evidence's Dirichlet distribution.
 
     >>> dirichlet_error(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 1.0]))  # mean 2/3, 1/3; total 6: 2/9 + 4/9 / 7
     tensor(0.2857)
@@ -57,7 +57,7 @@ def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]
 
 @dataclass(frozen=True)
 class Division:
-    """The group of each query of a batch, and the three values and limits that determine the group.
+    """The group of each query of a batch, and the three values and three limits that determine the group.
 
     `consensus` is the similarity with the query's own video. `entropy` is the expected entropy of a sample of the
     query's Dirichlet distribution.
@@ -132,7 +132,7 @@ def between_videos(
     smoothing: float,
     divides: bool,
 ) -> Float[Tensor, ""]:
-    """Return the sum of the evidential losses of each branch and, if there are several, of all branches combined.
+    """Return the sum of the evidential losses of all branches. Several branches add a loss for their combination.
 
     `branches` are cosines. The targets are the queries' videos. With `divides`, the targets of ambiguous queries are
     smoothed.

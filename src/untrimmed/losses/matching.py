@@ -47,7 +47,7 @@ def optimal_matching(
     *,
     reduction: Literal["released", "paper"] = "released",
 ) -> Float[Tensor, ""]:
-    """Return the mean of 1 - cosine over matched pairs (GMMFormer v2, Eq. 7), in [0, 2]; 0 without pairs.
+    """Return the mean of 1 - cosine over matched pairs (GMMFormer v2, Eq. 7), in [0, 2], or 0 if there are no pairs.
 
     `released` averages over all pairs of the batch and skips videos with one query. `paper` includes these videos and
     averages within each video first, and then over videos (our choice, because Eq. 7 does not say).

@@ -22,7 +22,7 @@ def positive_pairs(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tens
 def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Return the sum of both directions of InfoNCE.
 
-    As released, the scores are dot products without a temperature. `nce_of_shares` is the formula in the papers.
+    As released, the scores are dot products without a temperature. `nce_of_shares` implements the papers' formula.
     """
     return nce_of_queries(scores, video_index) + nce_of_videos(scores, video_index)
 

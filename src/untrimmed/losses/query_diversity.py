@@ -28,7 +28,7 @@ def query_diversity(
     focus: float,
     reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """Return the revised loss, which pushes close pairs more (GMMFormer v2, Eq. 4-5); 0 without pairs.
+    """Return the revised loss, which pushes similar pairs apart more strongly (GMMFormer v2, Eq. 4-5). 0 without pairs.
 
     `released` sums over ordered pairs and divides by the number of queries in the batch. `paper` weights the pairs of a
     video with M queries by 2 / (M (M - 1)), and averages over videos with pairs.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Return a mask of the words to hide: in each query, a `share` of the words, rounded, but at least one.
+    """Return a mask of the words to hide. In each query, `share` of the words are hidden (rounded, at least one word).
 
     The words with the smallest noise are hidden.
 

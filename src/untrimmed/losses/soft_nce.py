@@ -30,9 +30,9 @@ def soft_nce_parts(
 ) -> SoftNCE:
     """Return both directions of InfoNCE for the hard and for the soft part of a batch.
 
-    The first `hard_share` of the queries and of the videos keep their true labels. The labels of the others are
-    `label_share` times the true label plus 1 - `label_share` times a softmax of `guide`. As released, gradients also
-    flow into `guide`, and a part without queries or without videos has loss 0.
+    The first `hard_share` of the queries and of the videos keep their true labels. Every other label is `label_share`
+    times the true label plus 1 - `label_share` times a softmax of `guide`. As released, gradients also flow into
+    `guide`, and a part without queries or without videos has loss 0.
     """
     true = positive_pairs(video_index, scores.shape[1]).to(scores)
     num_queries = int(hard_share * len(scores))

@@ -20,7 +20,7 @@ TINY = 1e-8
 class GroupedSimilarities:
     """Similarities of queries and clips by video, each in [0, 1].
 
-    N is the largest number of queries that a video of the batch has. Videos with fewer queries are padded.
+    N is the largest number of queries of any video in the batch. Videos with fewer queries are padded.
     """
 
     similarity: Float[Tensor, "V N L"]
@@ -34,8 +34,8 @@ def similarities(
 ) -> GroupedSimilarities:
     """Return the cosines of queries with the clips of their video, rescaled so that each video's range is [0, 1].
 
-    The smallest and the largest cosine have gradients, too. As released, an empty place counts as a cosine of 0, so the
-    result can depend on the other videos of the batch.
+    Gradients also flow through the smallest and the largest cosine. As released, padding counts as a cosine of 0, so
+    the result can depend on the other videos of the batch.
     """
     is_member = F.one_hot(video_index, len(clips))
     place = (is_member.cumsum(dim=0) * is_member).sum(dim=1) - 1
@@ -52,7 +52,7 @@ def similarities(
 def transport_plan(
     similarity: Float[Tensor, "V N L"], mask: Bool[Tensor, "V N"], *, regularisation: float, iterations: int
 ) -> Float[Tensor, "V N L"]:
-    """Return how each query is distributed over clips. Rows sum to 1. Rows of empty places are 0.
+    """Return how each query is distributed over clips. Rows sum to 1, but rows of padding are 0.
 
     This is entropic optimal transport, solved by Sinkhorn iterations in log space. With M queries and L clips, a query
     has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin costs the same for all clips, so its

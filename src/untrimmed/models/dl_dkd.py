@@ -95,8 +95,8 @@ class DLDKD(RetrievalModel):
         """`dim` is the width of the inheritance branch. Fields after `margin` affect only training.
 
         A hard label is 1 for the query's video and 0 for the others. With soft labels, the share `hard_share` of a
-        batch keeps hard labels. Every other label is the hard label times `label_share`, plus a softmax of guiding
-        scores. Both shares decrease during training.
+        batch keeps hard labels. Every other label is `label_share` times the hard label plus 1 - `label_share` times a
+        softmax of guiding scores. Both shares decrease during training.
         """
 
         version: Literal["conference", "later"] = "conference"

@@ -35,7 +35,7 @@ def aggregation(
     temperature: float,
     generator: Generator = "released",
 ) -> nn.Module:
-    """Return the aggregation of this kind for sequences of at most `length`.
+    """Return an aggregation of this kind for sequences of at most `length` rows.
 
     `generator` selects the network that computes the weights of `dynamic` and `consolidation`.
     """
@@ -106,7 +106,9 @@ class WeightedAggregation(nn.Module):
 
 
 class DynamicAggregation(nn.Module):
-    """A weight per layer and video, computed by attention from a token to the block's input (GMMFormer v2 Eq. 18).
+    """The weighted mean of the layers' outputs, with a weight for each layer and video (GMMFormer v2 Eq. 18).
+
+    Weights are computed by attention from a token to the block's input.
 
     The generator `released` is a full transformer layer, `paper` is plain cross-attention.
     """
@@ -133,7 +135,9 @@ class DynamicAggregation(nn.Module):
 
 
 class TemporalConsolidation(nn.Module):
-    """A weight per layer and time point, computed by attention from a token to the layer's output (v2 Eq. 1-3).
+    """The weighted mean of the layers' outputs, with a weight for each layer and time point (GMMFormer v2 Eq. 1-3).
+
+    Weights are computed by attention from a token to the layer's output.
 
     The generator `released` is a full transformer layer and two linear maps; `paper` (Eq. 1) is cross-attention and one
     linear map. The last map has one output per time point, so sequences have at most `length` rows.

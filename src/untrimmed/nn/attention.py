@@ -43,7 +43,7 @@ class StackedSelfAttention(nn.Module):
     ) -> Float[Tensor, "B N T D"]:
         """Return the output of each attention.
 
-        `x` is one input for all attentions, [N, T, D], or one for each, [K, N, T, D].
+        `x` is either one input for all attentions, [N, T, D], or one input for each attention, [K, N, T, D].
 
         Logits are multiplied by `windows`. Masked keys get no weight. `extra_rows` add keys and values, but no queries;
         they are never masked, and windows do not change their logits.
@@ -71,7 +71,7 @@ class StackedSelfAttention(nn.Module):
     ) -> Float[Tensor, "B M D"]:
         """Return the output of `forward` for one shared input whose rows are packed without padding.
 
-        `windows` are [B, T, T], where T is the length of the longest sequence.
+        `windows` has the shape [B, T, T], where T is the length of the longest sequence.
         """
         _, count, dim, _ = self.weight.shape
         linear = narrow.linear if narrow.applies(x) else F.linear
@@ -103,7 +103,7 @@ def fused_attention(
     mask: Bool[Tensor, "N S"] | None,
     dropout: float,
 ) -> Float[Tensor, "K N H T E"]:
-    """Return softmax(Q K^T / sqrt(E)) V. PyTorch's fused kernel avoids storing the logits where supported.
+    """Return softmax(Q K^T / sqrt(E)) V. Where possible, PyTorch's fused kernel avoids storing the logits.
 
     Masked keys get no weight. The kernel gets the K attentions as additional heads, so that they share one mask. The
     kernel does not support windows, because it can add a number to a logit but not multiply a logit by a number.
@@ -174,7 +174,7 @@ class AttentionPooling(nn.Module):
 
 
 def stacked_dims(module: nn.Module, parameter: str) -> int:
-    """Return how many leading axes of a parameter count tensors that the released programs store separately.
+    """Return the number of leading axes along which a parameter stacks tensors that released programs store separately.
 
     For example, a weight [3, K, D, D] stacks the maps to queries, keys and values of K attentions, so the result is 2.
     Gradient clipping must treat these tensors separately.

@@ -21,7 +21,7 @@ SkipPadding = bool | Literal["training"]  # when to skip rows of padding: always
 
 
 def skips_padding(module: nn.Module, when: SkipPadding) -> bool:
-    """Whether the module skips padding in its current mode."""
+    """Return whether the module skips padding in its current mode (training or evaluation)."""
     return module.training if when == "training" else when
 
 
@@ -72,8 +72,8 @@ class ParallelLayers(nn.Module):
     def windows(self, length: int, device: torch.device) -> Float[Tensor, "K T T"] | None:
         """Return the cached windows for sequences of this length, or None if no layer has a window.
 
-        If `window_length` is set, windows are computed for that length and then cut to `length`. They are then the same
-        for every batch.
+        If `window_length` is set, windows are computed for that length and then cut to `length`. In this case, the
+        windows are the same for every batch.
         """
         if all(math.isinf(width) for width in self.widths):
             return None
@@ -155,7 +155,7 @@ class StackedFeedForward(nn.Module):
         return self.dropout(self.layer2(self.dropout(self.layer1(x).relu())))
 
     def of_rows(self, x: Float[Tensor, "K M D"]) -> Float[Tensor, "K M D"]:
-        """Return the output before the last dropout, which the caller applies in `lean.add_norm`."""
+        """Return the output before the last dropout. The caller applies this dropout in `lean.add_norm`."""
         parameters = (self.layer1.weight, self.layer1.bias, self.layer2.weight, self.layer2.bias)
         return lean.feed_forward(x, *parameters, rate(self.dropout))
 
@@ -195,7 +195,7 @@ class GaussianBlock(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """Return a sequence of the same shape. Masked rows get no attention, but have an output.
 
-        `token` is for aggregations that use one. The layers also attend to `extra_rows`.
+        `token` is for aggregations that use a token. The layers also attend to `extra_rows`.
         """
         outputs = self.layers(x, mask) if extra_rows is None else self.layers(x, mask, extra_rows)
         return self.aggregation(outputs, x, mask, token)

@@ -14,7 +14,8 @@ from untrimmed.nn.norm import LayerNorm
 
 @dataclass(frozen=True)
 class Schedule:
-    """A noise schedule: the variance that each of T steps adds, in double precision. Step 0 is the least noisy."""
+    """A noise schedule: the variance of the noise that each of T steps adds, in double precision. Step 0 is the least
+    noisy."""
 
     betas: tuple[float, ...]
 
@@ -78,7 +79,7 @@ class DenoiserLayer(nn.Module):
 class Denoiser(nn.Module):
     """Predicts the noise in each vector independently, from the step and the vector's condition.
 
-    As in the released program, the step embeddings are drawn like weights, from normal(0, `init_std`), but never
+    As in the released program, the step embeddings are drawn from normal(0, `init_std`), as weights are, but are never
     trained.
     """
 
@@ -145,7 +146,8 @@ class Diffusion(nn.Module):
             return torch.stack(steps)
 
     def noised(self, clean: Float[Tensor, "V K D"], noise: Float[Tensor, "V D"]) -> Float[Tensor, "T V K D"]:
-        """Return the clean vectors with the noise of each step added. All K vectors of a video get the same noise."""
+        """Return the clean vectors at every step, with the step's noise added. All K vectors of a video get the same
+        noise."""
         bars = torch.tensor(self.schedule.alpha_bars, dtype=torch.float64, device=clean.device)[:, None, None, None]
         return bars.sqrt().to(clean.dtype) * clean + (1 - bars).sqrt().to(clean.dtype) * noise[:, None].to(clean.dtype)
 

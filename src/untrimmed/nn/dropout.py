@@ -17,7 +17,7 @@ BFLOAT16_ONE = 0x3F80  # the bits of 1.0
 
 
 def is_eager_cpu(x: Tensor) -> bool:
-    """Whether x is on the CPU and torch.compile is not tracing.
+    """Return whether x is on the CPU and torch.compile is not tracing.
 
     For torch.compile, callers use the plain operations.
     """
@@ -66,7 +66,7 @@ class Dropout(nn.Dropout):
     """Dropout with the masks of `keep_mask` on the CPU, and with torch's masks on other devices."""
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Set random elements to 0 and scale up the others. In evaluation mode, return the input."""
+        """Set random elements to 0 and scale up all other elements. In evaluation mode, return the input."""
         if not is_eager_cpu(x):
             return super().forward(x)
         return _Dropout.apply(x, self.p) if self.training and self.p > 0 else x

@@ -1,9 +1,9 @@
 """The expensive parts of a layer as autograd functions for the CPU that need less memory and time in training.
 
-The results equal those of the plain operations, which the modules keep for CUDA, `torch.compile` and tests. The work is
-split into pieces that fit the CPU caches, so that element-wise operations cost little. Under autocast, matrix products
-(including gradients of weights) and the tensors saved for them are in autocast's format. Norms, softmax and sums
-(including gradients of biases) are in float32.
+The results are the same as with plain operations, which the modules still use for CUDA, `torch.compile` and tests. The
+work is split into pieces that fit the CPU caches, so that element-wise operations cost little. Under autocast, matrix
+products (including gradients of weights) and the tensors saved for them are in autocast's format. Norms, softmax and
+sums (including gradients of biases) are in float32.
 
 For the backward pass, a layer saves its input, its queries, keys and values, the hidden values of the feed-forward part
 after ReLU and dropout, and the masks of the other dropouts. It recomputes the attention weights.
@@ -24,7 +24,7 @@ PIECE = 2**20  # largest number of values in the widest array of a piece: 4 MB i
 
 
 def applies(x: Tensor, dropout: nn.Module) -> bool:
-    """Whether the functions of this module replace the plain operations."""
+    """Return whether the functions of this module should replace the plain operations for `x`."""
     return is_eager_cpu(x) and isinstance(dropout, nn.Dropout)
 
 
@@ -36,14 +36,14 @@ def product_dtype(x: Tensor) -> torch.dtype:
 def _relu_(x: Tensor) -> Tensor:
     """Apply ReLU in place.
 
-    Bits of bfloat16 are read as int16: those of negative numbers are at most -128, those of NaN are larger.
+    The bits of bfloat16 are read as int16. As int16, negative numbers are at most -128, and NaN is larger.
     """
     torch.threshold_(*((x.view(torch.int16), -128, 0) if x.dtype == torch.bfloat16 else (x, 0, 0)))
     return x
 
 
 def _sum_of_rows(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the sum of the rows in this dtype. Converting piece by piece is four times as fast as `sum(dtype=...)`."""
+    """Return the sum of the rows in `dtype`. Converting piece by piece is four times as fast as `sum(dtype=...)`."""
     pieces = _pieces(x.shape[-2], 4 * x.shape[-1]) or [slice(0)]
     return torch.stack([x[..., piece, :].to(dtype).sum(dim=-2) for piece in pieces]).sum(dim=0)
 
@@ -150,7 +150,7 @@ def input_projection(
 
 
 class _FeedForward(Function):
-    """W2 dropout(ReLU(W1 x + b1)) + b2 for K stacks of rows."""
+    """W2 dropout(ReLU(W1 x + b1)) + b2 for K stacks of rows, as an autograd function."""
 
     @staticmethod
     def forward(
@@ -333,7 +333,7 @@ def _attention_batches(groups: tuple[Tensor, ...], num_maps: int) -> list[Tensor
 
 
 def _heads(joint: Tensor, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values, each [N, K, H, T, D / H], of the sequences with these rows."""
+    """Return the queries, keys and values of the sequences in `rows`, each [N, K, H, T, D / H]."""
     sequences = joint[_index(rows)].unflatten(0, tuple(rows.shape))
     query, key, value = sequences.permute(2, 0, 3, 4, 1, 5).contiguous()
     return query, key, value
@@ -368,7 +368,7 @@ def self_attention(
 ) -> Float[Tensor, "K M D"]:
     """Return the concatenated heads of K attentions, given packed queries, keys and values.
 
-    Each group [N, T] has the row indices of N sequences with the same length T.
+    Each group [N, T] contains the row indices of N sequences of equal length T.
     """
     with torch.autocast("cpu", enabled=False):
         return _SelfAttention.apply(joint, windows, groups, probability)

@@ -1,10 +1,10 @@
-"""Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on the distance of points on a hyperboloid.
+"""Attention in Lorentz space (HLFormer, arXiv 2507.17402): weights depend on distances between points on a hyperboloid.
 
 A point x is (time, space) with <x, x> = -1, where <u, v> = -u_0 v_0 + u_1 v_1 + ...; the curvature is fixed at -1.
 Tangent vectors at the origin (1, 0, ..., 0) have time 0, which is not stored. Each head has its own points. As
 released, the logarithmic map is applied to the concatenated points of all heads. The concatenation is not a point: the
 first head's time counts as time, and the other heads' times as space coordinates. Under autocast, everything between
-the two linear maps is in float32, because differences of squared times need the precision.
+the two linear maps is computed in float32, because differences of squared times need this precision.
 """
 
 import math
@@ -54,7 +54,8 @@ def logarithmic_map(points: Float[Tensor, "*B P"]) -> Float[Tensor, "*B E"]:
 
 
 def points_of(rows: Float[Tensor, "*B E"], scale: Float[Tensor, "*#B 1"]) -> Float[Tensor, "*B E"]:
-    """Return points with time 1.1 + scale * sigmoid(a row's first number), in the direction of its other numbers."""
+    """Return points with time 1.1 + scale * sigmoid(a row's first number). The row's other numbers give the
+    direction."""
     time = MIN_TIME + scale * rows[..., :1].sigmoid()
     length = torch.linalg.vector_norm(rows[..., 1:], dim=-1, keepdim=True)
     radius = (time.square() - 1).sqrt()
@@ -79,9 +80,9 @@ def bounded(parameter: Tensor, low: float, high: float, *, overwrite: bool) -> T
 
 
 class LorentzLinear(nn.Module):
-    """K layers of three maps each: queries, keys, values. A map turns a point into one point per head.
+    """K layers of three maps each: for queries, keys and values. A map converts a point to one point per head.
 
-    The time coordinate of a map's points is at most `MIN_TIME` plus a scale, which the map learns.
+    The time coordinate of the new points is at most `MIN_TIME` plus a scale that each map learns.
     """
 
     stacked_dims: ClassVar[dict[str, int]] = {"weight": 2, "log_scale": 2}
@@ -94,7 +95,7 @@ class LorentzLinear(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, points: Float[Tensor, "K N T P"]) -> tuple[Float[Tensor, "K N H T E"], ...]:
-        """Return queries, keys and values. Each has its own dropout, which can also set the time of a point to 0."""
+        """Return queries, keys and values. Dropout is separate for each and can also set the time of a point to 0."""
         projected = []
         for i in range(3):
             rows = torch.bmm(self.dropout(points).flatten(1, 2), self.weight[:, i].mT)

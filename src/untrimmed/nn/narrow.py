@@ -17,7 +17,7 @@ ROWS = 1024  # number of rows in a piece
 
 
 def applies(x: Tensor) -> bool:
-    """Whether x is on the CPU, its products are in bfloat16 and gradients are disabled."""
+    """Return whether x is on the CPU, products with x are in bfloat16, and gradients are disabled."""
     return x.device.type == "cpu" and lean.product_dtype(x) == torch.bfloat16 and not torch.is_grad_enabled()
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation (eps 1e-5). `decay_gain` selects whether weight decay applies to its gain.
+    """Layer normalisation (eps 1e-5). With `decay_gain`, weight decay applies to the gain.
 
     The released optimizers exclude a gain from weight decay only if its name contains `LayerNorm`. Layers with a
     feed-forward part name their norms `norm1` and `norm2`, so the gains of these norms are decayed.
@@ -32,6 +32,6 @@ class StackedLayerNorm(nn.Module):
         self.decay_gain = decay_gain
 
     def forward(self, x: Float[Tensor, "*K N T D"]) -> Float[Tensor, "B N T D"]:
-        """Return each x[k], or one shared x, normalised over the last axis, with each block's gain and bias."""
+        """Return x[k], or one shared x, normalised over the last axis, with gain and bias of block k."""
         normalised = F.layer_norm(x, x.shape[-1:])
         return torch.addcmul(self.bias[:, None, None], normalised, self.weight[:, None, None])

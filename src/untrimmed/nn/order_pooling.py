@@ -31,7 +31,7 @@ class OrderPooling(nn.Module):
                 nn.init.zeros_(parameter)
 
     def weights(self, length: int) -> Float[Tensor, " T"]:
-        """Return the weight of each rank, beginning with the largest value's. The weights sum to 1."""
+        """Return the weight of each rank, beginning with the weight of the largest value. The weights sum to 1."""
         reference = self.score.weight
         with torch.autocast(reference.device.type, enabled=False):
             states, _ = self.gru(_positions(length).to(reference))

@@ -12,8 +12,8 @@ class Packing:
     """Maps padded sequences to packed rows (the real rows, in order) and back.
 
     `rows` are the positions of packed rows in the flattened padded array, or None if there is no padding. `groups` has
-    one array [N, T] for each sequence length T: the packed rows of the N sequences with this length. Attention within a
-    group needs no mask.
+    one array [N, T] for each sequence length T, with the indices of the packed rows of all N sequences of this length.
+    Attention within a group needs no mask.
     """
 
     num_sequences: int

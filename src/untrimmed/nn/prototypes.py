@@ -22,7 +22,7 @@ class Prototypes(NamedTuple):
 
 
 class LogitMap(nn.Linear):
-    """Maps normalised vectors to queries or keys. Initial weights give logits a chosen standard deviation."""
+    """Maps normalised vectors to queries or keys. The initial weights give the logits a chosen standard deviation."""
 
     def __init__(self, dim: int, sharpness: float):
         super().__init__(dim, dim)
@@ -90,8 +90,8 @@ class PrototypeBuilder(nn.Module):
     def _query_input(self, vectors: Float[Tensor, "V K D"], iteration: int) -> Float[Tensor, "V K D"]:
         """Return the queries of the next iteration, with the learned prototypes added.
 
-        Without the learned prototypes, all queries of one video would be similar means of its rows and attend to the
-        same rows.
+        Without the learned prototypes, all queries of one video would be similar means of the video's rows, and would
+        attend to the same rows.
         """
         normalised = self.prototype_norm(vectors)
         return normalised if iteration == 0 or self.gate is not None else normalised + self.prototypes
@@ -103,9 +103,9 @@ class PrototypeBuilder(nn.Module):
 
 
 def _competing(logits: Float[Tensor, "V 1 K L"], mask: Bool[Tensor, "V L"] | None) -> Float[Tensor, "V 1 K L"]:
-    """Return attention weights, for which the prototypes compete: the softmax is over the prototypes of each row.
+    """Return attention weights from a softmax over the prototypes, so that prototypes compete for each row.
 
-    The weights of each prototype are then scaled to sum 1.
+    The weights of each prototype are then scaled to sum to 1.
     """
     shares = logits.softmax(dim=-2)
     shares = shares if mask is None else shares.masked_fill(~mask[:, None, None], 0.0)

@@ -1,4 +1,4 @@
-"""Towers encode features as contextual vectors. The query tower also pools them into a sentence vector."""
+"""Towers encode features as contextual vectors. The query tower also pools these vectors into a sentence vector."""
 
 import copy
 from collections.abc import Callable
@@ -65,7 +65,8 @@ def lengthened(
 ) -> tuple[Float[Tensor, "N L C"], Bool[Tensor, "N L"]]:
     """Set padding to zero, and extend features with padding to `length`. Longer features keep their length.
 
-    Methods that use encoded padding need this, so that a sequence's encoding does not depend on the batch.
+    Methods that use the encodings of padding call this function, so that a sequence's encoding does not depend on the
+    batch.
     """
     missing = max(length - features.shape[1], 0)
     return F.pad(features.masked_fill(~mask[..., None], 0), (0, 0, 0, missing)), F.pad(mask, (0, missing))
@@ -95,7 +96,7 @@ class Tower(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """Return contextual rows. Rows at masked positions are arbitrary.
 
-        Raises: FeatureError if the features have another width or are longer than the position table.
+        Raises: FeatureError if the features have the wrong width or are longer than the position table.
         """
         require_fit(features, self.input.linear.in_features, self.max_length)
         x = self.positions(self.input(features, mask if skips_padding(self, self.skip_padding) else None))
@@ -121,7 +122,7 @@ class SiblingTower(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         positions: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "N T D"]:
-        """Return contextual rows, including those at padding."""
+        """Return contextual rows, including the rows at padding."""
         x = positions(self.input(features))
         for block in self.blocks:
             x = block(x, mask)
