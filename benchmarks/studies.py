@@ -43,9 +43,9 @@ def _text(studies: Path, names: list[str]) -> str:
     kind = "results of one seed" if counts == {1} else f"mean and standard deviation of {seeds} seeds"
     about = (
         f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
-        f"with {captions['test']:,} captions. All models are {results.setup.dim} wide, read {results.setup.frames} "
-        f"frames per video, and were trained for {plan.steps:,} steps of {results.setup.batch} videos. The table has "
-        f"the {kind} on test videos."
+        f"with {captions['test']:,} captions. All models have width {results.setup.dim}, read "
+        f"{results.setup.frames} frames per video, and were trained for {plan.steps:,} steps with "
+        f"{results.setup.batch} videos per batch. The table shows the {kind} on test videos."
     )
     grid = table(results)
     methods = replace(grid, lines=grid.lines[: len(grid.lines) - len(results.untrained)])
