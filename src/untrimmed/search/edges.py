@@ -15,11 +15,11 @@ from untrimmed.video.shot_changes import exact_edge_s
 
 _LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # short limits, because a user is waiting
 _MAX_EDGES = 100_000  # largest number of edges in the cache
-_END_S = 0.05  # edges this close to the end count as the end
+_END_S = 0.05  # an edge this close to the end of the video is not moved
 
 
 class ExactEdges:
-    """Moves edges to shot changes. Results are cached. Instances are thread-safe; one thread decodes at a time."""
+    """Moves edges to shot changes and caches the results. Instances are thread-safe; one thread decodes at a time."""
 
     def __init__(self) -> None:
         self._reader = FrameReader(limits=_LIMITS)
@@ -29,7 +29,7 @@ class ExactEdges:
     def moment(
         self, path: Path, moment: Moment, *, duration_s: float, content: object = None, min_s: float = 0.0
     ) -> Moment:
-        """Return a moment with edges at the shot changes within half a second, if there are any.
+        """Return the moment with each edge moved to a shot change within half a second, if there is one.
 
         The edges are unchanged if the moment would become shorter than `min_s`, or if the file cannot be read.
         `content` identifies the content of the file in the cache. The default is the path of the file.
@@ -42,7 +42,7 @@ class ExactEdges:
         return replace(moment, start_s=start_s, end_s=end_s, peak_s=peak_s)
 
     def hit(self, hit: Hit, *, content: object = None, min_s: float = 0.0) -> Hit:
-        """Return a hit with exact edges of all its moments."""
+        """Return the hit with the edges of all its moments moved, see `moment`."""
 
         def exact(moments: tuple[Moment, ...]) -> tuple[Moment, ...]:
             return tuple(

@@ -1,4 +1,4 @@
-"""Evaluate searches of a library on labelled sentences: do they find the right video, and the right moment in it?"""
+"""Evaluate searches of a library on labelled sentences: do they find the right video and the right moment?"""
 
 import os
 from collections import Counter
@@ -16,7 +16,7 @@ from untrimmed.search.store.records import Records
 from untrimmed.types import Moment
 
 _DEPTH = 100  # videos that are ranked lower count as not found
-_BATCH_SIZE = 256  # sentences to search at a time
+_BATCH_SIZE = 256  # number of sentences that are searched together
 _NUM_NAMED = 10  # largest number of videos that a message lists
 _IOUS = (0.3, 0.5, 0.7)
 
@@ -37,12 +37,12 @@ class QueryOutcome:
 
     query: LabelledQuery
     rank: int | None  # rank of the true video, counted from 1; None if it is not among the first 100
-    moment: Moment  # the best moment that a search finds in the true video
+    moment: Moment  # the best moment that the search finds in the true video
     warnings: tuple[str, ...] = ()  # warnings about words that the encoder does not know or did not read
 
     @property
     def iou(self) -> float:
-        """Best IoU of the moment with a true one, in [0, 1]."""
+        """Largest IoU of `moment` with one of the true moments, in [0, 1]."""
         return float(iou(spans_of([self.moment]), spans_of(self.query.moments)).max(initial=0.0))
 
 
@@ -60,8 +60,9 @@ class LibraryQuality:
 def read_queries(file: str | os.PathLike[str]) -> list[LabelledQuery]:
     """Read labelled sentences from JSON lines.
 
-    A line has one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several,
-    `{"file", "queries": [{"query", "start", "end"}]}`. A line that repeats a sentence and video adds a moment.
+    A line contains one sentence, `{"video", "query" (or "caption"), "start_s"?, "end_s"?}`, or one video with several
+    sentences, `{"file", "queries": [{"query", "start", "end"}]}`. If several lines contain the same sentence and video,
+    their moments are collected in one query.
 
     Raises: FeatureError if the file cannot be read, or a line lacks a field; the message names the line.
     """
@@ -81,16 +82,17 @@ def evaluate_library(
     skip_unknown: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LibraryQuality:
-    """Compute how well searches rank the true videos and find their moments.
+    """Return metrics of how well searches rank the true videos and find the true moments.
 
-    `R@K` ranks all videos. `mean IoU` and `R1@IoU` score the best moment in the true video (grounding). `event R@K,IoU`
-    counts sentences whose true video is among the first K and whose best moment in it has at least that IoU.
+    `R@K` counts sentences whose true video is among the first K. `mean IoU` and `R1@IoU` measure the best moment that
+    the search finds in the true video (grounding). `event R@K,IoU` counts sentences whose true video is among the first
+    K and whose best moment in this video has at least that IoU.
 
     With `skip_unknown`, queries are skipped and listed if their video is not in the library or has an ambiguous name.
 
     Raises:
-        UnknownNameError: The video of a query is unknown or ambiguous; with `skip_unknown`, this is so for all
-            queries. The message names the videos.
+        UnknownNameError: The video of a query is unknown or ambiguous (with `skip_unknown`: the videos of all queries).
+            The message names the videos.
         FeatureError: A query's moment begins after the end of its video.
     """
     records = Records(library.videos())
@@ -106,7 +108,7 @@ def evaluate_library(
             ranked = iter(library.rank(batch, limit=min(_DEPTH, len(records))))
         rank = next((i for i, video in enumerate(next(ranked), start=1) if str(video) == path), None)
         hits = library.search(query.text, limit=1, moments=1, within=path)
-        # there are no hits if the encoder knows no word of the sentence
+        # if the encoder knows no word of the sentence, there are no hits
         moment = hits[0].moments[0] if hits else Moment(0.0, 0.0)
         outcomes.append(QueryOutcome(query, rank, moment, hits.warnings))
         if progress is not None:

@@ -1,4 +1,4 @@
-"""A library: videos in, sentences in, moments out.
+"""A library of videos: index files, then search for moments with sentences.
 
 >>> lib = untrimmed.open("~/.my-videos")          # doctest: +SKIP
 >>> lib.index(["~/Videos"])                       # doctest: +SKIP
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 class RepairReport:
     """The damaged files that were removed, and the damaged videos that were removed and must be indexed again.
 
-    `commits` are the files of damaged last commits. They were renamed, and the library is now at the last commit that
-    can be read.
+    `commits` contains the files of the latest commits if these are damaged. The files were renamed, and the library is
+    now at the last commit that can be read.
     """
 
     files: tuple[Path, ...]
@@ -86,11 +86,13 @@ class Library:
         """Open the library in a folder. The default is the user's library. The first `index` creates it.
 
         Args:
-            precision: The number format of the encoder's products: auto, float32 or bfloat16 (`untrimmed.precision`).
+            precision: The number format in which the encoder computes matrix products: auto, float32 or bfloat16
+                (`untrimmed.precision`).
             ray: The address of a Ray cluster on which searches run (`auto`, `HOST:PORT`; `local` starts one here). Its
                 machines must see the library at the same path. Results are the same as without a cluster.
-            shards: The number of shares into which the videos are divided, each in a process of the cluster.
-            replicas: The number of processes with the same share, so that one of them may fail.
+            shards: The number of shares into which the videos are divided. A process of the cluster searches each
+                share.
+            replicas: The number of processes for each share. If there are several, one of them may fail.
 
         Raises:
             ConfigError: An option is invalid.
@@ -138,33 +140,33 @@ class Library:
         """Bring the library up to date with files and folders.
 
         Unchanged files are skipped, moved files are recognised by content, and changed files are encoded again. Each
-        video is a commit of its own, so an interrupted run loses no finished video. Without a file to index, no library
-        is created.
+        video is committed as soon as it is finished, so an interrupted run loses no finished video. If there is no file
+        to index, no library is created.
 
         Args:
             encoder: A short name, hub id or folder. Default: the library's; for a new library SigLIP 2 if its weights
                 can be downloaded within seconds, otherwise `builtin` (see the report's `notice`).
             fps: Frames to index per second of video. Default: the library's; 2 for a new one.
             keyframes_only: Decode only key frames, which is many times faster, but gives fewer frames.
-            thumbnails: Store a small picture of each second of new videos, so that pictures can be shown without
-                decoding. True also adds missing thumbnails of known files. False does not remove existing ones.
-                Default: the library's setting; True for a new one.
+            thumbnails: Store one small picture per second of each new video, so that pictures can be shown without
+                decoding. True also adds missing thumbnails to files that are already indexed. False does not remove
+                existing ones. Default: the library's setting; True for a new one.
             precision: auto, float32 or bfloat16. Default: the precision of this object. A library may contain vectors
                 of both formats.
             part: "3/16" indexes the third of 16 parts of the files into another library beside this one
                 (`LibraryPart.folder`), so that many machines can index at once. `merge` joins the parts.
             ray: The address of a Ray cluster (`auto`, `HOST:PORT`) whose workers decode and encode the videos. They
                 must see the files at the same paths.
-            pictures_fps: Folders of numbered pictures (00001.jpg, 00002.jpg, ...) are videos that were sampled at this
-                many frames per second, like those of TVR (3). By default such folders are ignored.
-            sources: New settings of sources of passages, by name of the source. These sources are used from now on;
-                all other sources are unchanged. None turns a source off, but keeps its passages. Known files are read
-                again only by new or changed sources. A new library reads subtitles: `{"subtitle": {}}`.
+            pictures_fps: Treat each folder of numbered pictures (00001.jpg, 00002.jpg, ...) as a video that was sampled
+                at this many frames per second (TVR: 3). By default such folders are ignored.
+            sources: Settings of sources of passages to add or change, by the name of the source. Later runs use these
+                settings, too. The value None turns a source off, but keeps its passages. Files that are already indexed
+                are read only by new or changed sources. A new library has the source `subtitle` by default.
 
         Raises:
             ConfigError: An option is invalid.
             UntrimmedError: A path does not exist.
-            IndexMismatchError: The library was made by another encoder.
+            IndexMismatchError: The library was indexed with another encoder.
             IndexBusyError: Another process is writing to the library.
         """
         from untrimmed.search.indexing.pipeline import IndexReport
@@ -214,7 +216,7 @@ class Library:
     ) -> MergeReport:
         """Add the videos of other libraries, such as parts of this one, see `untrimmed.search.store.merge.merge`.
 
-        Nothing is encoded again. The same call continues an interrupted merge.
+        Nothing is encoded again. To continue an interrupted merge, repeat the call.
         """
         from untrimmed.search.store.merge import merge
 
@@ -226,12 +228,12 @@ class Library:
         """Choose how to search: with a trained model, `tf_prvr`, or by frames.
 
         `model` is the folder of a run or of an imported model, "tf_prvr", or "frames" (the same as None). The model
-        encodes the stored frames; nothing is decoded again. Until it has encoded all videos, searches use the previous
-        model. The same call continues after an interruption.
+        encodes the stored frames; nothing is decoded again. Until all videos are encoded, searches use the previous
+        model. To continue after an interruption, repeat the call.
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
-            IndexMismatchError: The model was trained on features of another encoder, or of other widths.
+            IndexMismatchError: The model was trained on features of another encoder or of another width.
             FeatureError: A stored frame is a zero vector, which `tf_prvr` refuses.
             IndexBusyError: Another process is writing to the library.
         """
@@ -259,7 +261,7 @@ class Library:
 
         Raises:
             CheckpointError: The folder has no model, or a damaged one.
-            IndexMismatchError: The model was trained on features of another encoder, or of other widths.
+            IndexMismatchError: The model was trained on features of another encoder or of another width.
         """
         from untrimmed.search.indexing.run import model_by_name
 
@@ -278,22 +280,22 @@ class Library:
         within: Iterable[str | os.PathLike[str]] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ExportedFeatures:
-        """Write the stored frame vectors, and word vectors of captions, as a data set for training.
+        """Write a data set for training: the stored frame vectors, and word vectors of captions.
 
         Nothing is decoded again. `untrimmed.train(..., data=name, root=out)` trains a model on it. `use`
         accepts this model.
 
         Args:
             out: The folder in which the folder `name` of the data set is created.
-            layout: `plain` (a file per video), or `field` (BigFile and HDF5, as the released programs read). If
-                `untrimmed data prepare` wrote the captions, it must be `field`.
+            layout: `plain` (a file per video), or `field` (BigFile and HDF5, which the released programs read). If
+                `untrimmed data prepare` wrote the captions, the layout must be `field`.
             captions: JSON lines `{"video", "caption", "start_s"?, "end_s"?, "split"?}`; a video is a path, a file name,
                 or a file name without suffix. Without captions only frames are written.
             within: Export only these files, and the videos below these folders.
 
         Raises:
             ConfigError: OUT/NAME exists, and `untrimmed data prepare` did not write it for these features.
-            FeatureError: The captions are wrong, or there are no videos.
+            FeatureError: A caption is invalid, or there are no videos.
             UntrimmedError: There is no library.
         """
         from untrimmed.data.labelled import read_labels
@@ -313,9 +315,9 @@ class Library:
         )
 
     def remove(self, paths: Iterable[str | os.PathLike[str]], *, dry_run: bool = False) -> list[VideoRecord]:
-        """Remove videos, by file or below a folder, from the library but not from the disk; return their records.
+        """Remove these files and all videos below these folders from the library; return their records.
 
-        With `dry_run`, return the records without removing anything.
+        The files on the disk are not deleted. With `dry_run`, nothing is removed from the library either.
 
         Raises:
             UnknownNameError: A path is not in the library.
@@ -346,7 +348,7 @@ class Library:
 
         Raises:
             UntrimmedError: There is no library, or its settings or its table cannot be read.
-            IndexBusyError: Another process is writing to it.
+            IndexBusyError: Another process is writing to the library.
         """
         from untrimmed.search.store.passages import PassageTable  # an import that searches do not need
 
@@ -390,10 +392,10 @@ class Library:
         Args:
             query: A description of a moment in plain words, or a `Query` (docs/queries.md).
             limit: Maximum number of hits.
-            moments: Maximum number of moments per video, best first, or "all" relevant ones in time order.
+            moments: Maximum number of moments per video, best first; or "all" for all relevant moments, in time order.
             min_moment_s: Shortest moment, in seconds.
-            edges: "exact" moves the edges of moments to the shot changes within half a second, if there are any. This
-                decodes a second around each edge. By default, edges are half way between sampled frames.
+            edges: "exact" moves each edge of a moment to a shot change within half a second, if there is one. This
+                decodes a second of video around each edge. By default, edges are half way between sampled frames.
             min_score: Hide hits with a lower score. The scale depends on the encoder.
             min_confidence: Hide hits with a lower confidence, from 0 to 1; there may be no hits left. Only for encoders
                 with a measured confidence (docs/quality.md).
@@ -405,7 +407,8 @@ class Library:
 
         Raises:
             ConfigError: The sentence is empty or not a text, or an option is invalid.
-            UnknownNameError: `within` contains no video of the library, or the video of a `Place` is not in it.
+            UnknownNameError: `within` contains no video of the library, or the video of a `Place` is not in the
+                library.
             IndexMismatchError: The loaded encoder is not the library's encoder, for example after the encoder's files
                 changed.
             UntrimmedError: The library does not exist, or nothing was indexed yet.
@@ -423,14 +426,14 @@ class Library:
         return self.engine.answer(lambda view: self._answer(view, parts, cutoff, within, on_hit))
 
     def exact(self, hit: Hit, *, min_moment_s: float = 1.0) -> Hit:
-        """Return a hit with the edges of its moments at the shot changes within half a second, if there are any.
+        """Return the hit with each edge of its moments moved to a shot change within half a second, if there is one.
 
-        Edges of a video that cannot be read are unchanged. Results are cached.
+        If the video cannot be read, the edges are unchanged. Results are cached.
         """
         return self._exact_edges.hit(hit, min_s=min_moment_s)
 
     def exact_span(self, video: VideoRecord, start_s: float, end_s: float) -> Moment:
-        """Return a span of a video as a moment with edges at shot changes, see `exact`."""
+        """Return a span of a video as a moment, with its edges moved to shot changes as in `exact`."""
         span = Moment(start_s, end_s)
         return self._exact_edges.moment(
             Path(video.path), span, duration_s=video.duration_s, content=video.content_hash, min_s=1.0
@@ -458,7 +461,7 @@ class Library:
     ) -> Hits:
         """Return the videos with frames like this RGB image. Options and errors are those of `search`.
 
-        Pictures are compared with frames by the encoder, even if the library has a trained model.
+        The encoder's vectors of the image and of the frames are compared, even if the library has a trained model.
         """
         return self.search(Query(image=image), limit=limit, moments=moments, min_score=min_score, within=within)
 
@@ -467,20 +470,20 @@ class Library:
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
         """Return times of one video in seconds, and the relevance at each time.
 
-        For a query with `then`, it is the relevance for the first moment.
+        If the query has `then`, the second array is the relevance for the first moment.
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """
         return self.engine.answer(lambda view: relevance(query, video, view, self._locked_encoder(view)))
 
     def videos(self) -> list[VideoRecord]:
-        """Return the records of all indexed videos, by path."""
+        """Return the records of all indexed videos, sorted by path."""
         return read_records(self.folder)
 
     def transcript(self, video: str | os.PathLike[str]) -> list[Passage]:
         """Return the passages of a video (what is said and written) as its sources read them, in time order.
 
-        The video is named by its path, file name or id.
+        `video` is the path, file name or id of the video.
 
         Raises:
             UnknownNameError: The video is not in the library.

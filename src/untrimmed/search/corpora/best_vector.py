@@ -40,7 +40,7 @@ _VECTORS_OF_BLOCK = 2**16  # about 10 h of frames: large enough for several thre
 
 @dataclass(frozen=True)
 class VectorVideo:
-    """One video: `arrays` has its vectors, the times of its frames, and other arrays that the search model stores."""
+    """One video: `arrays` contains its vectors, the times of its frames, and other arrays of the search model."""
 
     video_id: str
     duration_s: float
@@ -67,7 +67,7 @@ class VectorVideo:
     def total(self) -> Float64[np.ndarray, " D"]:
         """Sum of the vectors of all frames.
 
-        It is in float64, in which sums of float16 values are exact in any order.
+        It is computed in float64, so that sums of float16 values are exact and do not depend on the order.
         """
         vectors = self.vectors[:, : self.dim].astype(np.float64)
         return self.frames_per_row.astype(np.float64) @ vectors
@@ -76,7 +76,7 @@ class VectorVideo:
 class VectorBlock(Block):
     """Arrays of several videos, concatenated.
 
-    For each array NAME, the array `NAME ends` has the index at which each video's entries end.
+    For each array NAME, the array `NAME ends` contains, for each video, the index at which its entries end.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]):
@@ -84,7 +84,7 @@ class VectorBlock(Block):
         super().__init__(arrays)
         names = [name.removesuffix(_ENDS) for name in arrays if name.endswith(_ENDS)]
         self._bounds = {name: np.concatenate([[0], arrays[name + _ENDS]]) for name in names}
-        # candidate spans of a video by row, see `BestVectorCorpus.spans_of`
+        # candidate spans of each video, by row; see `BestVectorCorpus.spans_of`
         self.spans: dict[int, Int[np.ndarray, "N 2"]] = {}
 
     @classmethod
@@ -139,7 +139,7 @@ class VectorBlock(Block):
         return sum((self.video(row).total for row in rows.tolist()), np.zeros(self.dim))
 
     def rough_scores(self, query: Float16[np.ndarray, "1 E"]) -> Float64[np.ndarray, " V"]:
-        """Return the largest float16 product of each video's vectors with the sentence."""
+        """Return, for each video, the largest product of the sentence with one of the video's vectors, in float16."""
         return np.maximum.reduceat(products(self.arrays[VECTORS], query)[:, 0], self._bounds[VECTORS][:-1])
 
 
@@ -149,7 +149,7 @@ Totals = tuple[Float64[np.ndarray, " D"] | float, int]  # sum of the vectors of 
 
 
 class BestVectorCorpus(LocalCorpus[VectorBlock]):
-    """Videos as float16 vectors. The score of a video is the product of the sentence and its best vector."""
+    """Videos as float16 vectors. A video's score is the largest product of the sentence with one of its vectors."""
 
     min_size_for_codes: ClassVar[int] = 2**17
     min_size_for_codes_at_once: ClassVar[int] = 2**20
@@ -166,7 +166,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
 
     @abstractmethod
     def spans(self, video: VectorVideo) -> Int[np.ndarray, "N 2"]:
-        """Return the candidate spans of a video: indices of each span's first frame and of the frame after it."""
+        """Return, for each candidate span, the index of its first frame and of the frame after its last."""
 
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[VectorBlock]:
         """Yield blocks of stored videos. Only one block is in memory at a time."""
@@ -194,7 +194,7 @@ class BestVectorCorpus(LocalCorpus[VectorBlock]):
         return block.video(row)
 
     def spans_of(self, video_id: str) -> Int[np.ndarray, "N 2"]:
-        """Return the candidate spans of a video. They take long, so they are computed on its first hit."""
+        """Return the candidate spans of a video. They are computed only for hits, because this takes long."""
         block, row = self.blocks.find(video_id)
         if row not in block.spans:
             block.spans[row] = self.spans(block.video(row))
@@ -282,12 +282,12 @@ class BestVectorQuery(LocalQuery[VectorBlock]):
         )
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return the times of frames in seconds and the relevance there."""
+        """Return the times of the frames in seconds, and the relevance of each frame."""
         video = self.corpus.video(video_id)
         return video.times_s, self._frame_relevance(video)
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"]:
-        """Return the times at which the candidate spans of a video begin, as its shots."""
+        """Return the times at which the candidate spans of a video begin. They are used as the starts of shots."""
         times_s = self.corpus.video(video_id).times_s
         starts = np.unique(self.corpus.spans_of(video_id)[:, 0])
         return np.concatenate([[0.0], (times_s[starts[1:]] + times_s[starts[1:] - 1]) / 2])

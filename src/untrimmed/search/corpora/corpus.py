@@ -42,7 +42,7 @@ class Uncertainty(NamedTuple):
 
 
 class PreparedQuery(ABC):
-    """A query for one version of a corpus. Later changes of the library do not affect it."""
+    """A query for one version of a corpus. Later changes of the library do not affect the results."""
 
     @abstractmethod
     def rank(self, *, limit: int, among: Collection[str] | None = None) -> list[RankedVideo]:
@@ -56,8 +56,8 @@ class PreparedQuery(ABC):
         """Return at least one span of one video in seconds, best first, each with its most relevant time (peak).
 
         Without a limit, all relevant spans are returned. Spans shorter than `min_s` are left out or widened. Only the
-        best span can be shorter, if the video is shorter. Spans do not overlap. With `nested`, however, a long span can
-        be followed by a much shorter one around its peak.
+        best span can be shorter than `min_s`, if the whole video is shorter. Spans do not overlap, with one exception:
+        with `nested`, a long span can be followed by a much shorter one around its peak.
         """
 
     @abstractmethod
@@ -65,7 +65,7 @@ class PreparedQuery(ABC):
         """Return times of one video in seconds, and the relevance at each time."""
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
-        """Return the times at which the shots of a video begin, the first at 0; None if the model knows no shots."""
+        """Return the times at which a video's shots begin, the first at 0; None if the model does not detect shots."""
         return None
 
     def word_weights(self) -> Float[np.ndarray, " N"] | None:
@@ -73,17 +73,17 @@ class PreparedQuery(ABC):
         return None
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return how ambiguous the model finds the sentence; None if it does not predict this."""
+        """Return the predicted ambiguity of the sentence; None if the model does not predict it."""
         return None
 
     @property
     def missing(self) -> str:
-        """A warning if a shard did not answer and the results lack its videos; empty if they are complete."""
+        """A warning if a shard did not answer, so that its videos are missing in the results; otherwise empty."""
         return ""
 
 
 class Corpus(ABC):
-    """Videos as one model sees them. A corpus never changes, so any number of threads may use it."""
+    """Videos, encoded by one model. A corpus never changes, so any number of threads may use it."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -107,11 +107,11 @@ class SearchModel(Protocol):
 
     @property
     def identity(self) -> str:
-        """Name of the exact model. Encodings of different models are not comparable."""
+        """Name of the exact model and weights. Encodings of different models are not comparable."""
 
     @property
     def folder(self) -> Path | None:
-        """The folder of its weights; None for a training-free model."""
+        """The folder of the model's weights; None for a training-free model."""
 
     def encode_video(self, features: FrameFeatures) -> bytes:
         """Return the encoding of a video as bytes, which the table stores."""
@@ -127,12 +127,12 @@ C = TypeVar("C", bound="LocalCorpus[Any]")
 class LocalCorpus(Corpus, Generic[B]):
     """A corpus in this process. Videos are in blocks of plain arrays, with quantized codes if there are many.
 
-    A subclass builds blocks from stored videos, and returns the vectors to compare with a query's vectors.
+    A subclass builds blocks from stored videos, and returns the vectors that are compared with a query's vectors.
     """
 
     # The following sizes count vectors or videos, as `Block.sizes` does.
     min_size_for_codes: ClassVar[int]  # searches of fewer vectors or videos never use codes
-    # searches of fewer vectors or videos only use codes after some earlier searches
+    # searches of fewer vectors or videos use codes only after a few earlier searches
     min_size_for_codes_at_once: ClassVar[int]
     coding_batch_size: ClassVar[int]  # size of the batches that are quantized, which limits memory
 
@@ -144,14 +144,14 @@ class LocalCorpus(Corpus, Generic[B]):
     @property
     @abstractmethod
     def block_format(self) -> str:
-        """A text that names the format of the blocks and all settings that affect them.
+        """A text that names the format of the blocks and all settings that affect their content.
 
-        Its first word names the folder in the cache.
+        The first word is the name of the folder in the cache.
         """
 
     @abstractmethod
     def new_blocks(self, added: Iterable[StoredVideo]) -> Iterator[B]:
-        """Yield blocks of stored videos with at least one frame each."""
+        """Yield blocks of these stored videos, each of which has at least one frame."""
 
     @abstractmethod
     def cached_block(self, arrays: Mapping[str, np.ndarray]) -> B:
@@ -161,14 +161,14 @@ class LocalCorpus(Corpus, Generic[B]):
     def sketch(self, block: B, rows: Int[np.ndarray, " K"]) -> Mapping[str, tuple[Float[np.ndarray, "R D"], Any]]:
         """Return the vectors of the videos in these rows, and the number of vectors of each video.
 
-        The result has one such pair for each branch of the model. An upper bound of a video's score is the sum, over
-        the query's vectors, of the largest product with one of the video's vectors.
+        The result contains this pair for each branch of the model. For each vector of the query, take its largest
+        product with a vector of the video: the sum of these products must be an upper bound of the video's score.
         """
 
     def context(self, block: B) -> str:
-        """Return a text that names what affects a block's codes besides its arrays.
+        """Return, as text, everything that affects the codes of a block, except the block's arrays.
 
-        If this text changes, codes are built again.
+        If this text changes, the codes are built again.
         """
         return ""
 
@@ -177,9 +177,9 @@ class LocalCorpus(Corpus, Generic[B]):
         return None
 
     def as_shard(self: C, other_summaries: Sequence[Any]) -> C:
-        """Return this shard's corpus, with the same scores as if one corpus had the videos of all shards.
+        """Return this shard's corpus, with the same scores as in one corpus of the videos of all shards.
 
-        `other_summaries` has the `shard_summary` of each other shard.
+        `other_summaries` contains the `shard_summary` of each other shard.
         """
         return self
 
@@ -189,8 +189,8 @@ class LocalCorpus(Corpus, Generic[B]):
     def update(self: C, added: Iterable[StoredVideo], removed: Iterable[str] = ()) -> C:
         """Return the corpus with the added videos and without the removed ones.
 
-        Added videos replace those with the same ids. The result is equivalent to a new corpus of the same videos. It
-        shares unchanged blocks with this corpus.
+        An added video replaces the video with the same id. The result is equivalent to a new corpus of the same videos.
+        It shares unchanged blocks with this corpus.
         """
         return self.update_blocks(self.new_blocks(added), removed)
 
@@ -199,7 +199,11 @@ class LocalCorpus(Corpus, Generic[B]):
         return self._with_blocks(self.blocks.update(added, removed))
 
     def from_cache(self: C, cached: Iterable[CachedBlock]) -> C:
-        """Return a corpus of cached blocks. Raises: DamagedError for a damaged file; later searches raise it, too."""
+        """Return a corpus of cached blocks.
+
+        Raises: DamagedError if a file is damaged. Searches also raise it, because files are verified when they are
+        read.
+        """
         parts = []
         files = []
         for arrays, present, codes in cached:
@@ -211,12 +215,12 @@ class LocalCorpus(Corpus, Generic[B]):
         return corpus
 
     def missing_codes(self) -> Iterator[tuple[B, Arrays, Arrays]]:
-        """Build the codes of each block that has none on disk, see `Coder.build_missing`."""
+        """Build and yield the codes of each block that has none on disk, see `Coder.build_missing`."""
         if self._size >= self.min_size_for_codes:
             yield from self.coder.build_missing([part.block for part in self.blocks.parts], self.build_codes)
 
     def build_codes(self, block: B) -> dict[str, CodedVideos]:
-        """Build the codes of a block by branch."""
+        """Build and return the codes of a block, by branch."""
         parts: dict[str, list[CodedVideos]] = {}
         step = max(1, self.coding_batch_size * len(block.ids) // max(1, int(block.sizes.sum())))
         for start in range(0, len(block.ids), step):
@@ -247,10 +251,10 @@ class LocalCorpus(Corpus, Generic[B]):
 class LocalQuery(PreparedQuery, Generic[B]):
     """A query for a `LocalCorpus`.
 
-    Approximate scores or upper bounds exclude most videos; the rest get exact scores.
+    Most videos are excluded by approximate scores or upper bounds. Exact scores are computed for the rest.
     """
 
-    rounding: ClassVar[float]  # largest error of upper bounds, and of approximate scores up to 1
+    rounding: ClassVar[float]  # largest rounding error of upper bounds, and of approximate scores up to 1
 
     def __init__(self, corpus: LocalCorpus[B]):
         self.corpus = corpus
@@ -266,7 +270,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @abstractmethod
     def rough(self, videos: Selection[B]) -> Float[np.ndarray, " N"]:
-        """Return approximate scores, with errors below `rounding`."""
+        """Return approximate scores, whose rounding errors are at most `rounding`."""
 
     @abstractmethod
     def exact(self, videos: Selection[B]) -> Float[np.ndarray, " N"]:
@@ -296,7 +300,7 @@ class LocalQuery(PreparedQuery, Generic[B]):
 
     @cached_property
     def probes(self) -> list[tuple[str, Probe]]:
-        """Pairs of branch and query vector, projected on the axes of the codes. The codes must have been built."""
+        """Each vector of the query with its branch, projected on the axes of the codes, which must exist."""
         return [
             (branch, coded.axes.probe(vector))
             for branch, coded in self.codes.items()

@@ -61,7 +61,7 @@ class EncodedBlock(Block):
         self.__dict__.pop("videos", None)
 
     def video(self, row: int) -> EncodedVideos:
-        """Return a copy of one video. A view is not used, because results could depend on its position in memory."""
+        """Return a copy of one video. Results from a view could depend on the view's position in memory."""
         return self.select(np.array([row]))
 
     def select(self, rows: Int[np.ndarray, " K"]) -> EncodedVideos:
@@ -99,8 +99,8 @@ class EncodedBlock(Block):
 def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> list[EncodedVideos]:
     """Return the videos of each selection in half precision.
 
-    If a `Units` object lists units of a tensor, only these units of the tensor are read. All selections must be of the
-    same blocks and list units of the same tensors, so that each block is read only once.
+    If a `Units` object lists units of a tensor, only these units of the tensor are read. All selections must have the
+    same blocks, and all `Units` must list the same tensors, so that each block is read only once.
     """
     union = Selection.joined([selection for selection, _ in requests])
     sizes = [len(selection) for selection, _ in requests]
@@ -125,7 +125,7 @@ def read_units(requests: Sequence[tuple[Selection[EncodedBlock], Units]]) -> lis
 
 
 def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndarray, " N"] | None = None) -> Tensor:
-    """Return the tensor `name` of each video, or one unit of each of these tensors.
+    """Return the tensor `name` of each video, or (with `unit_index`) one unit of each tensor.
 
     Shorter tensors are padded with zeros (masks with False).
     """
@@ -148,7 +148,7 @@ def _read(selection: Selection[EncodedBlock], name: str, unit_index: Int[np.ndar
 def rows_by_branch(sketch: Branches) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " V"]]]:
     """Return the rows of all videos by branch, and the number of rows per video.
 
-    Rows at the end that repeat the previous row are left out.
+    At the end of a video, rows that repeat the previous row are left out.
     """
     branches = {}
     for branch, rows in sketch.items():

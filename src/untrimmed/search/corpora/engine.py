@@ -1,8 +1,8 @@
-"""The engine of a library: it holds the videos in memory, and reads new commits before the next search.
+"""The engine of a library holds the videos in memory. Before each search, it reads new commits.
 
-`Engine.answer` calls a search with the current `View`, and `View.corpus` returns the corpus for the library's model.
-The videos of the corpus are already in memory, or they are read from cached blocks on disk. Only videos that have
-changed since then are read from the table.
+`Engine.answer` calls a search with the current `View`, and `View.corpus` returns the corpus for the library's model. If
+the videos of the corpus are not in memory, they are read from cached blocks on disk. Only videos that have changed
+after the blocks were written are read from the table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 C = TypeVar("C", bound=LocalCorpus[Any])
-_FRAMES_AT_A_TIME = 2**18  # frames to hold in memory at a time while the cache is updated
+_FRAMES_AT_A_TIME = 2**18  # number of frames that are in memory at a time while the cache is updated
 
 
 def _tf_prvr_model() -> SearchModel:
@@ -128,7 +128,7 @@ class View:
 
 
 class Engine:
-    """Loads a library's corpora on first use, and reads changes before the next search.
+    """Loads a library's corpora on first use, and reads changes of the library before each search.
 
     Any number of threads may use it. While one of them loads a version, new searches wait.
     """
@@ -163,7 +163,7 @@ class Engine:
                     raise UntrimmedError(
                         f"{name_of(self._folder)}: nothing is indexed here yet; run: untrimmed index FOLDER"
                     )
-                encoder = records[0].encoder_identity  # the settings may already be those of the next version
+                encoder = records[0].encoder_identity  # the settings may already belong to the next version
                 self._view = View(self, self._folder, commit, encoder, model, records, passages)
                 current = (encoder, FRAMES), (encoder, model)
                 self._loaded = {key: loaded for key, loaded in self._loaded.items() if key in current}
@@ -193,10 +193,10 @@ class Engine:
                     raise
 
     def load(self, view: View, model: ModelReference) -> Corpus:
-        """Return the videos of a version for a model; see `load_search_model` for errors.
+        """Return the corpus of a version for a model; see `load_search_model` for errors.
 
-        The corpus in memory is reused. If there is none, the cached blocks are read. Only new and changed videos are
-        read from the table.
+        If an earlier corpus of the model is in memory, it is reused. Otherwise, the cached blocks are read. Only new
+        and changed videos are read from the table.
         """
         with self._lock:
             key = view.encoder, model
@@ -331,9 +331,9 @@ def _empty_corpus(library: Path, model: ModelReference) -> LocalCorpus[Any]:
 
 
 def training_free_model(model: str | os.PathLike[str] | None) -> SearchModel | None:
-    """Return the training-free model with this name, and None for a folder.
+    """Return the training-free model with this name; None if `model` is the folder of a trained model.
 
-    None and "none" are names of the model `frames`.
+    The names None and "none" also mean the model `frames`.
     """
     if model is None:
         return frames.FrameModel()
@@ -349,8 +349,8 @@ def load_search_model(library: Path, identity: str, folder: str | None) -> Searc
 
     Raises:
         CheckpointError: The model's folder is missing or damaged.
-        IndexMismatchError: The folder contains another model than the library names, or this program does not know the
-            model.
+        IndexMismatchError: The folder does not contain the model that the library uses, or this version of the package
+            does not have the model.
     """
     if identity in TRAINING_FREE:
         return TRAINING_FREE[identity]()

@@ -24,7 +24,7 @@ from untrimmed.search.pruning.threads import cores, share_work
 
 _VIDEOS_PER_PIECE = 256  # videos that a thread scores at a time
 _MIN_VIDEOS_PER_PIECE = 16
-_PIECES_TOGETHER = 16  # pieces of one or several queries in a batch
+_PIECES_TOGETHER = 16  # number of pieces in a batch, for one or several queries
 _UNITS_AT_A_TIME = 2**15
 _NUMBERS_AT_A_TIME = 2**20  # 8 MB in double precision per thread
 
@@ -32,7 +32,7 @@ _buffers = threading.local()
 
 
 class ScoreRequest(NamedTuple):
-    """A query, the videos that need exact scores, and a function that finds the units to read of each video."""
+    """A query, the videos that need exact scores, and a function that finds the units of each video to read."""
 
     query: EncodedQueries
     videos: Selection[EncodedBlock]
@@ -64,7 +64,7 @@ def exact_scores_of_best_units(
 ) -> list[Float32[np.ndarray, " N"]]:
     """Return the results of `exact_scores` for several queries.
 
-    Only units that may have a video's best score are read.
+    Only units that may determine a video's score are read.
     """
     pieces = (
         (number, piece)

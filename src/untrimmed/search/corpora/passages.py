@@ -1,7 +1,7 @@
-"""The passages of one version of a library: found by words and by vectors.
+"""The passages of one version of a library, which can be found by words and by vectors.
 
-`PassagesView` belongs to a `View`. One of its corpora has the vectors of spoken passages, the other those of written
-passages. Like a `FrameCorpus`, both use cached blocks and codes.
+`PassagesView` belongs to a `View`. It has one corpus with the vectors of spoken passages and one corpus with the
+vectors of written passages. Like a `FrameCorpus`, both use cached blocks and codes.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PLACES = "places"  # array with the number of each passage in its reading, plus 
 
 
 class PassageCorpus(BestVectorCorpus):
-    """The vectors of the passages of all videos in one mode. The score of a video is that of its best passage.
+    """The vectors of the passages of all videos in one mode. The score of a video is the score of its best passage.
 
-    The vectors of a video are in the order of its passages by time, reading and number.
+    The vectors of a video are in the order of its passages, which are sorted by time, reading and number.
     """
 
     def __init__(self, mode: TextMode):
@@ -44,11 +44,11 @@ class PassageCorpus(BestVectorCorpus):
 
     @property
     def block_format(self) -> str:
-        """See `LocalCorpus`. The number in it changes with the format of the arrays."""
+        """The name of the format. Its number changes with the format of the arrays."""
         return f"passages-{self.mode} 2"
 
     def vector_video(self, stored: StoredVideo) -> VectorVideo:
-        """See `BestVectorCorpus`. The times are the starts of passages."""
+        """Return the vectors of a video's passages. The times are the starts of the passages."""
         features = stored.features
         vectors = np.asarray(features.vectors, dtype=np.float16)
         places = np.frombuffer(stored.encoded, dtype=np.int64)
@@ -62,17 +62,17 @@ class PassageCorpus(BestVectorCorpus):
 
 @dataclass(frozen=True, eq=False)
 class PassagesView:
-    """The passages of one version of a library. Those of videos that were removed or have changed are left out."""
+    """The passages of one version of a library, without the passages of videos that were removed or have changed."""
 
     table: PassageTable
     stored_readings: Sequence[Reading]
     records: Records
-    encoder: str  # identity of the encoder whose vectors can be compared with those of a query
+    encoder: str  # identity of the encoder of queries; only vectors of this encoder are used
     load_corpus: Callable[[PassagesView, TextMode], PassageCorpus]
 
     @cached_property
     def readings(self) -> dict[str, list[Reading]]:
-        """The readings that are valid, by video."""
+        """The valid readings of each video, by video id."""
         by_video: dict[str, list[Reading]] = {}
         contents = {record.video_id: record.content_hash for record in self.records}
         for reading in self.stored_readings:
@@ -117,11 +117,11 @@ class PassagesView:
         return result
 
     def vector_records(self, mode: TextMode) -> Records:
-        """Return a record for each video with passages in this mode. It changes whenever their vectors change."""
+        """Return a record for each video with passages in this mode. It changes with the vectors of the passages."""
         return self._vectors[mode][0]
 
     def read_vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[StoredVideo]:
-        """Yield each video with its passages instead of frames: a vector and a start for each passage.
+        """Yield each video with its passages instead of frames: a vector and a start time for each passage.
 
         Videos without such vectors are left out. The field `encoded` contains the array `PLACES`.
         """
@@ -140,6 +140,6 @@ class PassagesView:
                     yield StoredVideo(record, features, places.tobytes())
 
     def places(self, corpus: PassageCorpus, video_id: str) -> list[tuple[str, int]]:
-        """Return reading and number of the passages of a video, in the order of their vectors."""
+        """Return the reading and number of each passage of a video, in the order of the passages' vectors."""
         ids = self._vectors[corpus.mode][1][video_id]
         return [(ids[place >> 32], place & 0xFFFFFFFF) for place in corpus.video(video_id).arrays[PLACES].tolist()]

@@ -1,4 +1,4 @@
-"""Search with a trained model, which encodes the stored frames of a library and its queries.
+"""Search with a trained model, which encodes the stored frames of a library and the queries.
 
 A model works with any library that uses the encoder of its training features. The stored frames are resampled as in
 training (32 clips and at most 128 frames for a released model), so no video is decoded again.
@@ -155,8 +155,8 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     """Encoded videos in half precision, ranked by the model's own score.
 
     All videos are padded to the length of the longest one. Some scores (JSG's) depend on padding, so with less padding
-    the score of a video would depend on its block. When the longest video changes, the others are padded again, but not
-    encoded again.
+    the score of a video would depend on its block. When the longest video changes, the other videos are padded again,
+    but not encoded again.
     """
 
     min_size_for_codes: ClassVar[int] = 1000
@@ -211,7 +211,7 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def sketch(
         self, block: EncodedBlock, rows: Int[np.ndarray, " K"]
     ) -> dict[str, tuple[Float32[np.ndarray, "R D"], Int[np.ndarray, " K"]]]:
-        """Return, for each branch, the vectors of the videos in these rows, and their number per video."""
+        """Return, for each branch, the vectors of the videos in these rows, and the number of vectors of each video."""
         return rows_by_branch(self.model.model.sketch(block.select(rows)))
 
     def context(self, block: EncodedBlock) -> str:
@@ -221,7 +221,7 @@ class TrainedCorpus(LocalCorpus[EncodedBlock]):
     def request_codes(self, num_videos: int) -> bool:
         """Count a search and return whether it should use codes.
 
-        If so, the blocks' copies in single precision are not needed and are freed.
+        If the search uses codes, the blocks' copies in single precision are not needed and are freed.
         """
         if use_codes := super().request_codes(num_videos):
             for part in self.blocks.parts:

@@ -22,7 +22,7 @@ from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
 UNCERTAINTY = "query_uncertainty"  # name of the deviation in `watched_queries`
-_MIN_QUERIES = 3  # share a scan only for this many queries; two take as long separately
+_MIN_QUERIES = 3  # fewest queries that share a scan; for two queries, two scans take no longer
 _MAX_QUERIES = 64
 _MAX_BYTES = 2**29  # memory for the upper bounds of a batch of queries
 
@@ -83,8 +83,8 @@ class TrainedQuery(LocalQuery[EncodedBlock]):
     def moments(self, video_id: str, *, limit: int | None, min_s: float = 0.0, nested: bool = False) -> list[Moment]:
         """Return spans of one video in seconds that do not overlap, best first. Short spans are widened.
 
-        Without a limit, spans are returned until their score falls below the middle between the best score and the mean
-        relevance of the video.
+        Without a limit, spans are returned until their score falls below the average of the best score and the video's
+        mean relevance.
         """
         block, row = self.blocks.find(video_id)
         duration_s = torch.tensor([block.durations_s[row]], dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""Estimates how long an indexing run still takes, from the bytes encoded so far and the time that this took."""
+"""Estimate the remaining time of an indexing run, from the bytes that were encoded so far and the time this took."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,14 +16,14 @@ class Estimate:
 
     def __init__(self, sizes: Mapping[Path, int], clock: Callable[[], float] = time.monotonic) -> None:
         """Create an estimate for a run that will encode files of these sizes in bytes."""
-        self._sizes = dict(sizes)  # of files that are not finished
+        self._sizes = dict(sizes)  # sizes of the files that are not finished
         self._remaining_bytes = float(sum(sizes.values()))
         self._clock = clock
         self._started_at: float | None = None  # when the first file was started
         self._excluded_s = 0.0
-        self._encoded_bytes = 0.0  # of finished files; the next attribute is for the current file
+        self._encoded_bytes = 0.0  # bytes of finished files; the next attribute is for the current file
         self._current_bytes = 0.0
-        self._encoded_s = 0.0  # seconds of video; as above
+        self._encoded_s = 0.0  # seconds of video in finished files; the next attribute is for the current file
         self._current_s = 0.0
 
     def encode(self, path: Path, size: int, done_s: float, duration_s: float) -> None:

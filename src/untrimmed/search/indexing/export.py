@@ -5,7 +5,7 @@
     OUT/NAME/features.json                                       encoder and sampling, see `untrimmed.data.origin`
 
 If `untrimmed data prepare` wrote the captions, the features are in the standard layout. Search uses the same vectors as
-training: stored frames, and words that are encoded like those of queries.
+training: stored frames, and words that are encoded like the words of queries.
 """
 
 import json
@@ -39,7 +39,7 @@ from untrimmed.search.store.table import VideoIndex
 
 ExportLayout = Literal["plain", "field"]
 
-_BATCH_SIZE = 64  # texts to encode at a time
+_BATCH_SIZE = 64  # number of texts that are encoded together
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def export_features(
 ) -> ExportedFeatures:
     """Write the frames of these videos, and captions with their words, to OUT/NAME.
 
-    If this fails, no new folder is left.
+    If the export fails, no new folder is left.
 
     Captions without a split are divided by video. If OUT/NAME has prepared captions, their words are written, and
     captions of videos that are not exported are removed.
@@ -252,7 +252,7 @@ def _words(captions: Sequence[Annotation], encoder: Encoder) -> Iterator[tuple[s
 
 
 def _passage_vectors(target: Layout, encoder: Encoder) -> Iterator[tuple[str, Float[np.ndarray, "P E"]]]:
-    """Yield for each video with subtitles the mean word vector of each passage."""
+    """Yield, for each video with subtitles, the mean of the word vectors of each passage."""
     for video, passages in read_subtitles(target.subtitles).items():
         texts = [passage.text for passage in passages]
         batches = (texts[start : start + _BATCH_SIZE] for start in range(0, len(texts), _BATCH_SIZE))

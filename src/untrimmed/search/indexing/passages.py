@@ -25,9 +25,9 @@ from untrimmed.search.store.records import VideoRecord
 from untrimmed.search.store.table import VideoIndex
 from untrimmed.video.reader import VideoReader
 
-_SENTENCES_AT_A_TIME = 256  # encoded together
-# Sentences of a reading after this number have no vectors and are found only by words. So a hostile file with a million
-# subtitles needs little time and memory. A film has about a thousand.
+_SENTENCES_AT_A_TIME = 256  # number of sentences that are encoded together
+# Only this many sentences of a reading get vectors; later sentences are found only by words. This limits the time and
+# memory for a hostile file with millions of subtitles. A film has about a thousand.
 _MAX_VECTORS = 100_000
 # Readings without passages are committed together, after this number of readings or this time.
 _EMPTY_READINGS = 256
@@ -36,7 +36,10 @@ _EMPTY_READINGS_S = 10.0
 
 @dataclass(frozen=True)
 class PassageStep:
-    """Progress in reading passages: `done_s` seconds of a video are read; all of it if `passages` is set."""
+    """Progress in reading the passages of a video.
+
+    `done_s` is the number of seconds that have been read. `passages` is set when the whole video has been read.
+    """
 
     record: VideoRecord
     source: str
@@ -48,7 +51,7 @@ class PassageStep:
 
 @dataclass
 class PassageReader:
-    """Reads the passages of the videos of a library. The caller has opened the library for writing."""
+    """Reads the passages of the videos of a library. The caller must have opened the library for writing."""
 
     index: VideoIndex
     encoder: Encoder
@@ -65,7 +68,7 @@ class PassageReader:
     def read(self, records: Iterable[VideoRecord]) -> None:
         """Read the missing and outdated passages of these videos.
 
-        Readings are committed during the run, so a run after an interruption repeats few of them.
+        Readings are committed during the run, so after an interruption only a few must be repeated.
 
         A video that cannot be read does not affect the others.
 

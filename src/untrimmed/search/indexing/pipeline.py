@@ -102,7 +102,7 @@ _Step = DecodingStep | EncodedFile
 
 
 class Indexer:
-    """Brings a library's table up to date with files. The caller has opened the table for writing."""
+    """Brings a library's table up to date with files. The caller must have opened the table for writing."""
 
     def __init__(
         self, index: VideoIndex, encoder: Encoder, reader: VideoReader, settings: Settings, model: SearchModel
@@ -114,8 +114,9 @@ class Indexer:
         self._sampling = settings.sampling
         self._fps = settings.fps
         self._with_thumbnails = settings.thumbnails
-        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread is ahead of it, so it counts
-        # separately, in `_copies`, how many records will have a content when the calling thread reaches a file.
+        # The calling thread updates `_by_path` and `_by_hash`. The decoding thread has already reached later files, so
+        # it keeps its own count `_copies`: how many records will have a content when the calling thread reaches the
+        # same file.
         self._by_path = {record.path: record for record in index.scan()}
         # records with the current sampling, by content hash, then by id
         self._by_hash: dict[str, dict[str, VideoRecord]] = {}
@@ -169,7 +170,7 @@ class Indexer:
         for path in paths:
             record = self._by_path.get(str(path))
             if record is None:
-                with contextlib.suppress(OSError):  # reported when its turn comes
+                with contextlib.suppress(OSError):  # the error is reported when the file is indexed
                     sizes[path] = path.stat().st_size
             elif record.sampling != self._sampling:
                 sizes[path] = record.size
@@ -327,7 +328,7 @@ class Indexer:
                 maker.add(batch.times_s, batch.frames)
                 self._notify(path, "encoding", done_s=float(batch.times_s[-1]), duration_s=record.duration_s)
             file.require_unchanged()
-        except (FeatureError, OSError) as error:  # only its thumbnails failed; the video was indexed before
+        except (FeatureError, OSError) as error:  # only the thumbnails failed; the video was indexed earlier
             self._report.warnings.append(Failure(path, f"its thumbnails cannot be made ({error})"))
             return
         write_thumbnails(self._index.folder, record.content_hash, maker.finish())
@@ -447,7 +448,7 @@ class Indexer:
 
 
 def encode_with(model: SearchModel, video: StoredVideo) -> bytes:
-    """Return a model's encoding of a stored video; a FeatureError names the video."""
+    """Return a model's encoding of a stored video. A FeatureError has the path of the video in its message."""
     try:
         return model.encode_video(video.features)
     except FeatureError as error:

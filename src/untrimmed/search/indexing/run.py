@@ -42,7 +42,7 @@ def index_files(
         thumbnails: Whether thumbnails of new videos are stored, see `Library.index`.
         workers: Returns the workers that decode and encode for a library with these settings. Default: this process.
         pictures_fps: The frame rate of folders of pictures among the files.
-        sources: Changes of the library's sources of passages, see `Library.index`.
+        sources: Changes to the library's sources of passages, see `Library.index`.
 
     Raises:
         UntrimmedError: The library has no settings, for example because a merge into it was interrupted.
@@ -62,7 +62,7 @@ def index_files(
         sampling = _sampling(loaded.encoder, stored_sampling, fps, keyframes_only)
         settings = _settings(previous, loaded, sampling, thumbnails, sources)
         for name in (name for name in sources if name in settings.sources):
-            create_source(name, settings.sources[name]).check()  # before hours of indexing
+            create_source(name, settings.sources[name]).check()  # fail now, not after hours of indexing
         model = load_search_model(folder, settings.model, settings.model_folder)
         sampling_of = {record.path: record.sampling for record in index.scan()}
         if previous != settings:

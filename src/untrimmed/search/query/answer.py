@@ -1,8 +1,8 @@
 """Answer a query on one version of a library, see `answer`.
 
-docs/queries.md defines how the parts of a query are combined. A query is encoded (`_EncodedQuery`), its parts get
-weights (`_WeightedQuery`), and it is prepared for the corpora of that version (`PreparedQuery`, or `CombinedQuery` for
-several parts). `find` ranks videos and returns hits.
+docs/queries.md defines how the parts of a query are combined. The query is encoded (`_EncodedQuery`), its parts get
+weights (`_WeightedQuery`), and the result is prepared for the corpora of that version (`PreparedQuery`, or
+`CombinedQuery` for several parts). `find` ranks videos and returns hits.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def answer(
 
 
 def _passages_to_search(view: View, query: Query, cutoff: Cutoff) -> PassagesView | None:
-    """Return the passages if the query is to be compared with them; None if there are none, or only frames matter."""
+    """Return the passages of the library; None if it has none, or if the query does not search passages."""
     if cutoff.min_confidence is not None:
         if query.needs_passages:
             raise ConfigError("min_confidence: was not measured for what is said or written; search with min_score")
@@ -226,8 +226,8 @@ def relevance(
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
     """Return times of one video in seconds, and the relevance at each time, for display.
 
-    For a query with `then`, it is the relevance for the first moment. A curve over frames is smoothed with a Gaussian
-    of half a second; scores and moments come from the raw curve.
+    If the query has `then`, the second array is the relevance for the first moment. A curve over frames is smoothed
+    with a Gaussian of half a second. Scores and moments are computed from the raw curve.
 
     Raises:
         ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`.
@@ -247,7 +247,7 @@ def relevance(
 def _word_weights_and_warnings(
     view: View, prepared: PreparedQuery, text: TextFeatures | None
 ) -> tuple[tuple[WeighedWord, ...], tuple[str, ...]]:
-    """Return the weights that a trained model gives the words, and a warning if it finds the sentence ambiguous."""
+    """Return the weights that a trained model gives to the words, and a warning if the sentence is ambiguous."""
     if text is None or view.model.folder is None:
         return (), ()
     sentence = view.corpus().prepare(text) if isinstance(prepared, CombinedQuery) else prepared
@@ -308,9 +308,9 @@ class _WeightedQuery:
 
 
 def _terms(view: View, encoded: _EncodedQuery) -> list[_WeightedTerm]:
-    """Return the sentence and the example as terms. The weight of each is divided by the spread of its scores.
+    """Return the sentence and the example as terms. The weight of each term is divided by the spread of its scores.
 
-    For a training-free model, both vectors are added to one term. A trained model needs words, and the example has
+    For a training-free model, both vectors are added up to one term. A trained model needs words, and the example has
     none. So the example is compared with frames.
     """
     text = encoded.text
@@ -370,7 +370,10 @@ def _among(view: View, filters: Filters, within: str | os.PathLike[str] | None) 
 
 
 def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector | None:
-    """Return the weighted sum of pictures and places, minus those to avoid (Rocchio 1971); None without examples."""
+    """Return the weighted sum of the vectors of all examples (Rocchio 1971); None if there are no examples.
+
+    Examples are pictures, places to find, and places to avoid, which have a negative weight.
+    """
     weights = query.weights
     parts = []
     if query.image is not None:
@@ -387,7 +390,7 @@ def _example_vector(query: Query, view: View, encoder: LockedEncoder) -> Vector 
 
 
 def _place_vector(view: View, place: Place) -> Vector:
-    """Return the mean of the frames at a place, at unit length; the nearest frame if the place has none.
+    """Return the mean of the frames at a place, or the nearest frame if there are none, scaled to unit length.
 
     Raises:
         UnknownNameError: The video is not in the library.

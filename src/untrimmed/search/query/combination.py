@@ -16,7 +16,7 @@ from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.pruning.ranking import RankedVideo
 from untrimmed.types import Moment
 
-# videos that each term ranks at first; 4 times as many while other videos can still be among the best
+# number of videos that each term ranks first; `rank` increases it until no other video can be among the best
 _FIRST_TAKE = 32
 _ROUNDING = 1e-9
 _CLOSE_S = 1e-6  # times with a smaller difference count as equal
@@ -34,7 +34,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A query to avoid. It reduces the score of times at which its relevance is above its usual score."""
+    """A query to avoid. Times at which the relevance for this query exceeds `usual` get a lower score."""
 
     query: PreparedQuery
     usual: float  # the query's usual score, e.g. the median in the library
@@ -57,9 +57,8 @@ class CombinedQuery(PreparedQuery):
 
     The score of a time is the weighted mean of the terms minus a penalty. The penalty is `without` times the largest
     amount by which an exclusion exceeds its usual score in the same shot (with `nowhere`: in the whole video). The
-    score of a video is that of its best time. With `then`, the score of a video is that of its best pair of times. The
-    score of a pair is the weighted mean of the scores of both times. The second time is at most `within_s` seconds
-    after the first.
+    score of a video is the score of its best time, or with `then` of its best pair of times. The score of a pair is the
+    weighted mean of the scores of both times. The second time is at most `within_s` seconds after the first one.
     """
 
     def __init__(
@@ -73,9 +72,9 @@ class CombinedQuery(PreparedQuery):
         without: float = 1.0,
         nowhere: bool = False,
     ):
-        """Take prepared queries. `duration_s` returns a video's duration by its id.
+        """Combine prepared queries. `duration_s` returns the duration of the video with an id.
 
-        `then.weight` is the share of `then` in a pair's score, below 1.
+        `then.weight` is below 1. It is the weight of the second moment's score in the score of a pair.
         """
         self._duration_s = duration_s
         self._within_s = within_s
@@ -123,14 +122,14 @@ class CombinedQuery(PreparedQuery):
     def pairs(self, video_id: str, *, limit: int | None, min_s: float = 0.0) -> list[tuple[Moment, Moment | None]]:
         """Return spans of one video, best first; with `then`, each with the span that follows it.
 
-        A span's score is the curve's value at its best time. The span ends on each side where the curve falls below the
-        middle between this score and the curve's mean. First spans do not overlap. The slope beside a moment is not
-        another moment. So in all pairs except the best one, the best time of the first span must be a peak of the
-        curve.
+        The score of a span is the value of the curve at the span's best time. The span extends to both sides until the
+        curve falls below the average of this score and the curve's mean. First spans do not overlap. A time on the
+        slope beside a moment must not become another moment. So in all pairs except the best one, the best time of the
+        first span is a peak of the curve.
 
-        Without a limit, pairs are returned until the score of the first moment falls below the middle between the best
-        score and the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is
-        left out, unless it is the best.
+        Without a limit, a pair is left out if the score of its first span is below the average of the best score and
+        the curve's mean. Spans shorter than `min_s` are widened. If there is no space for this, the pair is left out,
+        unless it is the best pair.
         """
         curves = self._curves(video_id)
         duration_s = self._duration_s(video_id)
@@ -173,7 +172,7 @@ class CombinedQuery(PreparedQuery):
     def relevance(self, video_id: str) -> tuple[Curve, Curve]:
         """Return times in seconds, and the relevance at each time.
 
-        If the query has `then`, it is the relevance for the first moment.
+        If the query has `then`, the second array is the relevance for the first moment.
         """
         curves = self._curves(video_id)
         return curves.times_s, curves.first
@@ -229,7 +228,7 @@ class CombinedQuery(PreparedQuery):
         return self._curves_of[video_id]
 
     def _largest_of_shot(self, video_id: str, times_s: Curve, values: Curve) -> Curve:
-        """Return, for each time, the largest value in its shot, or with `nowhere` in the video."""
+        """Return, for each time, the largest value in the shot (with `nowhere`: in the video)."""
         if self._nowhere:
             return np.full(len(values), values.max())
         starts_s = self._exclusions[0].query.shot_starts_s(video_id)
@@ -241,9 +240,9 @@ class CombinedQuery(PreparedQuery):
         return largest[shot]
 
     def _moment(self, video_id: str, values: Curve, start: int, stop: int, best: int) -> Moment:
-        """Return times `start` to `stop` as a moment.
+        """Return the times with indices `start` to `stop - 1` as a moment.
 
-        It begins half way to the time before and ends half way to the time after.
+        The moment begins half way to the previous time and ends half way to the next time.
         """
         times_s = self._curves(video_id).times_s
         edges_s = np.concatenate([[0.0], (times_s[1:] + times_s[:-1]) / 2, [self._duration_s(video_id)]])
@@ -300,7 +299,7 @@ def _with_best_score(curve: tuple[Curve, Curve], score: float) -> tuple[Curve, C
 
 
 def _peaks(values: Curve) -> Bool[np.ndarray, " T"]:
-    """Return a mask of the times with values at least as high as both neighbours'."""
+    """Return a mask of the peaks: the times whose value is at least as high as the values before and after."""
     around = np.concatenate([[-np.inf], values, [-np.inf]])
     return np.asarray((values >= around[:-2]) & (values >= around[2:]))
 

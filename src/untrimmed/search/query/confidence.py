@@ -22,7 +22,7 @@ from untrimmed.search.corpora.best_vector import TIMES, VECTORS, VectorBlock, Ve
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.frames import FrameCorpus
 
-_MIN_PROBABILITY = 1e-12  # probabilities are limited to this distance from 0 and 1, which have no logit
+_MIN_PROBABILITY = 1e-12  # probabilities are at least this far from 0 and 1, because 0 and 1 have no logit
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Background:
 
 
 def mean_of_best_fifth(scores: Float[np.ndarray, " V"]) -> float:
-    """Return the mean of the best fifth of scores, at least one; minus infinity without scores.
+    """Return the mean of the best fifth of the scores (at least one score); minus infinity if there are no scores.
 
     >>> mean_of_best_fifth(np.array([0.1, 0.5, 0.2, 0.4, 0.0, 0.3]))
     0.45
@@ -96,7 +96,7 @@ def mean_of_best_fifth(scores: Float[np.ndarray, " V"]) -> float:
 
 @cache
 def background_of(identity: str) -> Background | None:
-    """Return the background of an encoder, or None if confidence was not measured with its weights."""
+    """Return the background of an encoder, or None if confidence was not measured for these weights."""
     name = re.split(r"\W", identity)[0]  # builtin-2:a1043c6bf7e6 -> builtin, siglip:0123abcd -> siglip
     file = Path(untrimmed.encoders.__path__[0]) / name / "background.npz"
     if not name.isidentifier() or not file.is_file():

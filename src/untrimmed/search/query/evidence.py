@@ -16,11 +16,11 @@ from untrimmed.search.store.passages import PassageMatch
 from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
-_ROWS_OF_WORDS = 200  # passages that are found by words
+_ROWS_OF_WORDS = 200  # largest number of passages that are found by words
 _PASSAGES_OF_VIDEO = 8
-_PASSAGES_BY_MEANING = 3  # of each video
+_PASSAGES_BY_MEANING = 3  # largest number in each video
 _LEAST_VIDEOS = 20
-_MAX_AMONG = 2000  # with more videos to search in, passages are filtered after the search
+_MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,10 @@ PassagesByVideo = Mapping[str, Sequence[ScoredPassage]]
 def find_passages(
     view: PassagesView, part: TextPart, limit: int, among: Collection[str] | None, settings: FusionSettings
 ) -> PassagesByVideo:
-    """Return the passages that match a text strongly enough, the strongest first, by video.
+    """Return, for each video, the passages that match a text strongly enough, strongest first.
 
-    About `limit` videos are found by words, and as many by meaning. If the text has phrases in quotes, all passages
-    contain them.
+    At most `limit` videos are found by words, and about as many by meaning. If the text has phrases in quotes, all
+    returned passages contain them.
     """
     by_video: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
@@ -138,9 +138,9 @@ def _meanings(
     by_meaning: Collection[str],
     settings: FusionSettings,
 ) -> tuple[dict[tuple[str, int], float], set[tuple[str, int]]]:
-    """Return how similar the meaning of each passage of these videos is, from 0 to 1.
+    """Return, for each passage of these videos, how similar its meaning is to the query, from 0 to 1.
 
-    Also return the most similar passages of each video in `by_meaning`, if the similarity is at least `least_strength`.
+    Also return the most similar passages of each video in `by_meaning` whose similarity is at least `least_strength`.
     """
     corpus = prepared.corpus
     assert isinstance(corpus, PassageCorpus), "passages are searched"
@@ -152,7 +152,7 @@ def _meanings(
     for video_id in video_ids:
         try:
             _, cosines = prepared.relevance(video_id)
-        except KeyError:  # its passages have no vectors
+        except KeyError:  # the passages of this video have no vectors
             continue
         values = np.clip((cosines - start) / scale, 0.0, 1.0)
         places = view.places(corpus, video_id)

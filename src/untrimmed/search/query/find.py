@@ -21,7 +21,7 @@ from untrimmed.search.store.records import VideoRecord
 from untrimmed.types import FrameFeatures, Moment
 
 _SAME_SPAN = 0.5  # in two copies of a file, moments with at least this IoU are near-duplicates
-_GROWTH = 4  # if there are too few hits, rank this many times as many videos
+_GROWTH = 4  # while there are too few hits, multiply the number of ranked videos by this factor
 
 
 def find(
@@ -36,8 +36,8 @@ def find(
 ) -> Hits:
     """Return the best hits. With `among`, only videos with these ids are searched. Ties are broken by path.
 
-    With `group_by="moment"`, each moment is a hit, and its score is that at its best time. With `fold`, near-duplicates
-    of earlier hits are hidden. Without these two options, `on_hit` is called with each hit as soon as its moments are
+    With `group_by="moment"`, each moment is a hit, with the score of its best time. With `fold`, near-duplicates of
+    earlier hits are hidden. Without these two options, `on_hit` is called with each hit as soon as its moments are
     known.
     """
     least = -math.inf if cutoff.min_score is None else cutoff.min_score
@@ -59,7 +59,8 @@ def find(
         hits = fold_hits(view, hits, fold) if fold is not None else hits
         is_last = len(ranked) < take or len(videos) < len(ranked)  # true if there are no more videos to rank
         has_enough = (group_by == "video" and fold is None) or len(hits) >= cutoff.limit
-        # A moment's score is at most its video's, so moments of further videos score at most as high as `ranked[-1]`.
+        # A moment's score is at most its video's score. So moments of further videos cannot score higher than
+        # `ranked[-1]`.
         is_in_order = group_by == "video" or (has_enough and hits[cutoff.limit - 1].score >= ranked[-1].score)
         if is_last or (has_enough and is_in_order):
             break
@@ -73,9 +74,9 @@ def _unchanged(hit: Hit) -> Hit:
 
 
 def in_time_order(hit: Hit) -> Hit:
-    """Sort the moments of a hit by time, a longer moment before a moment inside it.
+    """Return the hit with its moments sorted by time. A long moment comes before the moments inside it.
 
-    The hit's own times stay those of its best moment.
+    `start_s`, `end_s` and `peak_s` of the hit remain the times of its best moment.
     """
     order = sorted(range(len(hit.moments)), key=lambda i: (hit.moments[i].start_s, -hit.moments[i].end_s))
     then = tuple(hit.then[i] for i in order) if hit.then else ()
@@ -83,7 +84,7 @@ def in_time_order(hit: Hit) -> Hit:
 
 
 def in_order(ranked: Iterable[RankedVideo], view: View) -> list[RankedVideo]:
-    """Sort by score; ties are broken by path."""
+    """Return the videos sorted by score; ties are broken by path."""
     return sorted(ranked, key=lambda video: (-video.score, view.records.of(video.video_id).path))
 
 
@@ -163,7 +164,7 @@ def _hit(
 
 @dataclass(frozen=True, eq=False)
 class _ShownMoment:
-    """A moment in the result, to compare with later moments. `index` is the index of its hit."""
+    """A moment in the result, with which later moments are compared. `index` is the index of its hit."""
 
     index: int
     content: str
@@ -172,10 +173,10 @@ class _ShownMoment:
 
 
 def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
-    """Remove moments that are near-duplicates of earlier moments, and hits that have no moments left.
+    """Return the hits without moments that are near-duplicates of earlier moments.
 
-    Two moments are near-duplicates if the cosine of their mean vectors is at least `threshold`, or if they are almost
-    the same span of two files with the same content.
+    A hit with no moments left is removed. Two moments are near-duplicates if the cosine of their mean vectors is at
+    least `threshold`, or if they are almost the same span of two files with the same content.
     """
     features = {
         video.record.video_id: video.features for video in view.index.read(list({hit.video_id for hit in hits}))
@@ -205,7 +206,7 @@ def fold_hits(view: View, hits: Sequence[Hit], threshold: float) -> list[Hit]:
 
 
 def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[np.ndarray, " D"]:
-    """Return the mean of the frames in a span, at unit length; the nearest frame if the span has none."""
+    """Return the mean of the frames in a span, or the nearest frame if there are none, scaled to unit length."""
     inside = (features.times_s >= start_s) & (features.times_s <= end_s)
     if not inside.any():
         inside[np.abs(features.times_s - (start_s + end_s) / 2).argmin()] = True
@@ -213,7 +214,7 @@ def span_vector(features: FrameFeatures, start_s: float, end_s: float) -> Float[
 
 
 def unit(vector: Float[np.ndarray, " D"]) -> Float[np.ndarray, " D"]:
-    """Scale a vector to unit length; zeros are unchanged."""
+    """Return the vector scaled to unit length; a zero vector is unchanged."""
     length = float(np.linalg.norm(vector))
     return (vector / length if length > 0 else vector).astype(np.float32)
 

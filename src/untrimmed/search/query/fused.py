@@ -20,9 +20,9 @@ from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
 from untrimmed.span import Evidence, Moment
 
-_TOGETHER_S = 3.0  # passages of several parts belong together if the gap between them is at most this long
-_SNAP_S = 0.5  # edges of a passage move to a shot change that is at most this far outside
-_SAMPLE_SIZE = 16  # videos from which the usual relevance of frames is estimated
+_TOGETHER_S = 3.0  # passages for different parts of a query belong together if the gap between them is at most this
+_SNAP_S = 0.5  # a moment extends beyond its passage to a shot change that is at most this far away
+_SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 _MAX_MOMENTS = 50
 
 
@@ -50,7 +50,7 @@ class FusedQuery:
         among: Collection[str] | None,
         settings: FusionSettings,
     ) -> FusedQuery:
-        """Find the passages of all parts."""
+        """Return the query with the passages that match each of its parts."""
         matches = []
         for part in parts:
             # Weak matches disturb the ranking of frames, but not a search for passages.
@@ -60,7 +60,7 @@ class FusedQuery:
 
     @property
     def has_passages(self) -> bool:
-        """Whether a passage matches, or a part must match. Otherwise only frames matter."""
+        """Whether a passage matches, or some part must match a passage. Otherwise only frames are searched."""
         return any(self.matches) or any(part.is_required for part in self.parts)
 
     def hits(
@@ -114,9 +114,9 @@ class FusedQuery:
         return Hits(hits, [*missing_shard, *nothing], partial=bool(missing_shard))
 
     def _frame_statistics(self) -> tuple[float, float]:
-        """Return the standard deviation of the relevance of frames, and the least relevance of frames that agree.
+        """Return the standard deviation of the relevance of frames, and the relevance that agreement requires.
 
-        `FusionSettings.agreement` defines when frames agree with a passage.
+        Frames with at least this relevance agree with a passage, see `FusionSettings.agreement`.
         """
         if self.prepared is None:
             return 1.0, math.inf
@@ -210,7 +210,7 @@ class FusedQuery:
                 peak = np.interp(span.picture_s, times_s, values)
                 seen = Evidence("seen", span.start_s, span.end_s)
                 candidates.append(replace(span, score=float(peak), evidence=(seen,)))
-        if video is None:  # the order of the frames' moments stays
+        if video is None:  # keep the order in which `prepared` returned the moments
             return candidates[:limit]
         moments: list[Moment] = []
         for moment in sorted(candidates, key=lambda moment: (-moment.score, moment.start_s)):

@@ -11,7 +11,7 @@ FusionMethod: TypeAlias = Literal["calibrated", "reciprocal rank"]
 
 @dataclass(frozen=True)
 class FusionSettings:
-    """How passages are judged and combined with pictures."""
+    """Settings of how well a passage must match, and how passages and frames are combined."""
 
     method: FusionMethod = "calibrated"
     # Passages with a lower strength are ignored, so that they do not change the ranking of a purely visual query.
@@ -19,9 +19,11 @@ class FusionSettings:
     # How far a passage of strength 1 raises the score, in standard deviations of the relevance of frames.
     weight: float = 6.0
     # Frames agree with a passage if their relevance is this many standard deviations above the mean, and at least half
-    # way from the mean to the best frame of the library. The moment is then the intersection of both spans.
+    # way from the mean to the best frame of the library. The moment is then the intersection of the passage and these
+    # frames.
     agreement: float = 1.0
-    # Cosines of sentence and passage with strength 0 and 1, as shares of the way from the mean cosine to 1.
+    # The cosines of query and passage at which the strength is 0 and 1. They are rescaled: 0 is the mean cosine of all
+    # passages, and 1 is a cosine of 1.
     no_meaning: float = 0.3
     same_meaning: float = 0.8
     rank_offset: float = 60.0  # k of reciprocal rank fusion (Cormack et al. 2009)
@@ -29,7 +31,7 @@ class FusionSettings:
 
 @dataclass(frozen=True)
 class FusionCandidate:
-    """A video with the score of its frames and the strength of its best passage (0 without one).
+    """A video with the score of its frames and the strength of its best passage (0 if it has none).
 
     `seen` is the score of the whole video, and `seen_at_passage` the relevance of the frames at the best passage. Both
     are None if frames are not searched.

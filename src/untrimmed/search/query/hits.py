@@ -21,7 +21,7 @@ _MAX_CHARACTERS = 40
 
 @dataclass(frozen=True)
 class Hit:
-    """A matching video and its moments. `start_s`, `end_s` and `peak_s` are those of the best moment."""
+    """A matching video and its moments. `start_s`, `end_s` and `peak_s` are the times of the best moment."""
 
     video: Path
     video_id: str
@@ -31,7 +31,7 @@ class Hit:
     duration_s: float
     moments: tuple[Moment, ...]  # at least one; best first, or in time order if all were requested
     confidence: float | None = None  # probability that the video matches; None if confidence was not measured
-    then: tuple[Moment, ...] = ()  # for each of `moments` the moment that follows, if the query has `then`
+    then: tuple[Moment, ...] = ()  # if the query has `then`: for each of `moments`, the moment that follows it
     folded: tuple[Path, ...] = ()  # videos whose moments are hidden as near-duplicates of this hit
     peak_s: float | None = None  # the most relevant time of the best moment, where its picture is taken
     width: int = 0  # width of the video's picture in pixels; 0 if it is unknown
@@ -48,7 +48,7 @@ class Hit:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hit:
-        """Read the result of `to_json`; AttributeError, KeyError or TypeError for other data."""
+        """Read the result of `to_json`; other data raise AttributeError, KeyError or TypeError."""
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         spans = {name: tuple(map(_moment, data.get(name) or ())) for name in ("moments", "then")}
         folded = tuple(map(Path, data.get("folded") or ()))
@@ -96,7 +96,7 @@ class Hits(list[Hit]):
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Hits:
-        """Read the result of `to_json`; AttributeError, KeyError or TypeError for other data."""
+        """Read the result of `to_json`; other data raise AttributeError, KeyError or TypeError."""
         words = [WeighedWord(**word) for word in data.get("words") or ()]
         return cls(map(Hit.from_json, data["hits"]), data["warnings"], partial=data["partial"], words=words)
 
@@ -145,7 +145,7 @@ def weighed_words(text: str, tokens: Sequence[str], weights: Sequence[float]) ->
     if len(folded) != len(text):
         return ()
     for token, weight in zip(tokens, weights, strict=False):
-        if re.fullmatch(r"<.+>|\[.+\]", token):  # a special token, which no word contains
+        if re.fullmatch(r"<.+>|\[.+\]", token):  # a special token of the encoder, not part of a word
             continue
         piece = re.sub(r"^(?:##|\u0120|\u2581)|</w>$", "", token).lower()
         start = folded.find(piece, position)

@@ -43,7 +43,7 @@ class Spec:
     """The description of a field for all interfaces. Bounds of a text or tuple apply to its length."""
 
     help: str
-    option: str = ""  # flags and placeholder on the command line, e.g. "-k N"; by default from the field's name
+    option: str = ""  # flags and placeholder on the command line, e.g. "-k N"; by default, made from the field's name
     above: float | None = None
     minimum: float | None = None
     maximum: float | None = None
@@ -190,7 +190,7 @@ _Whole: TypeAlias = int | None
 class Filters:
     """Conditions that a video must meet to be searched.
 
-    A day is a `date`, a `datetime` (local time, unless it has a zone) or text (`2026-05-01`, `2026-05-01T12:30`).
+    Dates can be a `date`, a `datetime` (local time, unless it has a zone) or text (`2026-05-01`, `2026-05-01T12:30`).
     """
 
     within: Annotated[_Path, Spec("Only this folder or file.", "--in FOLDER", minimum=1, service_maximum=4096)] = None
@@ -335,7 +335,7 @@ class Query:
 
     @property
     def is_seen(self) -> bool:
-        """Whether frames are searched: if there is a sentence or example, and `modes` is empty or has "seen"."""
+        """Whether frames are searched: there is a sentence or an example, and `modes` is empty or contains "seen"."""
         return (not self.modes or "seen" in self.modes) and bool(self.text or self.has_examples)
 
     @property
