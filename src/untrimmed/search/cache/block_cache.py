@@ -2,8 +2,10 @@
 
 There are three kinds of files, which can all be built again from the table if they are missing or damaged:
 
-- A block: arrays of several videos. A video in it is valid as long as its stamp in the block matches its record.
-- The codes of a block: its vectors, projected on axes and quantized. The file name has digests of block and axes.
+- A block: arrays of several videos. A video in the block is valid as long as the stamp in the block matches the video's
+  record.
+- The codes of a block: its vectors, projected on axes and quantized. The file name contains a digest of the block and a
+  digest of the axes.
 - The axes, which all codes share.
 """
 
@@ -55,7 +57,7 @@ class BlockCache:
         self._block_format = block_format
 
     def read(self, records: Records, damaged: Iterable[Path] = ()) -> Iterator[CachedBlock]:
-        """Yield blocks that have valid videos, the largest first. Each video is valid in at most one of them.
+        """Yield blocks that contain valid videos, largest first. Each video is valid in at most one of these blocks.
 
         Files in `damaged` and other damaged files are skipped.
         """
@@ -79,8 +81,8 @@ class BlockCache:
     def write(self, blocks: Iterable[Arrays], records: Records) -> bool:
         """Write new blocks, and return whether this succeeded.
 
-        The files of all other blocks, and the codes of these blocks, are removed. Writing fails if another process is
-        writing, the disk is full, or the folder is read-only.
+        The files of all other blocks are removed, with their codes. Writing fails if another process is writing, the
+        disk is full, or the folder is read-only.
         """
 
         def write() -> None:

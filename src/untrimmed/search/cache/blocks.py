@@ -1,9 +1,9 @@
 """Blocks: arrays of some videos each. They never change, so successive versions of a corpus share them.
 
-An update creates a new corpus, which shares unchanged blocks with the previous corpus; running searches still use the
-previous one. A removed video leaves a hole in its block. When more than a quarter of a block is holes, its videos are
-copied to a new block. Blocks of similar size are joined, so there are few blocks. A video in a block of n videos has
-been copied O(log n) times. A *row* is the index of a video in its block.
+An update creates a new corpus, which shares unchanged blocks with the previous corpus. Running searches still use the
+previous corpus. A removed video leaves a hole in its block. When more than a quarter of a block is holes, its videos
+are copied to a new block. Blocks of similar size are joined, so there are few blocks. A video in a block of n videos
+has been copied O(log n) times. A *row* is the index of a video in its block.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Selection(Generic[B]):
 
 @dataclass(frozen=True)
 class PartialBlock(Generic[B]):
-    """A block, and a mask of its videos that the corpus contains. Its other videos are holes."""
+    """A block, and a mask of the videos that the corpus still contains. The other videos of the block are holes."""
 
     block: B
     present: Bool[np.ndarray, " V"]
@@ -121,7 +121,7 @@ class Blocks(Generic[B]):
         return len(self._positions)
 
     def find(self, video_id: str) -> tuple[B, int]:
-        """Return the block of a video and its row there; KeyError for an unknown id."""
+        """Return the block of a video, and the video's row in the block; KeyError for an unknown id."""
         number, row = self._positions[video_id]
         return self.parts[number].block, row
 
@@ -134,7 +134,7 @@ class Blocks(Generic[B]):
     def update(self, added: Iterable[B], removed: Iterable[str]) -> Blocks[B]:
         """Return blocks with the added videos and without the removed ones.
 
-        Added videos replace those with the same ids.
+        An added video replaces the video with the same id.
         """
         new = [PartialBlock.whole(block) for block in added]
         removed = {*removed, *(video_id for part in new for video_id in part.block.ids)}
@@ -156,7 +156,7 @@ class Blocks(Generic[B]):
         return Blocks(self._join, self._max_size, parts)
 
     def map_blocks(self, change: Callable[[B], B]) -> Blocks[B]:
-        """Apply a function to each block. It must return a block with the same videos."""
+        """Return `change(block)` for each block. The result must have the same videos as the block."""
         return self.of([PartialBlock(change(part.block), part.present) for part in self.parts])
 
     @cached_property

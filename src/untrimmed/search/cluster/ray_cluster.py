@@ -21,7 +21,7 @@ from untrimmed.search.store.bucket import address_of
 from untrimmed.search.store.records import Settings
 
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0  # how long a search waits until a shard answers, including restarts
+_ANSWER_S = 10.0  # how long a search waits for an answer of a shard, including restarts
 _LOAD_S = 3600.0  # how long a search waits until a shard has read its videos
 _RETRIES = 3  # retries for a video if its worker dies
 _TASKS_PER_CORE = 2  # queued tasks per core, so that no worker is idle
@@ -137,7 +137,7 @@ class RayShards:
         self._turn = itertools.count()
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several shards, with different arguments for each. Return the results that arrive in time.
+        """Call a method of several shards with separate arguments; return the results that arrive in time.
 
         If an actor dies, the call is repeated with the next replica until the time limit. With `wait_for_load`, all
         replicas of a shard are called, so that each replica reads its videos. Replicas that die are called again.

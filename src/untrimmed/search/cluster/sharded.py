@@ -59,7 +59,7 @@ class _LoadedShard:
     fitted: tuple[frozenset[int], Corpus] | None = None
 
     def as_shard(self, others: Summaries) -> Corpus:
-        """Return this shard's corpus, with the same scores as if one corpus had the videos of all shards."""
+        """Return this shard's corpus, with the same scores as in one corpus of the videos of all shards."""
         if self.fitted is None or self.fitted[0] != others.keys():
             self.fitted = frozenset(others), self.corpus.as_shard(list(others.values()))
         return self.fitted[1]
@@ -85,7 +85,7 @@ class Shard:
         return retry_if_damaged(lambda: self._load(version).corpus.shard_summary(), self._discard)
 
     def run_query(self, version: Version, others: Summaries, query: TextFeatures, calls: Sequence[Call]) -> list[Any]:
-        """Return the results of calls of `PreparedQuery` methods for this shard's videos."""
+        """Call methods of the `PreparedQuery` for this shard's videos, and return their results."""
 
         def results() -> list[Any]:
             prepared = self._load(version).as_shard(others).prepare(query)
@@ -130,7 +130,7 @@ class Shards(Protocol):
     number: int  # number of shards
 
     def call(self, method: str, calls: Mapping[int, tuple[Any, ...]], *, wait_for_load: bool = False) -> dict[int, Any]:
-        """Call a method of several shards, with different arguments for each. Return the results that arrive in time.
+        """Call a method of several shards with separate arguments; return the results that arrive in time.
 
         With `wait_for_load`, call all replicas of each shard, and wait until they have read their videos.
         """
@@ -171,7 +171,7 @@ class ShardedCorpus(Corpus):
         return self.num_videos
 
     def prepare(self, query: TextFeatures) -> ShardedQuery:
-        """Return a query for all shards. Each shard encodes it for its own corpus."""
+        """Return a query for all shards. Each shard encodes the query for its own corpus."""
         return ShardedQuery(self, query)
 
 
@@ -219,7 +219,7 @@ class ShardedQuery(PreparedQuery):
         return spans.get(video_id, [])
 
     def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the relevance there.
+        """Return times of one video in seconds, and the relevance at each time.
 
         Raises: UntrimmedError if the shard of the video does not answer.
         """
@@ -227,7 +227,7 @@ class ShardedQuery(PreparedQuery):
         return answer
 
     def shot_starts_s(self, video_id: str) -> Float[np.ndarray, " S"] | None:
-        """Return the times at which the shots of a video begin, or None if the model knows no shots.
+        """Return the times at which a video's shots begin, or None if the model does not detect shots.
 
         Raises: UntrimmedError if the shard of the video does not answer.
         """
@@ -246,7 +246,7 @@ class ShardedQuery(PreparedQuery):
         return self._weights_and_uncertainty[0]
 
     def uncertainty(self) -> Uncertainty | None:
-        """Return how ambiguous the model finds the sentence, or None if it predicts nothing or no shard answers."""
+        """Return the predicted ambiguity of the sentence, or None if there is no prediction or no shard answers."""
         return self._weights_and_uncertainty[1]
 
     @cached_property

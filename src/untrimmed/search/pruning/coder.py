@@ -102,7 +102,7 @@ class Coder(Generic[B]):
         return coded
 
     def axes(self, branch: str, vectors: Float[np.ndarray, "R D"]) -> Axes:
-        """Return the axes on disk, or else axes fitted to these vectors. Called while codes are built."""
+        """Return the axes on disk; if there are none, axes fitted to these vectors. Called while codes are built."""
         if _process_ends.is_set():
             raise _ProcessEndsError
         for files, _ in [*self._files.values()]:

@@ -22,7 +22,7 @@ from untrimmed.search.cache.blocks import Selection
 from untrimmed.search.pruning.products import LANES, project
 from untrimmed.search.pruning.threads import share_work
 
-CODED = 320  # 4-bit numbers of a row; more would slow the scan, fewer would prune less
+CODED = 320  # number of 4-bit values per row; more values slow the scan, and fewer prune less
 MARGIN = 7.0  # upper bounds allow for rounding errors of this many standard deviations
 FITTED_TO = 2**15  # at most this many rows are used to fit axes
 _MAX_CODE = 7
@@ -198,7 +198,7 @@ class CodedVideos:
     def bounds_by_codes(
         self, probe: Probe, videos: Int[np.ndarray, " N"]
     ) -> tuple[Float32[np.ndarray, " N"], Float32[np.ndarray, " N"]]:
-        """Return each video's largest product computed from codes, and an upper bound of the exact largest one."""
+        """Return the largest product of each video, computed from codes, and an upper bound of the exact value."""
         from untrimmed.search.pruning.kernels import best_codes
 
         videos = self._checked_indices(videos)

@@ -82,7 +82,7 @@ def _sum(low, high):
 def best_codes(
     codes, unit, rest_length, first_row, videos, query, query_unit, query_rest, row_error, query_error, best, upper
 ):
-    """Write the largest product computed from codes to best[i], and an upper bound of the exact one to upper[i].
+    """Write the largest product, computed from codes, to best[i], and an upper bound of the exact value to upper[i].
 
     Entry i is for video videos[i]. The error of a product is at most query_rest * rest_length + row_error * unit +
     query_error.
@@ -123,7 +123,7 @@ def best_rows(
     best,
     is_open,
 ):
-    """Write an upper bound of the largest product with a row of video videos[i] to best[i], from its 8-bit rows.
+    """Write to best[i] an upper bound of the largest product with a row of video videos[i], from 8-bit rows.
 
     A row is skipped if its codes show that it cannot be the best or cannot reach needed[i]. If all rows are skipped,
     best[i] is minus infinity. Unless `is_open` is empty, is_open[i, row] becomes True if that row may be the best.

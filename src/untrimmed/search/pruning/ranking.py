@@ -1,11 +1,11 @@
-"""Rank videos by exact scores, but compute these only for candidates.
+"""Rank videos by exact scores, which are computed only for candidates.
 
 A score is the sum over a query's vectors of the largest product with one of the video's rows (vectors).
 
 1. The 4-bit codes of all rows give a first upper bound, unless bounds were computed for many queries together.
 2. The 8-bit rows of the remaining candidates give a closer bound. They are multiplied with one query vector after
    another, the longest first, until the video cannot reach the required score.
-3. The remaining candidates get exact scores.
+3. Exact scores are computed for the remaining candidates.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,7 +20,7 @@ from untrimmed.search.cache.blocks import Block, Selection
 from untrimmed.search.pruning.codes import CodedBlocks, Probe
 from untrimmed.search.pruning.threads import share_work
 
-_LIKELY_FACTOR = 2  # each stage selects this many times as many likely videos as the next
+_LIKELY_FACTOR = 2  # ratio of the numbers of likely videos that a stage and the next stage select
 
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
@@ -60,8 +60,8 @@ def ranked_by_bounds(
 ) -> RankingSteps[B, list[RankedVideo]]:
     """Return the `limit` best videos, best first, and all further videos with the score of the last.
 
-    The first stage computes bounds for all videos. Then a few likely videos get exact scores. Each later stage computes
-    closer bounds for the videos that can still reach these scores.
+    The first stage computes bounds for all videos. Then exact scores are computed for a few likely videos. Each later
+    stage computes closer bounds for the videos that can still reach these scores.
     """
     if not len(videos) or limit < 1:
         return []
@@ -196,7 +196,7 @@ def _scored(videos: Selection[B]) -> RankingSteps[B, Float[np.ndarray, " _"]]:
 
 
 def _largest(values: Float[np.ndarray, " N"], count: int) -> Bool[np.ndarray, " N"]:
-    """Return a mask of the `count` largest finite numbers, and of all numbers equal to the smallest of these.
+    """Return a mask of the `count` largest finite numbers, and of all numbers that tie with the last of them.
 
     If fewer than `count` are finite, all numbers are selected.
     """

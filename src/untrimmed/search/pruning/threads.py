@@ -57,5 +57,5 @@ def share_work(number: int, piece: int, work: Callable[[int, int], object]) -> N
         for _ in take():  # after an error, do not start the remaining pieces
             pass
         for future in futures:
-            if not future.cancel():  # wait for calls that have started; for others, no pieces are left
+            if not future.cancel():  # wait for calls that have started; the others would find no pieces
                 future.result()

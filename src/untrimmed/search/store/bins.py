@@ -81,10 +81,10 @@ class Bins:
         self.folder = library / FOLDER
 
     def all(self) -> list[Bin]:
-        """Return all bins by name, except those whose files are damaged."""
+        """Return all bins sorted by name, without bins whose files are damaged."""
         bins = []
         for bin_id in self._ids():
-            with contextlib.suppress(UntrimmedError):  # damaged, or removed in this moment
+            with contextlib.suppress(UntrimmedError):  # the file is damaged or has just been removed
                 bins.append(self.of(bin_id))
         return sorted(bins, key=lambda bin: (bin.name.casefold(), bin.bin_id))
 
@@ -98,7 +98,7 @@ class Bins:
 
         Raises:
             UnknownNameError: No bin has this id.
-            UntrimmedError: Its file is damaged.
+            UntrimmedError: The file of the bin is damaged.
         """
         file = self._file(bin_id)
         try:
@@ -108,7 +108,7 @@ class Bins:
                 return Bin(bin_id, **values)
         except FileNotFoundError:
             raise UnknownNameError("no bin has this id; list the bins again") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # it is unreadable, or of another form
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # the file is unreadable or has another form
             pass
         raise UntrimmedError(f"{shown(file)}: is damaged; restore this file from a copy, or delete it")
 

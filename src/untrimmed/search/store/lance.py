@@ -14,7 +14,7 @@ os.environ.setdefault("LANCE_LOG", "error")  # notices of Lance would appear bet
 
 
 class _HiddenPandas:
-    """An import hook that hides pandas from the thread that created it."""
+    """An import hook that hides pandas from the thread that created the hook."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()

@@ -26,9 +26,9 @@ _DRIVES = {
 
 
 def read_records(folder: Path) -> list[VideoRecord]:
-    """Return all records by path. They are read from `records.json` if it is valid, otherwise from the table.
+    """Return all records sorted by path. They are read from `records.json` if it is valid, otherwise from the table.
 
-    Raises: UntrimmedError if there is no library, or it cannot be opened.
+    Raises: UntrimmedError if there is no library, or the library cannot be opened.
     """
     commit = newest_commit(folder)
     if (
@@ -81,7 +81,7 @@ def is_deleted(path: str) -> bool:
 
 
 def find_deleted(records: Sequence[VideoRecord]) -> tuple[list[VideoRecord], dict[Path, list[VideoRecord]]]:
-    """Return videos whose files were deleted, and videos on missing drives by the drive's root.
+    """Return the videos whose files were deleted, and, for the root of each missing drive, the videos on this drive.
 
     A file counts as being on a missing drive in these cases:
 

@@ -3,12 +3,12 @@
 A *reading* is everything that one source read from one video. It is added in one commit, so a video never has a part of
 a reading. A new reading of the same video and source replaces the old one: the next commit removes the old reading,
 which is ignored until then. Each reading has one additional row with the number -1, written last. This row describes
-the reading, so that a video without text is not read again. The passages of a video stay when its file is moved.
-Passages of an older content of the file are ignored until the next indexing run replaces them.
+the reading, so that a video without text is not read again. When a file is moved, its passages are kept. Passages of an
+older content of the file are ignored until the next indexing run replaces them.
 
 Lance has two inverted indices of words: one for spoken passages and one for written passages. Rows of recent commits
-are not in the indices yet, so Lance scans these rows in each search. The vectors are cached in the same way as those of
-frames (`untrimmed.search.corpora.passages`).
+are not in the indices yet, so Lance scans these rows in each search. The vectors are cached in the same way as frame
+vectors (`untrimmed.search.corpora.passages`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class PassageTable(LanceTable):
         return current
 
     def read(self, video_ids: Sequence[str]) -> Iterator[PassageMatch]:
-        """Yield all passages of these videos, by video, then by time."""
+        """Yield all passages of these videos, sorted by video, then by time."""
         for row in self._rows(video_ids, _TEXT_COLUMNS):
             yield self._match(row)
 
@@ -141,7 +141,7 @@ class PassageTable(LanceTable):
                 yield self._match(row)
 
     def _rows(self, video_ids: Sequence[str], names: Sequence[str], condition: str = "true") -> Iterator[_Row]:
-        """Yield columns of the passages of these videos, by video, then by time."""
+        """Yield columns of the passages of these videos, sorted by video, then by time."""
         table = self._open_table()
         if table is None:
             return
@@ -221,9 +221,9 @@ class PassageTable(LanceTable):
     ) -> Reading:
         """Add a reading with its passages and remove the readings with the ids in `replaces`.
 
-        The passages are written while they are read, so any number needs little memory. If reading raises an error,
-        nothing is committed. `warnings` may grow while passages are read. Return the reading with its number of
-        passages and the warnings.
+        The passages are written while they are read, so little memory is needed for any number of them. If reading
+        raises an error, nothing is committed. `warnings` may grow while passages are read. Return the reading with its
+        number of passages and the warnings.
         """
         number = 0
 
@@ -335,7 +335,7 @@ class PassageTable(LanceTable):
                     mode,
                     "INVERTED",
                     with_position=True,  # for phrases
-                    # `indexed_text` has divided the text into words and folded them
+                    # `indexed_text` has already split the text into words and folded their case and accents
                     base_tokenizer="whitespace",
                     lower_case=False,
                     stem=False,

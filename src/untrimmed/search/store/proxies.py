@@ -1,7 +1,7 @@
 """The cached proxies of a library: one file for each span that was played, named after the content and the span.
 
-A service writes them and deletes the oldest (`untrimmed.server.proxies`). The writer of the library deletes those of
-videos that are not in the library any more.
+A service writes proxies and deletes the oldest (`untrimmed.server.proxies`). The writer of the library deletes proxies
+of videos that are no longer in the library.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ def remove_unused_proxies(library: Path, content_hashes: Iterable[str]) -> None:
 
 
 def remove_oldest_proxies(folder: Path, max_bytes: int) -> None:
-    """Remove the proxies that were used the longest time ago until the others have at most `max_bytes`."""
+    """Remove the least recently used proxies until the rest have at most `max_bytes`."""
     files = []
     with contextlib.suppress(OSError):
         for file in folder.iterdir():

@@ -1,7 +1,7 @@
 """Readings describe what each source read from each video. A copy of them is in the file `readings.json`.
 
-Reading this file is faster than opening the table of passages. The copy has only readings with passages. If it has
-none, searches do not open the table.
+Reading this file is faster than opening the table of passages. The copy contains only readings with passages. If there
+are none, searches do not open the table.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read_readings_copy(folder: Path, commit: list[Any] | None) -> list[Reading] 
 
 
 def write_readings_copy(folder: Path, version: int, readings: list[Reading]) -> None:
-    """Write the copy of the readings if they are of the newest version and the folder is writable."""
+    """Write the copy of the readings if the readings are from the newest version and the folder is writable."""
     with contextlib.suppress(OSError):
         commit = newest_commit(folder, PASSAGES)
         used = [reading for reading in readings if reading.num_passages]

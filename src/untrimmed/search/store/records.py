@@ -33,7 +33,7 @@ PASSAGES = "passages.lance"  # see `untrimmed.search.store.passages`
 READINGS_COPY = "readings.json"  # see `untrimmed.search.store.readings`
 VERSIONS = "_versions"  # folder of the table with a file for each commit
 THUMBNAILS = "thumbnails"  # name of the folder with thumbnails, see `untrimmed.search.store.thumbnails`
-DEFAULT_SOURCES: Mapping[str, Mapping[str, Any]] = {"subtitle": {}}  # of new libraries
+DEFAULT_SOURCES: Mapping[str, Mapping[str, Any]] = {"subtitle": {}}  # sources of passages of new libraries
 T = TypeVar("T")
 
 _SETTINGS = "library.json"
@@ -123,7 +123,7 @@ class Changes(NamedTuple):
 
 
 class Records(Sequence[VideoRecord]):
-    """All records of one version of a library, by path. Lookups by id or path do not scan them."""
+    """All records of one version of a library, sorted by path. Lookups by id or path do not scan them."""
 
     def __init__(self, records: Iterable[VideoRecord] = ()):
         self._records = sorted(records, key=_get_path)
@@ -153,9 +153,9 @@ class Records(Sequence[VideoRecord]):
         return self._by_name.get(name) or self._by_name.get(os.path.abspath(name)) or []
 
     def find(self, name: str) -> VideoRecord | None:
-        """Return the only video with this path, file name or file name without suffix, or None.
+        """Return the video with this path, file name or file name without suffix, or None.
 
-        Raises: UnknownNameError if there are several.
+        Raises: UnknownNameError if several videos match.
         """
         matches = self.named(name)
         if len(matches) > 1:
@@ -184,7 +184,7 @@ class Records(Sequence[VideoRecord]):
         return [] if video is None else [video]
 
     def changes_since(self, before: Records) -> Changes:
-        """Return the changes from another version to this one. The other version may also be a later one."""
+        """Return the changes from another version to this one. The other version may be earlier or later."""
         if self is before:
             return Changes([], [])
         known = {video_id: _get_content(record) for video_id, record in before._by_id.items()}
@@ -294,7 +294,7 @@ def how_to_make(name: str) -> str:
 
 
 def write_settings(folder: Path, settings: Settings) -> None:
-    """Write the settings, whole or not at all."""
+    """Write the settings atomically."""
     file = folder / _SETTINGS
     values = asdict(settings)
     write_whole(file, json.dumps(values | {_CHECKSUM: checksum(values)}, indent=2) + "\n", is_only_writer=True)
@@ -382,7 +382,7 @@ def read_copy(file: Path, commit: list[Any] | None) -> list[dict[str, Any]] | No
 
 
 def write_records_copy(folder: Path, version: int, records: list[VideoRecord]) -> None:
-    """Write the copy of the records if they are of the newest version and the folder is writable.
+    """Write the copy of the records if the records are from the newest version and the folder is writable.
 
     An identical copy is not written again, because writing and syncing megabytes takes longer than most searches.
     """

@@ -102,7 +102,7 @@ class VideoIndex(LanceTable):
         return read_settings(self.folder)
 
     def write_settings(self, settings: Settings) -> None:
-        """Write the settings, whole or not at all."""
+        """Write the settings atomically."""
         with self._guarded("written to"):
             write_settings(self.folder, settings)
 
@@ -144,7 +144,7 @@ class VideoIndex(LanceTable):
     # -- reading
 
     def scan(self) -> list[VideoRecord]:
-        """Return all records by path; IndexMismatchError if the checksum of a record is wrong."""
+        """Return all records sorted by path; IndexMismatchError if the checksum of a record is wrong."""
         table = self._open_table()
         if table is None:
             return []
@@ -166,7 +166,7 @@ class VideoIndex(LanceTable):
         return next(self.read([video_id]), None)
 
     def read(self, video_ids: Sequence[str]) -> Iterator[StoredVideo]:
-        """Yield these videos with their vectors, in any order. Only a few are in memory at a time."""
+        """Yield these videos with their vectors, in any order. Only a few videos are in memory at a time."""
         table = self._open_table()
         if table is None:
             return
@@ -317,7 +317,7 @@ def _vectors_digest(times_s: np.ndarray, frames: np.ndarray, encoded: bytes) -> 
 
 
 def _record_columns(schema: pa.Schema) -> list[str]:
-    """Return the names of a record's columns that exist in the table, and of its digest's column."""
+    """Return the names of the columns of a record that exist in the table, and of the column of its digest."""
     return [name for name in (*_RECORD_COLUMNS, "record_digest") if name in schema.names]
 
 

@@ -63,7 +63,7 @@ class StoredThumbnails:
         return self.picture(number) if is_near else None
 
     def picture(self, number: int) -> bytes:
-        """Return a picture by its number, counted from 0, as WebP."""
+        """Return the picture with this number, counted from 0, as WebP."""
         row = int(self._rows[number])
         start = int(self._ends[row - 1]) if row else 0
         return self._arrays.row_range("webp", start, int(self._ends[row])).tobytes()
@@ -104,7 +104,7 @@ class ThumbnailFiles:
     def at(self, record: VideoRecord, time_s: float) -> bytes | None:
         """Return the picture nearest to a time, as WebP; None if no picture is within 0.5 s.
 
-        For a time after the end of the video, it is the last picture.
+        For a time after the end of the video, return the last picture.
         """
         try:
             video = self.of(record)
