@@ -45,7 +45,7 @@ class Record:
         return {name: value for name, value in values.items() if isinstance(value, Tensor)}
 
     def with_tensors(self: R, tensors: Mapping[str, Tensor]) -> R:
-        """A copy of the record with these tensors instead of its current ones. Names are as in the method `tensors`."""
+        """A copy of the record with its tensors replaced by `tensors`. Keys are as in the result of `tensors()`."""
         return dataclasses.replace(self, **tensors)
 
     def __len__(self) -> int:
@@ -78,14 +78,14 @@ def _cat_padded(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def with_second_axis(tensor: Tensor, length: int) -> Tensor:
-    """The tensor with its second axis padded with zeros (or False), or cut, to this length."""
+    """The tensor with its second axis cut to `length`, or padded to it with zeros (or False)."""
     missing = length - tensor.shape[1]
     return F.pad(tensor, [0, 0] * (tensor.ndim - 2) + [0, missing]) if missing else tensor
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryBatch(Record):
-    """Word features of queries, zero-padded. `teacher` has sentence vectors of another model, for distillation."""
+    """Word features of queries, zero-padded. `teacher` contains another model's sentence vectors, for distillation."""
 
     words: Float[Tensor, "Q W E"]
     mask: Bool[Tensor, "Q W"]
@@ -96,8 +96,8 @@ class QueryBatch(Record):
 class VideoBatch(Record):
     """Features of videos: a fixed number of clips per video, and frames that are zero-padded to the longest video.
 
-    `teacher` has frame vectors of another model at the same times, for distillation. `passages` has vectors of the
-    videos' subtitles.
+    `teacher` contains another model's frame vectors at the same times, for distillation. `passages` contains the
+    vectors of the videos' subtitles.
     """
 
     clips: Float[Tensor, "V L C"]
@@ -140,7 +140,7 @@ class TrainingBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded(Record):
-    """The encodings of a method, and the encodings of its attachments by the attachment's name."""
+    """The encodings of a method, and by name the encodings of each attachment."""
 
     attached: Mapping[str, Record] = dataclasses.field(default_factory=dict)
 
@@ -149,14 +149,15 @@ class Encoded(Record):
         return dataclasses.replace(self, attached={**self.attached, name: record})
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name. The names of an attachment's tensors begin with its name and a dot: `ral.words`."""
+        """All tensors by name. For a tensor of an attachment, the name begins with the attachment's name:
+        `ral.words`."""
         attached = ((name, record.tensors()) for name, record in self.attached.items())
         return super().tensors() | {
             f"{name}.{key}": value for name, tensors in attached for key, value in tensors.items()
         }
 
     def with_tensors(self: X, tensors: Mapping[str, Tensor]) -> X:
-        """A copy with these tensors instead of the current ones. Names are as in the method `tensors`."""
+        """A copy with all tensors replaced by `tensors`. Keys are as in the result of `tensors()`."""
         fields = {name: value for name, value in tensors.items() if "." not in name}
         attached = {
             name: record.with_tensors(
@@ -169,7 +170,7 @@ class Encoded(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedQueries(Encoded):
-    """One vector per query, not normalised. A method with more encodings of a query has a subclass in its file."""
+    """One vector per query, not normalised. A method with more encodings of a query defines a subclass in its file."""
 
     sentence: Float[Tensor, "Q D"]
 
@@ -179,7 +180,7 @@ class EncodedVideos(Encoded):
     """The encodings of videos that attachments and search use, for any method. Fields that a method lacks are None.
 
     The vectors are not normalised. `clips` have no mask. The contents of `frames` outside `frame_mask` are undefined. A
-    method with more encodings has a subclass in its file.
+    method with more encodings defines a subclass in its file.
     """
 
     clips: Float[Tensor, "V L D"] | None = None
@@ -190,20 +191,20 @@ class EncodedVideos(Encoded):
 
 
 def clips_of(videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-    """Return `videos.clips`, for methods that always set them."""
+    """Return `videos.clips`, for retrieval methods that always set this field."""
     assert videos.clips is not None
     return videos.clips
 
 
 def frames_of(videos: EncodedVideos) -> tuple[Float[Tensor, "V T D"], Bool[Tensor, "V T"]]:
-    """The `frames` and `frame_mask` of a method that always sets them."""
+    """The fields `frames` and `frame_mask`, for retrieval methods that always set these fields."""
     assert videos.frames is not None
     assert videos.frame_mask is not None
     return videos.frames, videos.frame_mask
 
 
 def num_frames_of(videos: EncodedVideos) -> Int[Tensor, " V"]:
-    """The number of frames of each video, including those that `frames` omits."""
+    """The number of frames of each video, including frames that `frames` omits."""
     if videos.num_frames is not None:
         return videos.num_frames
     _, mask = frames_of(videos)
@@ -219,5 +220,5 @@ class Encode(Protocol):
 
 
 def encode_here(encoder: Callable[[R], E], rows: R, /) -> E:
-    """The encodings of all rows, computed in this process on the rows' device and in their number format."""
+    """Encode all rows in this process, on the device of the rows and in the number format of the rows."""
     return encoder(rows)

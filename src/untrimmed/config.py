@@ -29,7 +29,7 @@ _SHORT_FLOAT_ERROR = re.compile(rf" is '{_SHORT_FLOAT.pattern}', expected a numb
 
 
 def build(cls: type[T], values: object, *, where: str = "configuration") -> T:
-    """An instance of the dataclass `cls` with these plain values. Every value is checked against its annotation.
+    """An instance of the dataclass `cls` with these plain values, after checking each value against the annotation.
 
     `where` names the source of the values in error messages. Integers are accepted as floats, lists as tuples, and
     "inf" as infinity.
@@ -65,7 +65,8 @@ def checked(**descriptions: str) -> Callable[[C], C]:
     arguments whose annotation would be unclear in a message. Annotations are evaluated at the first call, so imports
     stay fast.
 
-    Raises: ConfigError at a call. It names the argument, its value, the expected value and the function's help.
+    Raises: ConfigError at a call. The message names the argument, its value, the expected value and the function's
+    help.
 
     >>> @checked()
     ... def wait(seconds: float) -> float:
@@ -329,7 +330,7 @@ def parse_overrides(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def require_sections(keys: Iterable[str]) -> None:
-    """Raise a ConfigError if the key of a run's setting names no section.
+    """Raise a ConfigError if the key of a run's setting has no section.
 
     >>> require_sections(["train.epochs", "epochs"])
     Traceback (most recent call last):
@@ -392,7 +393,7 @@ def to_plain(config: Any) -> Any:
 
 
 def reference_of(function: Callable[..., Any]) -> str:
-    """The name of a function or class as MODULE:NAME, which settings store.
+    """The name of a function or class in settings, as MODULE:NAME.
 
     >>> import json
     >>> reference_of(json.loads)

@@ -23,7 +23,7 @@ def check_device(name: str, *, mps: bool = False) -> None:
 
 
 def choose_device(name: str | torch.device, *, mps: bool = False) -> torch.device:
-    """The device of this name. `auto` is the first that exists of CUDA, Apple's GPU (only with `mps`), and the CPU.
+    """The device of this name. `auto` selects CUDA, else Apple's GPU (only with `mps`), else the CPU.
 
     Raises: ConfigError for an unknown name, or a device that this machine does not have.
     """

@@ -91,7 +91,7 @@ class CheckpointError(UntrimmedError, ValueError):
 
 
 class IndexMismatchError(UntrimmedError, ValueError):
-    """An index comes from another encoder or model, or has a version that this program cannot read."""
+    """An index was made with another encoder or model, or has a format version that this program cannot read."""
 
 
 class IndexBusyError(UntrimmedError, RuntimeError):
@@ -99,7 +99,7 @@ class IndexBusyError(UntrimmedError, RuntimeError):
 
 
 class StaleVersionError(UntrimmedError, RuntimeError):
-    """A change names a version of a stored object that is not the current version."""
+    """A request to change a stored object gives a version that is not the object's current version."""
 
 
 def require_type(value: object, kinds: Any, what: str, expected: str) -> None:
@@ -125,7 +125,7 @@ def shown_value(value: object) -> str:
 
 
 def missing_package(error: ModuleNotFoundError) -> str | None:
-    """A one-line message with the command that installs a missing package; None if no extra contains the package.
+    """A one-line message with the command that installs a missing package, or None if no extra contains the package.
 
     >>> missing_package(ModuleNotFoundError("No module named 'av.video'", name="av.video"))
     "this needs the package 'av', which is not installed; run: pip install 'untrimmed[video]'"
@@ -162,7 +162,7 @@ def named(names: Iterable[str], limit: int = 3) -> str:
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """A hint for a message: ". Did you mean 'x'?" if a known name is similar, or an empty text.
+    """A hint for a message: ". Did you mean 'x'?" if a known name is similar, else "".
 
     >>> nearest("temprature", ["temperature", "dim"])
     ". Did you mean 'temperature'?"

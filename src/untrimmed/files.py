@@ -24,8 +24,8 @@ def whole_file(path: Path, *, replace: bool = True, is_only_writer: bool = False
 
     Missing parent folders are created. After an error, the temporary file and the new folders are deleted, and an older
     `path` is unchanged. If the process is killed or the power fails, `path` is the old or the new file, and the hidden
-    temporary file may remain. With `is_only_writer`, the next call deletes such a remainder; no other process may then
-    write `path`.
+    temporary file may remain. With `is_only_writer`, the next call deletes such a temporary file. Set it only if no
+    other process writes `path`.
 
     Raises: FileExistsError if `replace` is False and `path` exists when the block ends.
     """
@@ -92,7 +92,8 @@ def _beside(path: Path, suffix: str) -> Iterator[Path]:
 
 
 def _hides_path(name: str | bytes | None, temporary: Path) -> bool:
-    """Whether an error names the temporary path instead of the final one, or no path (as for a full disk)."""
+    """Whether an error names the temporary path instead of the final path, or no path (for example, if the disk is
+    full)."""
     return name is None or Path(os.fsdecode(name)).name == temporary.name
 
 

@@ -53,9 +53,9 @@ _INSTALLED: set[str] = set()
 
 
 def import_module(module: str | os.PathLike[str]) -> PluginModule:
-    """Import a module by its name, or a `.py` file by its path, so that the names that it registers can be used.
+    """Import a module by its name, or a `.py` file by its path. The names that it registers can then be used.
 
-    A module is searched on Python's path and then in the current folder. A file can import modules from its own folder.
+    We look for a module on Python's path and then in the current folder. A file can import modules from its own folder.
     Models that are saved afterwards list the module, and this user can load these models without naming the module
     again.
 
@@ -119,7 +119,7 @@ def load_installed() -> None:
 def plugins_of(classes: Iterable[type]) -> list[PluginModule]:
     """The modules imported by `import_module`, and the modules outside this package that define these classes.
 
-    The program itself (`__main__`) is left out, because importing it would run it again.
+    The running program (`__main__`) is omitted, because importing it would run it again.
     """
     plugins = dict(_IMPORTED)
     for name in dict.fromkeys(cls.__module__ for cls in classes):
@@ -133,7 +133,7 @@ def plugins_of(classes: Iterable[type]) -> list[PluginModule]:
 def require(plugins: Iterable[PluginModule], folder: Path | str) -> None:
     """Import the plug-ins that the saved model in `folder` lists.
 
-    Raises: ConfigError for a plug-in that is neither imported already nor trusted.
+    Raises: ConfigError for a plug-in that is not yet imported and not trusted.
     """
     load_installed()
     for plugin in plugins:

@@ -1,7 +1,8 @@
 """The number format of matrix products in search and training: float32, bfloat16 or auto.
 
-`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32. They
-differ between the formats only by rounding and can be compared. Importing this module does not import torch.
+`auto` is bfloat16 on devices where it is faster, and float32 elsewhere. The resulting vectors are always float32.
+Vectors computed in different formats can be compared, because they differ only by rounding. Importing this module does
+not import torch.
 """
 
 import os
@@ -72,7 +73,8 @@ def has_fast_bfloat16(device: str) -> bool:
 
 
 def has_exact_int8() -> bool:
-    """Whether the processor adds products of 8-bit numbers exactly, not limited to 16 bits (x86 with VNNI)."""
+    """Whether the processor adds products of 8-bit numbers exactly (x86 with VNNI), without limiting sums to 16
+    bits."""
     return not cpu_words().isdisjoint(_VNNI)
 
 

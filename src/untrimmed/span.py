@@ -18,7 +18,7 @@ class MatchedWord:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Why a moment matches: its pictures (`seen`), or a passage that is said or written in it."""
+    """Why a moment matches: its pictures (`seen`), or a passage that is spoken or shown as text in the moment."""
 
     mode: str  # seen, said or written
     start_s: float

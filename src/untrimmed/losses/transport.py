@@ -82,7 +82,7 @@ def inside_videos(
     regularisation: float,
     iterations: int,
 ) -> Float[Tensor, ""]:
-    """Return the evidential loss within videos: the error of the clips' evidence against the transport plan.
+    """Return the evidential loss within videos: the error of the evidence for clips, compared with the transport plan.
 
     The loss is averaged over queries of a video, then over videos that have queries.
     """

@@ -1,4 +1,4 @@
-"""Pool frames by attention whose query is the clip that matches a sentence best (MS-SL, also a branch of JSG)."""
+"""Pool frames by attention. The attention query is the clip that best matches the sentence (MS-SL, a branch of JSG)."""
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ MASKED_LOGIT = -1e9
 
 
 class GuidedAttention(nn.Module):
-    """Pools the frames of a video by attention whose query is one of its clips, the guide.
+    """Pools the frames of a video by attention. The attention query is one of the video's clips, the guide.
 
     As released, logits are dot products of mapped frames with the unmapped clip, without 1 / sqrt(D).
     """
@@ -45,7 +45,7 @@ class GuidedAttention(nn.Module):
         key_clip: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Pool each query's own video, guided by the query's key clip in it."""
+        """Pool the frames of each query's own video. The guide is the query's key clip in this video."""
         query_mask = None if mask is None else mask[video_index]
         return self(frames[video_index], query_mask, clips[video_index, key_clip][:, None])[:, 0]
 
@@ -56,10 +56,10 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Float[Tensor, "V Q D"]:
-        """Pool every video for every query, guided by the query's key clip in that video.
+        """Pool the frames of every video for every query. The guide is the query's key clip in the video.
 
-        A pooled vector depends only on the video and the clip. If there are more queries than clips, it is computed
-        once per clip.
+        A pooled vector depends only on the video and the clip. If there are more queries than clips, each clip's vector
+        is computed only once.
         """
         if key_clip.shape[0] > clips.shape[1]:
             return _rows(self(frames, mask, clips), key_clip.T)
@@ -73,7 +73,7 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Score:
-        """Return the cosine of each query with each video, pooled with the pair's key clip (`best`)."""
+        """Return the cosine of each query with the video's frames, pooled with the key clip of this pair (`best`)."""
         if key_clip.shape[0] > clips.shape[1]:
             # Compute cosines with the vectors of all clips, then select: this avoids an array [V, Q, D].
             vectors = F.normalize(self(frames, mask, clips), dim=-1)

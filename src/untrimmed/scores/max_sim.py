@@ -25,7 +25,7 @@ _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 @contextmanager
 def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
-    """Inside the context, find best rows by bfloat16 products if `enabled`. Such products are faster.
+    """A context in which best rows are found with products in bfloat16 if `enabled`. These products are faster.
 
     This only affects the CPU without gradients. All other parts of a score keep their dtype.
     """
@@ -44,7 +44,7 @@ def max_sim(
     similarity: Similarity = "cosine",
     zero_floor: Bool[Tensor, " V"] | None = None,
 ) -> Score:
-    """Score a video by its best clip (GMMFormer Eq. 4, v2 Eq. 9-10); padding never wins.
+    """Score a video by its best clip (GMMFormer Eq. 4, v2 Eq. 9-10). Padding is never the best clip.
 
     `zero_floor` marks videos whose score is raised to at least 0. In the released GMMFormer v2 and RAL, these are the
     videos with padding, because padding has similarity 0. `best` is always the best real clip.
@@ -65,7 +65,7 @@ def products(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float
 
 
 def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
-    """Return the cosine of each query with each row; 0 for rows that are 0.
+    """Return the cosine of each query with each row, or 0 if the row is 0.
 
     For few queries, the products are divided by the rows' lengths, which is up to four times as fast as normalising the
     rows.
@@ -78,7 +78,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """Return, for each query and video, the sum over the query's vectors of their largest dot product.
+    """For each query and video, sum over the query's vectors the largest dot product with a vector of the video.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -92,9 +92,9 @@ def units(
     mask: Bool[Tensor, "V N"] | None = None,
     zero_floor: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "V M D"]:
-    """Return rows of length 1, so that a maximum of dot products needs no mask: padding repeats the first real row.
+    """Return rows scaled to length 1. Padding repeats the first real row, so a maximum of dot products needs no mask.
 
-    With `zero_floor` (see `max_sim`), a row is added at the beginning. It is 0 in the marked videos.
+    With `zero_floor` (see `max_sim`), a row is added at the beginning. This row is 0 in the marked videos.
     """
     if mask is not None:
         first = rows[torch.arange(len(rows)), mask.int().argmax(dim=1)][:, None]
@@ -124,7 +124,7 @@ def best_rows(
     *,
     similarity: Similarity = "cosine",
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """Return the similarity of each query (or word) with its best real row in each video, and that row's index."""
+    """For each query (or word) and video, return the similarity with the best real row, and the index of this row."""
     if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
         if similarity == "cosine":
             query = F.normalize(query, dim=-1)
@@ -197,8 +197,8 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """The largest dot product of each query with the rows of each video.
 
-    A query's gradient only reaches the best of a video's L rows. The backward pass therefore does L times less work
-    than a pass through all similarities. The similarities are not stored.
+    Only the best of a video's L rows gets a gradient, so the backward pass does 1 / L of the work of a pass through all
+    similarities. The similarities are not stored.
     """
 
     @staticmethod
@@ -233,6 +233,6 @@ def _weighted_sums(
     target: Int[Tensor, " P"],
     num_targets: int,
 ) -> Float[Tensor, "S D"]:
-    """Return the weighted sum of the rows of each target; `target` must be in ascending order."""
+    """Return the weighted sum of rows for each target. `target` must be in ascending order."""
     count = torch.bincount(target, minlength=num_targets)
     return F.embedding_bag(row, rows, count.cumsum(0) - count, mode="sum", per_sample_weights=weight)

@@ -1,4 +1,4 @@
-"""The scores of query-video pairs, with the clip or frame that gives each, and the weighted sum of branches."""
+"""The scores of query-video pairs, the clip or frame that determines each score, and the weighted sum of branches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """The branch scores of a method by name, and the weight of each in the fused score."""
+    """The scores of a method's branches by name, and the weight of each branch in the fused score."""
 
     branches: Mapping[str, Score]
     weights: Mapping[str, float]
 
     @property
     def fused(self) -> Float[Tensor, "Q V"]:
-        """The weighted sum that ranks videos; branches without a weight are ignored."""
+        """The weighted sum of the branches. Videos are ranked by this score. Branches without a weight are ignored."""
         terms = [weight * self.branches[name].value for name, weight in self.weights.items()]
         return sum(terms[1:], start=terms[0])
 
@@ -41,6 +41,6 @@ class Scores:
 
 
 def required_best(score: Score) -> Int[Tensor, "Q V"]:
-    """Return the best clips of a score that is a maximum over clips or frames."""
+    """Return the indices of the best clips or frames. The score must be a maximum over clips or frames."""
     assert score.best is not None
     return score.best

@@ -33,7 +33,9 @@ class WordMaxSim(nn.Module):
     def weights(
         self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"], similarity: Similarity = "cosine"
     ) -> Float[Tensor, "Q W"]:
-        """Return the confidence of each word; it sums to 1 over real words except for `paper`, and is 0 at padding."""
+        """Return the confidence of each word, 0 at padding.
+
+        Except with `paper`, the confidences of a query sum to 1."""
         if self.confidences == "even":
             return mask / mask.sum(dim=1, keepdim=True).clamp_min(1).to(words.dtype)
         if self.confidences == "released" and similarity == "cosine":
@@ -53,7 +55,7 @@ class WordMaxSim(nn.Module):
         similarity: Similarity = "cosine",
         zero_floor: Bool[Tensor, " V"] | None = None,
     ) -> Score:
-        """Return the weighted sum of each word's best similarity; `best` is the most confident word's best frame.
+        """Return the weighted sum of the words' best similarities. `best` is the best frame of the most confident word.
 
         `zero_floor` marks videos in which no word scores below 0 (see `max_sim`).
         """
