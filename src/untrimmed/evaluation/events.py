@@ -22,12 +22,13 @@ def event_recall(
     min_iou: Sequence[float] = MIN_IOU,
     annotators: int = 2,
 ) -> dict[str, float]:
-    """Return the percentage of queries with a correct moment among the first K, by `R@K IoU=m`; NaN without queries.
+    """Return, for each `R@K IoU=m`, the percentage of queries with a correct moment among the first K. NaN without
+    queries.
 
     Predictions are sorted by rank; video -1 is padding. A prediction is correct if its video is right and its IoU with
     an annotated span is m or more. For a query with four spans or more (DiDeMo), it must match `annotators` of the
     spans: two as released, one in the paper. For a query without spans, no prediction is correct. IoU and thresholds
-    are in float32, because the threshold 0.7 in float64 is larger than 0.7 in float32.
+    are computed in float32, because rounding makes 0.7 in float64 larger than 0.7 in float32.
 
     >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
     >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))

@@ -12,7 +12,7 @@ Spans = Float[np.ndarray, "_ 2"]
 
 
 def mean_iou(predicted: Sequence[Spans], truth: Sequence[Spans]) -> float:
-    """Return the mean of the first predicted span's best IoU with a true span, in percent.
+    """Return the mean over queries of the best IoU between the first predicted span and any true span, in percent.
 
     A query without a prediction counts as 0.
 

@@ -16,8 +16,9 @@ def ranks(
 ) -> Int[np.ndarray, " Q"]:
     """Return the rank of each query's right video by descending score, from 1; the best rank if several are right.
 
-    `truth` has the index of one or several right videos per query, padded with -1. Videos with equal scores are ranked
-    by index (`index`), the right one first (`best`) or the right one last (`worst`). NaN ranks below every number.
+    `truth` has the index of one or several right videos per query, padded with -1. `ties` decides the order of videos
+    with equal scores: by index (`index`), the right video first (`best`), or the right video last (`worst`). NaN ranks
+    below every number.
 
     >>> ranks(np.array([[0.2, 0.9, 0.2]]), np.array([2]))
     array([3])
@@ -87,8 +88,8 @@ def retrieval_metrics(
 ) -> dict[str, float]:
     """Return recall and SumR in percent, median and mean rank, and mAP.
 
-    If several videos are right, recall and ranks use the best of their ranks. As released, mAP uses only the first
-    column of `truth`.
+    If several videos are right, recall and ranks use the best rank of a right video. As released, mAP uses only the
+    first column of `truth`.
     """
     rank = ranks(scores, truth, ties=ties)
     first = rank if truth.ndim == 1 else ranks(scores, truth[:, 0], ties=ties)

@@ -53,7 +53,8 @@ def require_arguments(
 
 
 def require_choices(train: TrainSettings) -> None:
-    """Check that every choice by name (optimizer, schedule and others) exists. Raises: the errors of `choose`."""
+    """Check that every function or class that a setting names (optimizer, schedule and others) exists. Raises: the
+    errors of `choose`."""
     for choose in (
         choose_optimizer,
         choose_schedule,
@@ -77,7 +78,7 @@ def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> N
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
     """Check that features are not empty, that they fit the model's sizes, and that there are several training videos.
 
-    A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of other sizes.
+    A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of the wrong size.
     """
     train_set, val_set = sets
     for dataset in sets:

@@ -30,8 +30,8 @@ class TrainingProgress:
     """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
 
     `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after the epoch's
-    validation, and "finished" after the run. When the stage is "finished", epoch, step and losses are those of the last
-    epoch. `results` has the metrics of the last validation by name, in percent. `model` is the model in training.
+    validation, and "finished" after the run. When the stage is "finished", epoch, step and losses describe the last
+    epoch. `results` contains the metrics of the last validation by name, in percent. `model` is the model in training.
     """
 
     epoch: int

@@ -54,7 +54,7 @@ def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[st
 
 
 def accepted(function: Callable[..., Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of `values` that the function has parameters for.
+    """Return the entries of `values` for which the function has a parameter.
 
     >>> accepted(lambda update, total_steps: 0, {"total_steps": 8, "warmup_share": 0.1})
     {'total_steps': 8}

@@ -66,7 +66,8 @@ DROPOUT = 1  # id of the stream for dropout in process 0; process p uses 1 + p
 
 @dataclass
 class TrainingLoop:
-    """Trains one run. With several processes, all compute the same results and process 0 writes the files."""
+    """Trains one run. With several processes, all processes compute the same results, and process 0 writes the
+    files."""
 
     config: RunConfig
     folder: Path
@@ -281,7 +282,7 @@ class TrainingLoop:
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split.
 
-        Metrics of moments are slow. They are computed only if one of them selects the best epoch.
+        Metrics of moments are slow, so they are computed only if such a metric selects the best epoch.
         """
         train = self.config.train
         opened = self._opened()

@@ -1,4 +1,4 @@
-"""Optimizers: BertAdam, computed exactly as in the released programs, and those of torch.optim."""
+"""Optimizers: BertAdam, exactly as in the released programs, and the optimizers of torch.optim."""
 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -20,8 +20,8 @@ _OTHERS = ("LBFGS", "SparseAdam")
 class BertAdam(Optimizer):
     """Adam without bias correction, with decoupled weight decay. The gradient of each tensor is clipped separately.
 
-    A parameter can be a stack of separate tensors, each of which is clipped alone. `stacked_dims` of a group is the
-    number of leading axes that count the tensors. Parameters without a gradient are not updated and do not decay.
+    A parameter can be a stack of separate tensors, each clipped separately. `stacked_dims` of a group is the number of
+    leading axes over which its parameters are stacked. Parameters without a gradient are not updated and do not decay.
     """
 
     def __init__(
@@ -109,9 +109,9 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return groups of parameters for an optimizer. Weight decay applies to all except biases and gains of layer norms.
 
-    Gains of norms with `decay_gain` do decay: the released programs exempt gains by name and miss these. Keys of
-    `learning_rates` are patterns with wildcards such as `clip_*`. A parameter gets the rate of the first pattern that
-    matches its name.
+    Gains of norms with `decay_gain` do decay, because the released programs exempt gains by name and miss these gains.
+    Keys of `learning_rates` are patterns with wildcards such as `clip_*`. A parameter gets the rate of the first
+    pattern that matches its name.
 
     Raises: ConfigError for a pattern that matches no parameter.
     """

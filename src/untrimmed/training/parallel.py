@@ -30,7 +30,7 @@ class SharedEncoding(Encoding):
     fabric: "Fabric | None" = None
 
     def __call__(self, encoder: Callable[[R], E], rows: R, /) -> E:
-        """Return the encodings of the whole batch, in its order, in every process."""
+        """Return the encodings of the whole batch in every process, in the order of the batch."""
         assert self.fabric is not None
         total = len(rows)
         size = self.fabric.world_size

@@ -59,7 +59,7 @@ def rehearse_step(
 def rehearse_validation(opened: OpenedModel, device: torch.device, *, needs_moments: bool = False) -> None:
     """Score the first validation batch once, and compute its timeline.
 
-    A method without a timeline has no moments, so it is an error if `needs_moments` is set.
+    A method without a timeline has no moments. For such a method, `needs_moments` is an error.
 
     Raises: the errors of `rehearse_step`.
     """

@@ -100,7 +100,8 @@ class BatchSource:
     def rows(self, epoch: int) -> list[Rows]:
         """Return the rows of each batch of an epoch, counted from 0.
 
-        Raises: ConfigError if the sampler returns no rows of the data set, or another number of batches than before.
+        Raises: ConfigError if the sampler returns wrong rows, or a different number of batches than in the epoch
+        before.
         """
         batches = self._sampled(epoch)
         if len(batches) != self.num_batches:
@@ -136,7 +137,7 @@ class BatchSource:
     def prepared(
         self, batch: TrainingBatch, rows: Rows, *, epoch: int, update: int, number: int, is_rehearsal: bool = False
     ) -> TrainingBatch:
-        """Return the batch after `train.prepare_batch`. `number` counts the batches of the run.
+        """Return the batch as changed by `train.prepare_batch`. `number` counts the batches of the run.
 
         Raises: ConfigError if that function returns something other than a batch.
         """

@@ -1,4 +1,4 @@
-"""Save and load the state of a run, from which an interrupted run continues with the same results.
+"""Save and load the state of a run. From this state, an interrupted run continues with the same results.
 
 Tensors and numbers (as JSON in the header) are in one safetensors file, so they always belong to the same step:
 
@@ -77,7 +77,7 @@ class SavedParts:
     others: Mapping[str, Stateful] = field(default_factory=dict)
 
     def other_state(self) -> dict[str, Any]:
-        """Return, by part, the state that is not a tensor of a parameter. It is often empty."""
+        """Return, by part, all state that is not stored as one tensor per parameter. It is often empty."""
         states = {name: part.state_dict() for name, part in self.others.items()}
         states = {name: state for name, state in states.items() if state}
         if states or not isinstance(self.optimizer, BertAdam):  # only the rate of its groups changes

@@ -74,8 +74,8 @@ def train(
     """Train a method, given by name or as a model, and return the finished run.
 
     `data` is the name of a data set at ROOT/DATA, or two data sets in memory: one for training and one for choosing the
-    best epoch. A model is trained in place from its current weights and ends with those of the last epoch;
-    `run.load_model()` returns the best model.
+    best epoch. If `method` is a model, it is trained in place from its current weights and ends with the weights of the
+    last epoch. `run.load_model()` returns the best model.
 
     Settings come from the preset. Keyword arguments change whole sections or dotted keys: `train("gmmformer_v2",
     data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. `preset` is the name of another data
@@ -163,7 +163,8 @@ def _sets(
 
 
 def _digest_of(sets: Sets) -> str:
-    """Return a digest of captions, words and clips. A run on data in memory continues only if it is unchanged."""
+    """Return a digest of captions, words and clips. A run on data in memory continues only if the digest is
+    unchanged."""
     digest = hashlib.blake2b(digest_size=8)
     for dataset in sets:
         for annotation in dataset.annotations:
