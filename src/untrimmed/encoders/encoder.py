@@ -37,7 +37,8 @@ class Encoder(Protocol):
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """Return for each text a unit sentence vector and word vectors (float32), and its unknown and unread words."""
+        """For each text, return a unit sentence vector, word vectors (float32), and the text's unknown and unread
+        words."""
         ...
 
 
@@ -96,7 +97,7 @@ class ClipEncoder(ABC):
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """Return for each text word vectors (float32), and its unknown and unread words.
+        """For each text, return word vectors (float32), and the text's unknown and unread words.
 
         There is no sentence vector.
         """

@@ -1,4 +1,4 @@
-"""Determine which words of a sentence an encoder does not know, and how many it reads."""
+"""Determine which words of a sentence an encoder does not know, and how many words it reads."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,8 @@ from untrimmed.types import Reading
 
 
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
-    """Return the `Reading` of a text. For each token, `pieces` has its start, its end, and whether it is known.
+    """Return the `Reading` of a text. `pieces` contains, for each token, the token's start and end in the text, and
+    whether the token is known.
 
     Words are separated by spaces. A word is known if one of its tokens is known. Words without tokens, and words beyond
     the encoder's limit, count neither as known nor as unknown.

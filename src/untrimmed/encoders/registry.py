@@ -161,7 +161,7 @@ def _load_hub(
 
 
 def _feature_spec(name: str) -> FeatureSpec:
-    """Return the networks in a name. The short name of a CLIP model is replaced by its hub id."""
+    """Return the networks in a name. The short name of a CLIP model is replaced by the model's hub id."""
 
     def resolved(part: Part) -> Part:
         return replace(part, weights=_source(part.weights or DEFAULT_CLIP)) if part.kind == CLIP else part
@@ -218,7 +218,7 @@ def _two_images() -> np.ndarray:
 
 
 def _check_vectors(encoder: Encoder, vectors: np.ndarray, what: str) -> None:
-    """Check that there are two different finite unit vectors of the encoder's width."""
+    """Check that `vectors` are two different, finite unit vectors of the encoder's width."""
     if vectors.shape != (2, encoder.frame_dim):
         problem = f"vectors of shape {vectors.shape}, expected {(2, encoder.frame_dim)}"
     elif not np.isfinite(vectors).all():

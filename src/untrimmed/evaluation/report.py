@@ -89,9 +89,9 @@ def make_report(
 ) -> Report:
     """Return the results of a score matrix.
 
-    `moment_ratios` is NaN for queries without a moment, which belong to no M/V group. `events` is event-level recall by
-    `R@K IoU=m` over `num_events` queries. `right_videos` has all right videos of each query, padded with -1; a query
-    without labels has only -1. `truths` counts the labels.
+    `moment_ratios` is NaN for queries without a moment, which belong to no M/V group. `events` maps each `R@K IoU=m` to
+    the event-level recall over `num_events` queries. `right_videos` contains all right videos of each query, padded
+    with -1. For a query without labels, all entries are -1. `truths` counts the labels.
     """
     rank = ranks(fused, video_index)
     rows = {"fused": retrieval_metrics(fused, video_index) | {"queries": float(len(rank))}}
@@ -113,7 +113,8 @@ def make_report(
 def _by_labels(
     fused: Float[np.ndarray, "Q V"], video_index: Int[np.ndarray, " Q"], right_videos: Int[np.ndarray, "Q N"]
 ) -> dict[str, dict[str, float]]:
-    """Return two rows for the queries with dense labels: one right video (the annotated one), any right video.
+    """Return two rows for the queries with dense labels: only the annotated video is right; any labelled video is
+    right.
 
     The second row has no mAP, because mAP is defined here for one relevant video.
     """

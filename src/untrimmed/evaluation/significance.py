@@ -41,7 +41,8 @@ def compare(
 ) -> list[Comparison]:
     """Compare two models by both paired tests, for every metric.
 
-    Several reports on one side are seeds of one model. The value of a query is then the mean over the seeds.
+    Several reports on one side come from one model with several seeds. In this case, the value of a query is the mean
+    over seeds.
 
     Raises: ConfigError if the reports are about different queries, or SciPy is not installed.
     """
@@ -71,7 +72,7 @@ def compare(
 
 
 def values_of_seeds(reports: Sequence[Report], metric: str = "SumR") -> list[float]:
-    """Return a metric of the fused score of each seed."""
+    """Return, for each seed, a metric of the fused score."""
     return [report.figures[metric] for report in reports]
 
 

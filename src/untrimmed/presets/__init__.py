@@ -80,8 +80,8 @@ def choose_preset(
 ) -> Preset:
     """Return the settings of a method on a data set.
 
-    `preset` is another data set, whose preset is used, or a YAML file for this method with the same or fewer
-    attachments. The default is the preset of `data`, or `OWN_DATA_PRESET` if it has none.
+    `preset` is either another data set with a preset, or a YAML file for this method with the same or fewer
+    attachments. The default is the preset of `data`, or `OWN_DATA_PRESET` if `data` has no preset.
 
     Raises: the errors of `load_preset`, and ConfigError for a file that is for another method.
     """
@@ -180,8 +180,8 @@ def has_preset(method: str | ModelName, dataset: str) -> bool:
 def _attachment_settings(attachment: str, dataset: str) -> dict[str, Any]:
     """Return an attachment's settings for a data set.
 
-    Without a file, a variant (`tvr_event`) has the settings of its base (`tvr`), and any other data set has the
-    settings of TVR. An attachment without any file has the defaults of its class.
+    If there is no file for a variant (`tvr_event`), the settings for its base (`tvr`) apply. If there is no file for
+    any other data set, the settings for TVR apply. An attachment without any file has the defaults of its class.
     """
     for candidate in (dataset, dataset.partition("_")[0], "tvr"):
         path = FOLDER / "attachments" / attachment / f"{candidate}.yaml"
@@ -232,7 +232,7 @@ def _build(values: Mapping[str, Any], overrides: Mapping[str, Any] | None, *, wh
 
 
 def _can_carry(name: ModelName, attachment: str) -> bool:
-    """Return whether the attachment fits the model and is not yet attached."""
+    """Return whether the model accepts the attachment and does not have it yet."""
     from untrimmed.models.registry import model_class  # imports torch, which reading a preset does not need
 
     try:

@@ -48,7 +48,7 @@ def find_documents(
     filters: Filters = Filters(),
     group_by: GroupBy = "video",
 ) -> list[MomentDocument]:
-    """Return the moments that match a sentence best, best first: one per video, or any with `group_by="moment"`.
+    """Return the moments that match a sentence best, best first. Without `group_by="moment"`, one moment per video.
 
     Raises: UntrimmedError if the library refuses the query or no service answers at the address.
     """

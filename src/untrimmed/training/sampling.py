@@ -100,8 +100,8 @@ class BatchSource:
     def rows(self, epoch: int) -> list[Rows]:
         """Return the rows of each batch of an epoch, counted from 0.
 
-        Raises: ConfigError if the sampler returns wrong rows, or a different number of batches than in the epoch
-        before.
+        Raises: ConfigError if the sampler returns rows that do not exist, or not the same number of batches every
+        epoch.
         """
         batches = self._sampled(epoch)
         if len(batches) != self.num_batches:
