@@ -125,7 +125,7 @@ def read_rate(name: str) -> TimelineRate:
 
 
 def usual_rate(timings: Sequence[Timing]) -> TimelineRate:
-    """The rate of a timeline of these files: their most common rate, or the nearest rate that editors support.
+    """The default rate of a timeline: the most common rate of these files, or the nearest rate that editors support.
 
     >>> usual_rate([Timing("25"), Timing("30000/1001"), Timing("30000/1001")]).name
     '29.97'
@@ -213,7 +213,7 @@ def timecode_warnings(moments: Sequence[ExportedMoment], timeline: TimelineRate)
 
 
 def _rate(timing: Timing, timeline: TimelineRate) -> Fraction:
-    """The rate at which frames of a file are counted: its own, or the timeline's if its own varies or is unusual."""
+    """The file's rate, at which its frames are counted. If it varies or is unusual, the timeline's rate."""
     rate = Fraction(timing.frame_rate)
     return timeline.frames_per_s if timing.has_variable_rate or rate not in _COUNTED else rate
 

@@ -1,6 +1,6 @@
 """Timelines as FCPXML, for Final Cut Pro and Resolve.
 
-This module writes version 1.10 of Apple's document type. It does not use OpenTimelineIO, because the adapter counts
+This module writes version 1.10 of Apple's document type. It does not use OpenTimelineIO, whose FCPXML adapter counts
 29.97 frames per second as 29. All times are fractions of a second.
 """
 

@@ -91,7 +91,7 @@ def export(
 
 
 def format_of(path: Path) -> str | None:
-    """The format whose files have the suffix of a path; None if no format has this suffix."""
+    """The name of the format that has the suffix of this path; None if no format has this suffix."""
     return next((name for name, form in FORMATS.items() if form.suffix == path.suffix.lower()), None)
 
 

@@ -1,4 +1,4 @@
-"""Select the scenes of a video that a query describes: those whose relevance is highest above a background value.
+"""Select the scenes of a video that a query describes: the scenes whose relevance is highest above a background value.
 
 The selection needs no training.
 """

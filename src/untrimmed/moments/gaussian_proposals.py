@@ -1,4 +1,4 @@
-"""JSG's proposals: windows with a centre and width in relative time, which pool a sequence into one vector each.
+"""JSG's proposals: windows with a centre and width in relative time. Each window pools a sequence into one vector.
 
 Proposals have no learned parameters, so they apply to any sequence of vectors at equal time steps.
 """
@@ -23,7 +23,7 @@ MIN_WIDTH = 0.01  # a window of width 0 (beside a proposal at the edge) would ha
 
 @dataclass(frozen=True)
 class Proposals:
-    """Windows of a video by centre and width, both as shares of its length."""
+    """Windows of a video by centre and width, both as shares of the video's length."""
 
     center: Float[Tensor, " P"]
     width: Float[Tensor, " P"]

@@ -1,7 +1,7 @@
 """Find moments with any method: pool windows of a video's vectors, and rank the windows of all videos by score.
 
 This is the event retrieval of JSG (section 3.5). The windows need no training. A method only has to encode a video as
-vectors in temporal order, in the space of its sentence vectors.
+vectors in temporal order, in the same space as its sentence vectors.
 """
 
 from collections.abc import Callable

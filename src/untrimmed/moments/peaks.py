@@ -21,7 +21,8 @@ def best_index(start_s: float, end_s: float, times_s: Curve, values: Curve) -> i
 def span_around(values: Curve, index: int, free: Bool[np.ndarray, " T"], mean: float) -> tuple[int, int]:
     """Return the range of indices around a peak, end exclusive.
 
-    The range has the free times whose values are at least the middle between `mean` and the value at `index`.
+    The range contains the free times around the peak whose values are at least the average of `mean` and the value at
+    `index`.
 
     >>> span_around(np.array([0.0, 0.5, 1.0, 0.6, 0.1]), 2, np.ones(5, dtype=bool), 0.2)
     (2, 4)

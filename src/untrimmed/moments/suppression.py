@@ -13,7 +13,8 @@ def suppress(
 
     At most `limit` spans of a row are kept.
 
-    Spans overlap if their IoU exceeds `max_iou`; with 0, kept spans may only touch. `real` is False at padding.
+    Spans overlap if their IoU exceeds `max_iou`; with `max_iou=0`, kept spans may only touch. `real` is False at
+    padding.
 
     >>> suppress(np.array([[[0.0, 4.0], [1.0, 5.0], [8.0, 9.0]]]), np.ones((1, 3), bool), max_iou=0.3, limit=5).tolist()
     [[True, False, True]]

@@ -3,7 +3,7 @@
 A video is divided into segments at several levels, and segment vectors are smoothed over a graph. The edges of all
 levels together divide the video into moments, so each moment is inside one segment of each level. A moment's vector is
 the mean of these segments' vectors. The vector is not normalised: if the segments are similar, it is longer and its
-scores are higher. A sentence is one vector, and a video's score is that of its best moment.
+scores are higher. A sentence is one vector, and a video's score is the score of its best moment.
 """
 
 from dataclasses import dataclass

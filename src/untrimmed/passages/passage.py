@@ -30,12 +30,12 @@ class Passage:
     text: str  # plain text on one line, without tags
     start_s: float
     end_s: float
-    source: str  # name of the source that read it: subtitle, speech, screen, or that of a plug-in
+    source: str  # name of the source that read the passage: subtitle, speech, screen, or the name of a plug-in's source
     language: str = ""  # a code such as "en" or "pt-BR"; empty if it is unknown
     confidence: float | None = None  # from 0 to 1; None if the source does not estimate it
     words: tuple[Word, ...] = ()  # in time order; empty if the times of words are unknown
-    # The stream or file that contains it, if a source reads several from one video, e.g. "film.en.srt". Sentences are
-    # joined only within one track.
+    # The stream or file that contains the passage, if a source reads several from one video, e.g. "film.en.srt".
+    # Sentences are joined only within one track.
     track: str = ""
 
     def __post_init__(self) -> None:

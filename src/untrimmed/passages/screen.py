@@ -51,10 +51,10 @@ _SAME_TEXT = 0.8  # least similarity of two readings of one line that moved
 _SAME_PLACE_TEXT = 0.6  # least similarity of two readings of one line in the same place
 _MIN_OVERLAP = 0.5  # least intersection over union of two boxes in the same place
 _MARGIN = 0.15  # added on each side of a line whose place is read, as a share of its height
-_SAME_TIME_S = 0.3  # lines below one another whose spans differ less are one passage
+_SAME_TIME_S = 0.3  # lines below one another are one passage if their times differ by less
 _MAX_LINE_GAP = 0.8  # largest distance between two such lines, as a share of the height of a line
 
-Frame = UInt8[np.ndarray, "_ _ 3"]  # of any size, because parts of frames are read too
+Frame = UInt8[np.ndarray, "_ _ 3"]  # any size, because parts of frames are also read
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _Screen:
                 track.end_s = None
                 if best.confidence > track.line.confidence:
                     track.line = best
-            elif track.end_s is None:  # it may only be unreadable in this frame
+            elif track.end_s is None:  # the line may still be there, but unreadable in this frame
                 track.end_s = self._edge_s([*since, (time_s, frame)], track.latest, is_start=False)
             else:
                 ended.append(track)

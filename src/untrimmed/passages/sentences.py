@@ -1,4 +1,4 @@
-"""Join passages to sentences.
+"""Join passages into sentences.
 
 A subtitle or a piece of recognised speech is often only a part of a sentence. A library stores whole sentences, because
 a phrase may continue in the next subtitle, and because the vector of half a sentence does not represent its meaning.
@@ -30,7 +30,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A passage that may have been joined from several: `parts` has their spans, in order."""
+    """A passage that may have been joined from several passages. `parts` contains their spans, in order."""
 
     passage: Passage
     parts: tuple[Part, ...]

@@ -94,7 +94,7 @@ class PassageSource(ABC):
     def identity(self) -> str:
         """A text that names everything that affects passages, except the video: code version, model and settings.
 
-        If it changes, all videos are read again.
+        If this text changes, all videos are read again.
         """
 
     def check(self) -> None:
@@ -109,13 +109,13 @@ class PassageSource(ABC):
     def fingerprint(self, media: Media) -> str:
         """Return a text that changes if files beside the video change, such as subtitle files.
 
-        If it changes, the video is read again. It is called in each run, so it must be fast.
+        If the text changes, the video is read again. This method is called in each run, so it must be fast.
         """
         return ""
 
     @abstractmethod
     def read(self, media: Media, report: ReadingReport) -> Iterator[Passage]:
-        """Yield the passages of a video, in any order. A long video must not need much memory.
+        """Yield the passages of a video, in any order. Implementations must not need much memory for long videos.
 
         Raises:
             FeatureError: The video cannot be read. Its passages are not stored, and the next run tries again.

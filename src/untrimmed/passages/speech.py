@@ -36,14 +36,14 @@ DETECTOR = PackagedFile(
     "speech recognition",
     "pip install 'untrimmed[speech]'",
 )
-_BLOCK_S = 120.0  # voice activity is searched in this much sound at a time
+_BLOCK_S = 120.0  # length of the sound in which voices are searched at a time
 _MAX_REGION_S = 28.0  # Whisper reads 30 s at a time
 _SETTLED_S = 1.0  # a region that ends later before the end of a block may continue in the next block
 _MAX_JUMP_S = 0.01  # pieces with a larger gap between them are not joined
 _SILENCE = 1e-3  # sound whose samples are all smaller is silent (-60 dB)
 _SURE_LANGUAGE = 0.8  # if the language of the first window is less probable than this, more windows are used
 _LANGUAGE_WINDOWS = 3
-_MAX_COMPRESSION = 2.4  # text that zlib compresses more is a loop; both this and the next limit are Whisper's
+_MAX_COMPRESSION = 2.4  # text that zlib compresses more is a loop; this limit and the next one are Whisper's
 _MIN_LOG_PROB = -1.0  # least mean log probability of the tokens of a text
 _MAX_NO_SPEECH = 0.6  # text with a larger probability of silence must have more than `_MIN_SILENT_LOG_PROB`
 _MIN_SILENT_LOG_PROB = -0.5

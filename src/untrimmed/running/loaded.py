@@ -37,7 +37,7 @@ EVALUATION_SETTING = "train.annotators"  # the only training setting that affect
 class LoadedModel:
     """A model on its device, ready to encode and to score.
 
-    `data` is the data set of the model's run, if the model is from a run.
+    `data` is the data set of the run that trained the model; None if the model has no run.
     """
 
     model: RetrievalModel
@@ -100,7 +100,7 @@ class LoadedModel:
 
     @checked(dataset=DATASET)
     def on(self, dataset: RetrievalDataset) -> OpenedModel:
-        """Return the model with a split. Raises: FeatureError if the split's features do not fit the model."""
+        """Return the model together with a split. Raises: FeatureError if the split's features do not fit the model."""
         require_fit(self.model.config, self.features, dataset, self.place)
         return OpenedModel(model=self.model, dataset=dataset, train=self.train, encode=self.encode)
 

@@ -140,7 +140,7 @@ class OpenedModel:
     def best_spans(self, queries: EncodedQueries, videos: Int[np.ndarray, "Q K"]) -> Float[np.ndarray, "Q K 2"]:
         """Return the best window of each query in each of its `videos`, in seconds; NaN without a duration.
 
-        It is the window of this video that `locate` ranks first, except for rounding errors in different batches.
+        This is the window of the video that `locate` ranks first, except for rounding errors in different batches.
 
         Raises: NoTimelineError for a method without frames and clips.
         """
@@ -185,8 +185,8 @@ class OpenedModel:
         With `moments`, the report includes the metrics of moments, if the data set has moments and the model can find
         them.
 
-        `truths` is a file of dense labels (`data/truths.py`), by default the one in the data set's folder, if there is
-        one. Dense labels add recall with several right videos per query. `keep_scores` adds the score matrices.
+        `truths` is a file of dense labels (`data/truths.py`), by default the file in the data set's folder, if it
+        exists. Dense labels add recall with several right videos per query. `keep_scores` adds the score matrices.
         """
         dataset = self.dataset
         labels = labels_of(dataset, truths)

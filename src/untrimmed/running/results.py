@@ -86,7 +86,7 @@ def spans_of(dataset: RetrievalDataset) -> list[Spans]:
 def labels_of(dataset: RetrievalDataset, truths: Path | None) -> Truths | None:
     """Return the dense labels (all right videos of each query) in a file, by default in the data set's folder.
 
-    None if the folder has no such file.
+    Return None if the data set's folder contains no such file.
     """
     path = truths or dataset.dense_labels
     return None if path is None else read_truths(path, dataset.annotations)

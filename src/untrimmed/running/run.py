@@ -92,7 +92,7 @@ class Run:
     def is_finished(self) -> bool:
         """Whether all epochs are finished, or training stopped early.
 
-        It stops early if more than `train.patience` epochs in a row had no new best result.
+        Training stops early after more than `train.patience` epochs in a row without a new best result.
         """
         train = self.config.train
         if len(self.history) >= max(1, train.epochs):
@@ -110,7 +110,7 @@ def is_run(folder: Path) -> bool:
 
 
 def is_model(folder: Path) -> bool:
-    """Whether the folder contains a saved model: that of a run, or an imported one."""
+    """Whether the folder contains a saved model, either from a run or imported."""
     return (folder / SETTINGS).is_file()
 
 
@@ -202,7 +202,7 @@ def require_best_model(folder: Path) -> None:
 def require_beginning(folder: Path) -> None:
     """Raise a CheckpointError if the folder has results of several epochs but no state to continue from.
 
-    Training would start again and replace the best model by that of the first epoch.
+    Otherwise training would start again and replace the best model by the model of the first epoch.
     """
     epochs = len(open_run(folder).history) if is_run(folder) else 0
     if epochs > 1:

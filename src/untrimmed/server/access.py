@@ -102,7 +102,7 @@ class Access:
         return sum(secrets.compare_digest(token.encode(), expected.encode()) for expected in accepted) > 0
 
     def redeem(self, code: str) -> bool:
-        """Whether a code is a valid pass (`make_pass`). Each pass is accepted once."""
+        """Whether a code is a valid pass, made by `make_pass`. Each pass is accepted only once."""
         expires_at, _, nonce = code.partition(".")[0].partition("-")
         signed = _sign(self.own_token, f"{expires_at}-{nonce}")
         if not (expires_at.isdecimal() and secrets.compare_digest(code.encode(), signed.encode())):
@@ -172,7 +172,7 @@ class Guard:
         headers = Headers(scope=scope)
         token = _token_in_address(scope)
         status, reason = self._refusal(scope, headers)
-        # a request that is refused for another reason than its token does not use up a pass
+        # a pass is not used up by a request that is refused for another reason
         if token is not None and status in (0, 401) and self.access.redeem(token):
             status = 0
             token = self.access.own_token

@@ -1,7 +1,7 @@
 """Lists the folders that users of the page can choose from.
 
-These are the folders below the roots of the service. Hidden folders are left out, and so are links that lead out of the
-roots. Requests name folders by ids from these listings, so no request contains a path.
+These are the folders below the roots of the service. Hidden folders and links that lead out of the roots are left out.
+Requests name folders by ids from these listings, so no request contains a path.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _UNKNOWN = "no folder has this id; list the folders again: /api/browse"
 
 
 def folder_id_of(folder: Path) -> str:
-    """Return the opaque id of a folder. It does not change between services."""
+    """Return the opaque id of a folder. All services use the same id for a folder."""
     return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A client of a running service, so that a search need not load the encoder and vectors.
+"""A client of a running service, with which a search does not need to load the encoder and vectors.
 
 This module does not import slow packages.
 """
@@ -32,7 +32,7 @@ _PATIENCE_S = 60.0  # seconds; long enough for the first search of a service, wh
 def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
     """Return hits from the running service of a library.
 
-    Return None if no service can answer; then the caller must search itself.
+    Return None if no service can answer. The caller must then search in this process.
 
     Raises:
         UntrimmedError: The service's library refuses the query.
@@ -83,7 +83,7 @@ def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None
 
 
 def _request(query: Query, cutoff: Cutoff) -> dict[str, Any]:
-    """Return the body of a request for a query as JSON. It lacks the query's picture."""
+    """Return the body of a request for a query as JSON, without the query's picture."""
     if (within := query.filters.within) is not None:
         query = replace(query, filters=replace(query.filters, within=absolute(within)))
     return as_json(query) | as_json(cutoff)

@@ -68,7 +68,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
 
 
 def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float = MAX_CLIP_S) -> None:
-    """Check the length of a span. By default, the maximum is that of a clip.
+    """Check the length of a span. By default, the maximum is the longest clip.
 
     Raises:
         PublicError: The span is empty or too long.
@@ -84,7 +84,7 @@ def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float =
 def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "") -> str:
     """Return the file name of a clip, made of its video and span.
 
-    If other videos have the same name, it also contains the folder.
+    If other videos have the same name, the file name also contains the folder.
     """
     return f"{file_name(with_folder(record.path, folder))}_{start_s:.1f}-{end_s:.1f}s.mp4"
 

@@ -1,4 +1,4 @@
-"""Indexing runs. A thread processes them one at a time; each can be paused, stopped and retried."""
+"""Indexing runs. A thread processes one run at a time. Each run can be paused, stopped and retried."""
 
 import contextlib
 import logging
@@ -129,7 +129,7 @@ class IndexJob:
             path=str(step.path),
             done_s=step.done_s,
             duration_s=step.duration_s,
-            video_s=max(job.video_s, step.video_s),  # steps after the last video do not repeat it
+            video_s=max(job.video_s, step.video_s),  # steps after the last video do not contain this number
             speed=step.speed,
             remaining_s=step.remaining_s,
             failed=failed,

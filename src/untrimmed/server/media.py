@@ -1,4 +1,4 @@
-"""Open indexed files, but only those that have not changed since they were indexed."""
+"""Open indexed files, if they have not changed since they were indexed."""
 
 import io
 import os
@@ -83,11 +83,11 @@ class OpenedResponse(FileResponse):
 
 
 def _is_unchanged(record: VideoRecord, descriptor: int, status: os.stat_result) -> bool:
-    """Whether an open file is the indexed one.
+    """Whether an open file is the file that was indexed.
 
     A program that replaces a file can give the new file the same size and modification time, but not the same time of
-    the last status change (`ctime`). If this time is after the indexing, the file was replaced or only moved. In this
-    case, the hash of the content is compared. A large file is not compared; it counts as unchanged.
+    the last status change (`ctime`). If this time is after the indexing, the file may have been replaced, or only
+    moved. So the hash of the content is compared. A large file is not compared; it counts as unchanged.
     """
     if (status.st_size, status.st_mtime_ns) != (record.size, record.mtime_ns):
         return False

@@ -1,4 +1,4 @@
-"""Prometheus metrics: requests by route and status, their durations, and gauges of the service."""
+"""Prometheus metrics: numbers of requests by route and status, durations of requests, and gauges of the service."""
 
 import time
 from collections.abc import Callable

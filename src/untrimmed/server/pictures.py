@@ -31,7 +31,7 @@ def unchanged_response(request: Request, headers: dict[str, str]) -> Response | 
 
 
 class Pictures:
-    """Decodes frames of videos to JPEG, and still pictures.
+    """Decodes frames of videos (to JPEG) and still pictures.
 
     It is thread-safe. Each child process decodes one file at a time.
     """
@@ -61,7 +61,7 @@ class Pictures:
         duration_s: float,
         identity: list[int] | None = None,
     ) -> bytes:
-        """Return the frame of a file at a time as JPEG, or the last frame for a time after the end.
+        """Return, as JPEG, the frame of a file at `time_s`, or the last frame if the time is after the end.
 
         Times are rounded to 0.01 s.
 

@@ -32,19 +32,19 @@ MAX_PROXY_S = 600.0
 _LIMITS = Limits(total_s=1800.0, stall_s=60.0)
 _GRACE_S = 3.0  # a rendering without viewers stops after this time; players close and reopen connections
 _MAX_WAITING = 8  # renderings that wait for a child process
-_MIN_FREE_BYTES = 256 << 20  # on the disk, before a rendering
+_MIN_FREE_BYTES = 256 << 20  # free space on the disk that a rendering needs to start
 _CLOSE_S = 5.0  # longest wait for a cancelled rendering
 _CHECK_S = 0.02  # time between checks of a growing file
 _BLOCK_BYTES = 1 << 18
 _HEAD_BYTES = 4096
 _TEMPORARY = "untrimmed-proxies-"  # prefix of temporary folders
 _IN_USE = ".lock"
-_NEW_S = 10.0  # a younger folder may not be locked yet
+_NEW_S = 10.0  # a folder that is younger than this may not be locked yet
 _AFTER_HEADER = (b"moof", b"\x1f\x43\xb6\x75")  # the first fragment of MP4, the first cluster of WebM
 
 
 async def read_head(blocks: AsyncIterator[bytes]) -> bytes:
-    """Return the first blocks of a proxy, up to the one in which its header ends."""
+    """Return the first blocks of a proxy, up to the block in which the header ends."""
     head = b""
     async for block in blocks:
         head += block
@@ -256,7 +256,7 @@ class Proxies:
 def _remove_abandoned() -> None:
     """Remove the temporary folders of services that were killed. A running service holds a lock in its folder."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY}*"):
-        with contextlib.suppress(OSError, Timeout):  # also those of other users
+        with contextlib.suppress(OSError, Timeout):  # also raised for folders of other users
             if folder.stat().st_mtime > time.time() - _NEW_S:
                 continue
             with FileLock(folder / _IN_USE, timeout=0):

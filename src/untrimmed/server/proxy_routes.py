@@ -33,7 +33,7 @@ class _RenderingResponse(StreamingResponse):
         self._rendering = rendering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response to one request. If the rendering fails, the connection ends before the response does."""
+        """Send the response to one request. If the rendering fails, the response remains incomplete."""
         try:
             await super().__call__(scope, receive, send)
         except VideoError as error:

@@ -29,7 +29,7 @@ from untrimmed.video.timeline import EPSILON_S, Timeline
 
 VIDEO_TICKS = 90_000  # ticks per second, as in MPEG; all common frame rates divide this number
 FRAME_DURATION = 1 << 8  # AV_CODEC_FLAG_FRAME_DURATION: without it, the last frame would not end with the span
-MAX_INTERLEAVE_S = 10.0  # how much later than its picture a file may store sound; later sound is dropped
+MAX_INTERLEAVE_S = 10.0  # a file may store sound this much later than the picture of the same time; the rest is dropped
 
 
 class SeekError(Exception):
@@ -46,7 +46,7 @@ class ShownFrame:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a new file is encoded. Builds of FFmpeg differ in the encoders that they have."""
+    """How a new file is encoded. Builds of FFmpeg have different encoders."""
 
     container: str
     video_encoders: Sequence[str]  # in order of preference
@@ -85,7 +85,7 @@ class Cut:
 
 
 class CutWriter:
-    """Writes the new file: of the given frames and sound, the part that is in the span."""
+    """Writes the new file: the part of the given frames and sound that is in the span."""
 
     def __init__(self, video: OpenVideo, start_s: float, end_s: float, out: Any, encoding: Encoding) -> None:
         """Open a new file. `out` is its path, or an object to whose method `write` its bytes are passed."""
@@ -306,7 +306,7 @@ def _check_sought(frame: VideoFrame, shown_s: float, span_s: tuple[float, float]
 
 
 def _decode_up_to(video: OpenVideo, sound: Any, origin_s: float, end_s: float) -> Iterator[tuple[Any, Any]]:
-    """Yield frames of picture and sound with their streams, until the file ends or the span ended some time ago."""
+    """Yield frames of picture and sound with their streams, until the file ends or some time after the span."""
     streams: list[Any] = [stream for stream in (video.stream, sound) if stream is not None]
     clocks = {stream.index: Timeline(stream.time_base, 0.0, round(origin_s / stream.time_base)) for stream in streams}
     for packet in read_packets(video, streams, []):

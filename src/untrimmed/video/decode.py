@@ -1,7 +1,7 @@
 """Open an untrusted media file and decode frames. This runs only in the decoding child process.
 
-FFmpeg gets an open regular file and cannot open others, because `fd` is the only allowed protocol. So playlists,
-reference movies and subtitle links inside the file have no effect. Demuxers that open other files are not allowed.
+FFmpeg gets an open regular file and cannot open other files, because `fd` is the only allowed protocol. So playlists,
+reference movies and subtitle links in the file have no effect. Demuxers that open other files are not allowed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ DEMUXERS = (
 )
 # Still pictures, for `read_image`.
 STILL_DEMUXERS = "png_pipe,jpeg_pipe,webp_pipe,bmp_pipe,gif"
-# Containers with an index, where decoding may start at key frames. MPEG-TS also marks recovery points, after which the
-# picture is complete only some frames later.
+# Containers with an index, where decoding may start at key frames. MPEG-TS also marks recovery points. After a recovery
+# point, the picture is complete only some frames later.
 SEEKABLE = {"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv", "asf", "mxf", "nut"}
 ADVICE_FORMAT = "convert it to MP4, Matroska or WebM, or leave it out"
 ADVICE_COPY = "copy or record it again, or leave it out"
@@ -60,15 +60,15 @@ WORDS = {
     b"m=video ": "a session description that points to the network",
     b"<svg": "a drawing",
 }
-# AV_DISPOSITION_ flags. Where PyAV defines them differs between its versions.
+# AV_DISPOSITION_ flags. Different versions of PyAV define them in different modules.
 DEFAULT_STREAM = 1 << 0
 COVER_PICTURE = 1 << 10 | 1 << 11  # attached pictures and timed thumbnails
 # Largest plausible aspect ratio of a pixel. Larger ratios come from damaged headers and would make one side huge.
 MAX_PIXEL_ASPECT = 8
 MAX_SIDES_RATIO = 4
-# entries of the container's index to read at most to measure the frame rate
+# largest number of entries of the container's index that are read to measure the frame rate
 MAX_MEASURED_ENTRIES = 10_000
-# packets to read at most to measure the frame rate, if the container has no index of all frames
+# largest number of packets that are read to measure the frame rate, if the container has no index of all frames
 MAX_MEASURED_PACKETS = 300
 TIMECODE = re.compile(r"\d\d:\d\d:\d\d[:;.]\d\d")
 
@@ -189,8 +189,8 @@ def open_video(
     """Open a file for decoding. `error_log` returns FFmpeg's messages so far. For `identity`, see `open_regular_file`.
 
     Raises:
-        MediaProblemError: It is not a regular file, or has an unknown container, no video stream, no decoder, or too
-            large pictures.
+        MediaProblemError: The path is not a regular file, or the file has an unknown container, no video stream, no
+            decoder, or pictures that are too large.
     """
     descriptor = open_regular_file(path, identity)
     try:
@@ -279,7 +279,7 @@ def size_problem(width: int, height: int, max_pixels: int) -> MediaProblemError:
 def check_limits_in(log: str, max_pixels: int) -> None:
     """Raise a size or memory problem if FFmpeg's messages mention one.
 
-    Without this check, such a file would be reported as damaged.
+    Without this check, the file would be reported as damaged.
     """
     # FFmpeg reports the same failure if the size of the picture is unknown or impossible.
     is_buffer_too_large = "get_buffer() failed" in log and "image parameters invalid" not in log
@@ -386,5 +386,5 @@ def measure_timing(video: OpenVideo) -> Timing:
 
 
 def stamp(frame: VideoFrame) -> int | None:
-    """The presentation time of a frame in its stream's units, or its decoding time if it has none."""
+    """The presentation time of a frame in its stream's units; if the frame has none, its decoding time."""
     return frame.pts if frame.pts is not None else frame.dts

@@ -44,7 +44,7 @@ class Pictures:
 
 
 def read_pictures(folder: str | os.PathLike[str], fps: float) -> Pictures | None:
-    """The numbered pictures of a folder; None if it has fewer than two, or also pictures with other names.
+    """The numbered pictures of a folder; None if there are fewer than two, or if there are pictures with other names.
 
     The names must be equal except for their numbers. Other files, folders, links and hidden files are ignored.
 

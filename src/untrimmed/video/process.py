@@ -30,11 +30,11 @@ class Limits:
     """Resource limits for decoding one file.
 
     - `memory_bytes`: the child's address space (Linux only).
-    - `cpu_s`, `cpu_s_per_video_s`: processor time, a constant plus an amount per second of video decoded so far.
+    - `cpu_s`, `cpu_s_per_video_s`: processor time, a constant plus an amount for each second of video that was decoded.
     - `stall_s`: longest wait for any message. `total_s`: longest wait for all answers to one request, including the
       caller's work between them.
     - `max_pixels`: pixels of a picture (the default allows 8K).
-    - `max_duration_s`: later video is left out with a warning; a longer folder of pictures is refused.
+    - `max_duration_s`: the rest of a longer video is left out with a warning; a longer folder of pictures is refused.
     """
 
     memory_bytes: int = 3 << 30

@@ -70,7 +70,7 @@ def proxy_encoding() -> Encoding:
 
 
 class _GrowingFile:
-    """The file to which FFmpeg writes. It declares the duration in the header, which FFmpeg leaves at 0."""
+    """The file to which FFmpeg writes. FFmpeg leaves the duration in the header at 0, so this class sets it."""
 
     def __init__(self, file: BinaryIO, duration_s: float) -> None:
         self._file = file

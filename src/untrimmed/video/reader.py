@@ -322,7 +322,7 @@ class SubtitleReader:
     """Reads subtitle files, and subtitle streams of videos, in a child process. Not thread-safe."""
 
     def __init__(self, decoder: _Decoder | None = None, *, limits: Limits = Limits()) -> None:
-        """Use the child process of another reader, which is idle, or one with these limits."""
+        """Use the child process of `decoder`, which must be idle. By default, start one with these limits."""
         self._decoder = decoder or _Decoder(limits)
         self.faults: list[str] = []
         self.languages: dict[int, str] = {}
@@ -332,7 +332,8 @@ class SubtitleReader:
         self._decoder.close()
 
     def read_file(self, path: Path, language: str, on_progress: Callable[[float], None]) -> Iterator[SubtitleCue]:
-        """Yield the cues of a file (.srt, .vtt, .ass or .ssa) by time. The language helps to find the encoding.
+        """Yield the cues of a file (.srt, .vtt, .ass or .ssa) in order of time. The language helps to find the
+        encoding.
 
         Afterwards, `faults` describes what was left out.
 
@@ -355,8 +356,8 @@ class SubtitleReader:
     def read_streams(self, path: Path, on_progress: Callable[[float], None]) -> Iterator[SubtitleCue]:
         """Yield the cues of the text streams of a video, each with the number of its stream, in the order of the file.
 
-        Times are seconds from the first frame. Afterwards, `languages` has the language of each stream, and `faults`
-        the streams that cannot be read.
+        Times are seconds from the first frame. Afterwards, `languages` contains the language of each stream, and
+        `faults` contains the streams that cannot be read.
 
         Raises:
             VideoError: The file cannot be used.
@@ -553,7 +554,8 @@ def cut(
 ) -> float:
     """Write a span of a video, with sound, to a new file. The cuts are exact.
 
-    Returns the time in the video, in seconds, at which the new file ends. It is before `end_s` if the video ends there.
+    Returns the time in the video, in seconds, at which the new file ends. This time is before `end_s` if the video ends
+    before `end_s`.
 
     The span is re-encoded (H.264 and AAC; `.mp4`, `.m4v`, `.mov` or `.mkv`). The file appears under its name when it is
     complete.
