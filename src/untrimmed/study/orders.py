@@ -134,9 +134,9 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     published = {name: value for entry in worlds for name, value in published_sum_r(entry).items()}
     yield "## Order of the methods in each world\n"
     yield (
-        "The table has the SumR on test videos (mean and standard deviation over seeds) and, in parentheses, the place "
-        "of each method in a world. Rows with *tau* (Kendall's tau) compare the order of the methods in a world with "
-        "the order in the first world or in the papers.\n"
+        "The table shows the SumR on test videos (mean and standard deviation over seeds) and, in parentheses, the "
+        "rank of the method in this world (a simulated data set). Rows with *tau* (Kendall's tau) compare the order of "
+        "the methods with the order in the first world or in the papers.\n"
     )
     yield markdown(worlds_grid({entry.setup.data: sum_r_of(entry) for entry in worlds}, published))
     for entry in worlds:

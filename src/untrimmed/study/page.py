@@ -74,8 +74,8 @@ def section(results: StudyResults) -> Iterator[str]:
     yield f"## {setup.data}, {kind}\n"
     yield (
         f"{videos['train']:,} training videos, {videos['val']:,} validation videos, and {videos['test']:,} test videos "
-        f"with {setup.facts.captions['test']:,} captions. All models are {setup.dim} wide, read {setup.frames} frames "
-        f"per video and train on {setup.batch} videos per step. Search: {plan.search_steps:,} steps, one seed, "
+        f"with {setup.facts.captions['test']:,} captions. All models have width {setup.dim}, read {setup.frames} "
+        f"frames per video and train on {setup.batch} videos per step. Search: {plan.search_steps:,} steps, one seed, "
         f"{_rates(plan)}. The table has the mean and standard deviation on test videos after {plan.steps:,} steps, "
         f"over {seeds} of {plan.seeds} seeds, and begins with the best row. The columns with p compare a row with the "
         "best row, and with its base: the method without attachments. *Seeds* is Welch's t-test over the SumR of the "
