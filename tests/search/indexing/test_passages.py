@@ -144,9 +144,10 @@ def test_a_library_without_the_table_opens_and_searches(lib, folder, tmp_path):
     assert old.index(folder).passages == {"subtitle": 1}
 
 
-def test_damaged_passages_are_reported_and_repaired(lib, folder):
+@pytest.mark.parametrize(("column", "value"), [("content", "X'00'"), ("start_s", "0.25"), ("number", "1")])
+def test_damaged_passages_are_reported_and_repaired(lib, folder, column, value):
     table = PassageTable(lib.folder)
-    table._open_table().update({"text": "'We made budget cats today.'"}, where="number = 0")
+    table._open_table().update({column: value}, where="number = 0")
     with pytest.raises(IndexMismatchError):
         table.search(TextQuery.of("budget"), "said", limit=5)
     report = untrimmed.open(lib.folder).repair()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -39,12 +39,11 @@ if TYPE_CHECKING:
 
 _MARK = -1  # number of the row that describes a reading
 _ROWS_AT_A_TIME = 1 << 14
-_COLUMNS = [
-    "reading", "video_id", "number", "start_s", "end_s", "text", "language", "confidence", "track", "source",
-    "words", "parts", "said", "written", "vector", "digest", "vector_digest",
-]  # fmt: skip
-_TEXT_COLUMNS = [name for name in _COLUMNS if name not in ("said", "written", "vector", "vector_digest")]
-_CHECKED = ["reading", "number", "start_s", "end_s", "text", "digest"]
+# `content` has the other fields of a passage as JSON, because each further column adds to the time of a search
+_COLUMNS = ["reading", "video_id", "number", "start_s", "content", "said", "written", "vector"]
+_WITHOUT_VECTOR = ["reading", "video_id", "number", "start_s", "content"]
+_WORDS = [field.name for field in fields(Passage)].index("words")
+_DIGEST_SIZE = 8  # bytes before `content` and before `vector`
 _Row: TypeAlias = dict[str, Any]
 
 
@@ -87,14 +86,8 @@ class PassageTable(LanceTable):
         if table is None:
             return []
         with self._guarded("read"):
-            rows = table.to_table(columns=[*_CHECKED, "video_id"], filter=f"number = {_MARK}")
-        readings = []
-        for row in rows.to_pylist():
-            if row["digest"] != _digest(row):
-                raise IndexMismatchError(
-                    f"{self._name}: a reading of passages is damaged; run: untrimmed doctor --repair"
-                )
-            readings.append(_reading(row))
+            rows = table.to_table(columns=_WITHOUT_VECTOR, filter=f"number = {_MARK}")
+        readings = [_reading(row, self._checked(row, "content")) for row in rows.to_pylist()]
         latest: dict[tuple[str, str], Reading] = {}
         for reading in sorted(readings, key=lambda reading: (reading.read_at, reading.reading_id)):
             latest[reading.video_id, reading.source] = reading
@@ -104,9 +97,8 @@ class PassageTable(LanceTable):
         return current
 
     def read(self, video_ids: Sequence[str]) -> Iterator[PassageMatch]:
-        """Yield all passages of these videos, sorted by video, then by time."""
-        for row in self._rows(video_ids, _TEXT_COLUMNS):
-            yield self._match(row)
+        """Return all passages of these videos, sorted by video, then by time."""
+        return map(self._match, self._rows(video_ids, _WITHOUT_VECTOR))
 
     def transcript(self, record: VideoRecord) -> list[tuple[TextMode, Passage]]:
         """Return the passages of a video as its sources read them, each with its mode, in time order."""
@@ -125,18 +117,16 @@ class PassageTable(LanceTable):
 
     def vectors(self, video_ids: Sequence[str], mode: TextMode) -> Iterator[tuple[str, str, int, float, bytes]]:
         """Yield video, reading, number, start and vector (float16) of all passages with vectors, by video and time."""
-        condition = f"{mode} IS NOT NULL AND vector_digest != {_literal(_vector_digest(b''))}"
-        for row in self._rows(video_ids, ["vector", "vector_digest"], condition):
-            if row["vector_digest"] != _vector_digest(row["vector"]):
-                raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
-            yield row["video_id"], row["reading"], row["number"], row["start_s"], row["vector"]
+        names = ["reading", "video_id", "number", "start_s", "vector"]
+        for row in self._rows(video_ids, names, f"{mode} IS NOT NULL AND vector IS NOT NULL"):
+            yield row["video_id"], row["reading"], row["number"], row["start_s"], self._checked(row, "vector")
 
     def passages_at(self, places: Collection[tuple[str, int]], video_ids: Sequence[str]) -> Iterator[PassageMatch]:
         """Yield the passages with these readings and numbers, of these videos."""
         if not places:
             return
         numbers = ", ".join(sorted({str(number) for _, number in places}))
-        for row in self._rows(video_ids, _TEXT_COLUMNS, f"number IN ({numbers})"):
+        for row in self._rows(video_ids, _WITHOUT_VECTOR, f"number IN ({numbers})"):
             if (row["reading"], row["number"]) in places:
                 yield self._match(row)
 
@@ -145,11 +135,11 @@ class PassageTable(LanceTable):
         table = self._open_table()
         if table is None:
             return
-        names = [*dict.fromkeys([*names, "video_id", "start_s", "reading", "number"])]
         for start in range(0, len(video_ids), 64):
             ids = ", ".join(_literal(video_id) for video_id in video_ids[start : start + 64])
+            selection = f"video_id IN ({ids}) AND number > {_MARK}"
             with self._guarded("read"):
-                rows = table.to_table(columns=names, filter=f"video_id IN ({ids}) AND number > {_MARK} AND {condition}")
+                rows = table.to_table(columns=list(names), filter=f"{selection} AND {condition}")
                 rows = rows.sort_by([(name, "ascending") for name in ("video_id", "start_s", "reading", "number")])
             for batch in rows.to_batches(max_chunksize=1024):
                 yield from batch.to_pylist()
@@ -168,7 +158,7 @@ class PassageTable(LanceTable):
         condition = None if among is None else f"video_id IN ({', '.join(map(_literal, sorted(among)))})"
         with self._guarded("read"):
             rows = table.to_table(
-                columns=[*_TEXT_COLUMNS, "_score"],
+                columns=[*_WITHOUT_VECTOR, "_score"],
                 full_text_query=_full_text_query(query, mode),
                 limit=limit,
                 filter=condition,
@@ -178,9 +168,13 @@ class PassageTable(LanceTable):
         return sorted(matches, key=lambda match: (-match.score, match.video_id, match.sentence.passage.start_s))
 
     def _match(self, row: _Row) -> PassageMatch:
-        if row["digest"] != _digest(row):
+        return PassageMatch(row["video_id"], row["reading"], row["number"], _sentence(self._checked(row, "content")))
+
+    def _checked(self, row: _Row, column: str) -> bytes:
+        """Return a column of a row without its digest."""
+        if (value := _unsealed(row, column)) is None:
             raise IndexMismatchError(f"{self._name}: a passage is damaged; run: untrimmed doctor --repair")
-        return PassageMatch(row["video_id"], row["reading"], row["number"], _sentence(row))
+        return value
 
     def damaged(self) -> list[Reading]:
         """Return the readings with a damaged passage or a wrong number of passages. This reads the whole table."""
@@ -192,13 +186,14 @@ class PassageTable(LanceTable):
         damaged: set[str] = set()
         video_of: dict[str, str] = {}
         with self._guarded("read"):
-            for batch in table.to_batches(columns=[*_CHECKED, "video_id", "vector", "vector_digest"]):
+            for batch in table.to_batches(columns=[*_WITHOUT_VECTOR, "vector"]):
                 for row in batch.to_pylist():
                     video_of[row["reading"]] = row["video_id"]
-                    if row["digest"] != _digest(row) or row["vector_digest"] != _vector_digest(row["vector"]):
+                    content = _unsealed(row, "content")
+                    if content is None or (row["vector"] is not None and _unsealed(row, "vector") is None):
                         damaged.add(row["reading"])
                     elif row["number"] == _MARK:
-                        readings[row["reading"]] = _reading(row)
+                        readings[row["reading"]] = _reading(row, content)
                     else:
                         counts[row["reading"]] = counts.get(row["reading"], 0) + 1
         for reading_id, video_id in video_of.items():
@@ -367,8 +362,7 @@ def _literal(text: str) -> str:
 def _schema() -> pa.Schema:
     import pyarrow as pa
 
-    types = {"number": pa.int32(), "start_s": pa.float64(), "end_s": pa.float64(), "confidence": pa.float32()}
-    types["vector"] = pa.binary()
+    types = {"number": pa.int32(), "start_s": pa.float64(), "content": pa.binary(), "vector": pa.binary()}
     return pa.schema([(name, types.get(name, pa.string())) for name in _COLUMNS])
 
 
@@ -380,62 +374,47 @@ def _table(rows: Sequence[_Row]) -> pa.Table:
 
 def _row(reading: Reading, number: int, stored: StoredPassage) -> _Row:
     passage = stored.sentence.passage
-    parts = stored.sentence.parts
-    vector = np.asarray(stored.vector, dtype=np.float16).tobytes()
-    row = {
-        "reading": reading.reading_id,
-        "video_id": reading.video_id,
-        "number": number,
-        "start_s": passage.start_s,
-        "end_s": passage.end_s,
-        "text": passage.text,
-        "language": passage.language,
-        "confidence": passage.confidence,
-        "track": passage.track,
-        "source": passage.source,
-        "words": json.dumps([(word.text, word.start_s, word.end_s) for word in passage.words]) if passage.words else "",
-        "parts": json.dumps([(part.start_s, part.end_s, part.length) for part in parts]) if len(parts) > 1 else "",
-        "said": indexed_text(passage.text) if reading.mode == "said" else None,
-        "written": indexed_text(passage.text) if reading.mode == "written" else None,
-        "vector": vector,
-        "vector_digest": _vector_digest(vector),
-    }
-    return row | {"digest": _digest(row)}
+    row: _Row = dict.fromkeys(_COLUMNS)
+    row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": number, "start_s": passage.start_s}
+    row[reading.mode] = indexed_text(passage.text)
+    row["content"] = _sealed(row, json.dumps(astuple(stored.sentence)).encode())
+    if len(stored.vector):
+        row["vector"] = _sealed(row, np.asarray(stored.vector, dtype=np.float16).tobytes())
+    return row
 
 
 def _mark(reading: Reading) -> _Row:
     """Return the row that describes a reading. It has no words, so searches do not find it."""
     state = asdict(reading)
     del state["video_id"], state["reading_id"]
-    row: _Row = dict.fromkeys(_COLUMNS, "")
-    row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": _MARK, "start_s": 0.0, "end_s": 0.0}
-    row |= {"text": json.dumps(state), "source": reading.source, "confidence": None, "said": None, "written": None}
-    return row | {"vector": b"", "vector_digest": _vector_digest(b""), "digest": _digest(row)}
+    row: _Row = dict.fromkeys(_COLUMNS)
+    row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": _MARK, "start_s": 0.0}
+    return row | {"content": _sealed(row, json.dumps(state).encode())}
 
 
-def _reading(row: _Row) -> Reading:
+def _reading(row: _Row, content: bytes) -> Reading:
     try:
-        state = json.loads(row["text"])
+        state = json.loads(content)
         warnings = tuple(state.pop("warnings"))
         return Reading(row["video_id"], reading_id=row["reading"], warnings=warnings, **state)
     except (ValueError, TypeError, KeyError):
         raise IndexMismatchError(f"a reading of passages is of another version of untrimmed; {RESTORE}") from None
 
 
-def _sentence(row: _Row) -> Sentence:
-    words = tuple(Word(*word) for word in json.loads(row["words"])) if row["words"] else ()
-    confidence = None if row["confidence"] is None else round(row["confidence"], 6)
-    passage = Passage(
-        row["text"], row["start_s"], row["end_s"], row["source"], row["language"], confidence, words, row["track"]
-    )
-    parts = json.loads(row["parts"]) if row["parts"] else [(passage.start_s, passage.end_s, len(passage.text))]
+def _sentence(content: bytes) -> Sentence:
+    values, parts = json.loads(content)
+    values[_WORDS] = tuple(Word(*word) for word in values[_WORDS])
+    passage = Passage(*values)
     return Sentence(passage, tuple(Part(*part) for part in parts))
 
 
-def _digest(row: _Row) -> str:
-    content = f"{row['reading']} {row['number']} {row['start_s']!r} {row['end_s']!r} {row['text']}"
-    return xxhash.xxh3_64_hexdigest(content.encode())
+def _sealed(row: _Row, value: bytes) -> bytes:
+    """Return a value for this row, after a digest of the value and its place."""
+    place = f"{row['reading']} {row['number']} {row['start_s']!r} "
+    return xxhash.xxh3_64_digest(place.encode() + value) + value
 
 
-def _vector_digest(vector: bytes) -> str:
-    return xxhash.xxh3_64_hexdigest(vector)
+def _unsealed(row: _Row, column: str) -> bytes | None:
+    """Return the value that `_sealed` was given; None if the value or its place has changed."""
+    value: bytes = row[column][_DIGEST_SIZE:]
+    return value if row[column] == _sealed(row, value) else None
