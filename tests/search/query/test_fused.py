@@ -170,3 +170,19 @@ def test_fusion_keeps_the_score_of_frames_and_ranks_agreement_first():
     ranks = fuse(candidates, 0.1, FusionSettings(method="reciprocal rank", rank_offset=0.0))
     # by frames c, a, b; by passages b, c
     assert ranks == {"a": 1 / 2, "b": 1 / 3 + 1, "c": 1 + 1 / 2}
+
+
+def test_all_moments_include_every_place_of_a_word(folder, tmp_path, monkeypatch):
+    use_encoder(monkeypatch, ColourEncoder())
+    films = tmp_path / "films"
+    films.mkdir()
+    write_clip(films / "talk.mp4", ["blue", "white"] * 14)
+    cues = (
+        f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},400\nWords about {'tax' if n % 2 else 'pay'}.\n" for n in range(24)
+    )
+    (films / "talk.srt").write_text("\n".join(cues))
+    library = untrimmed.open(tmp_path / "library")
+    library.index(films)
+    (hit,) = library.search(Query("tax", modes=("said",)), moments="all")
+    assert [round(moment.start_s) for moment in hit.moments] == list(range(1, 24, 2))
+    assert len(library.search(Query("tax", modes=("said",)), moments=3)[0].moments) == 3

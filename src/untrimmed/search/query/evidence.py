@@ -18,6 +18,7 @@ from untrimmed.types import TextFeatures
 
 _ROWS_OF_WORDS = 200  # largest number of passages that are found by words
 _PASSAGES_OF_VIDEO = 8
+_MORE = 10  # times as many of both, if all moments of each video are requested
 _PASSAGES_BY_MEANING = 3  # largest number in each video
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -72,22 +73,29 @@ PassagesByVideo = Mapping[str, Sequence[ScoredPassage]]
 
 
 def find_passages(
-    view: PassagesView, part: TextPart, limit: int, among: Collection[str] | None, settings: FusionSettings
+    view: PassagesView,
+    part: TextPart,
+    limit: int,
+    among: Collection[str] | None,
+    settings: FusionSettings,
+    *,
+    all_of_video: bool = False,
 ) -> PassagesByVideo:
     """Return, for each video, the passages that match a text strongly enough, strongest first.
 
     At most `limit` videos are found by words, and about as many by meaning. If the text has phrases in quotes, all
-    returned passages contain them.
+    returned passages contain them. At most 8 passages of a video are returned, or 80 with `all_of_video`.
     """
+    times = _MORE if all_of_video else 1
     by_video: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
         if mode in view.modes:
-            for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings):
+            for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings, times):
                 if passage.strength > 0 and passage.strength >= settings.least_strength:
                     by_video.setdefault(passage.match.video_id, []).append(passage)
     for passages in by_video.values():
         passages.sort(key=lambda passage: (-passage.strength, passage.match.sentence.passage.start_s))
-        del passages[_PASSAGES_OF_VIDEO:]
+        del passages[_PASSAGES_OF_VIDEO * times :]
     return by_video
 
 
@@ -98,14 +106,15 @@ def _in_mode(
     limit: int,
     among: Collection[str] | None,
     settings: FusionSettings,
+    times: int,
 ) -> list[ScoredPassage]:
     matches: dict[tuple[str, int], PassageMatch] = {}
     num_of_video: dict[str, int] = {}
     few = among if among is None or len(among) <= _MAX_AMONG else None
-    for match in view.table.search(part.query, mode, limit=_ROWS_OF_WORDS, among=few):
+    for match in view.table.search(part.query, mode, limit=_ROWS_OF_WORDS * times, among=few):
         count = num_of_video.get(match.video_id, 0)
         is_allowed = among is None or match.video_id in among
-        has_place = count < _PASSAGES_OF_VIDEO and (count or len(num_of_video) < limit)
+        has_place = count < _PASSAGES_OF_VIDEO * times and (count or len(num_of_video) < limit)
         if match.reading_id in view.valid_readings and is_allowed and has_place:
             num_of_video[match.video_id] = count + 1
             matches[match.reading_id, match.number] = match

@@ -23,7 +23,6 @@ from untrimmed.span import Evidence, Moment
 _TOGETHER_S = 3.0  # passages for different parts of a query belong together if the gap between them is at most this
 _SNAP_S = 0.5  # a moment extends beyond its passage to a shot change that is at most this far away
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
-_MAX_MOMENTS = 50
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +45,19 @@ class FusedQuery:
         passages: PassagesView,
         parts: Sequence[TextPart],
         prepared: PreparedQuery | None,
-        limit: int,
+        cutoff: Cutoff,
         among: Collection[str] | None,
         settings: FusionSettings,
     ) -> FusedQuery:
         """Return the query with the passages that match each of its parts."""
         matches = []
+        all_of_video = cutoff.moments == "all"
         for part in parts:
             # Weak matches disturb the ranking of frames, but not a search for passages.
             least = 0.0 if part.is_required else settings.least_strength
-            matches.append(find_passages(passages, part, 2 * limit, among, replace(settings, least_strength=least)))
+            part_settings = replace(settings, least_strength=least)
+            limit = 2 * cutoff.limit
+            matches.append(find_passages(passages, part, limit, among, part_settings, all_of_video=all_of_video))
         return cls(view, parts, matches, prepared, settings)
 
     @property
@@ -201,12 +203,11 @@ class FusedQuery:
     ) -> list[Moment]:
         """Return the moments of a video that do not overlap, best first."""
         duration_s = self.view.records.of(video_id).duration_s
-        limit = _MAX_MOMENTS if cutoff.moments == "all" else cutoff.moments
+        limit = None if cutoff.moments == "all" else cutoff.moments
         candidates = [moment.widened(cutoff.min_moment_s, duration_s) for moment in (video.moments if video else ())]
         if self.prepared is not None and not is_required:
-            num = None if cutoff.moments == "all" else limit
             times_s, values = self.prepared.relevance(video_id)
-            for span in self.prepared.moments(video_id, limit=num, min_s=cutoff.min_moment_s):
+            for span in self.prepared.moments(video_id, limit=limit, min_s=cutoff.min_moment_s):
                 peak = np.interp(span.picture_s, times_s, values)
                 seen = Evidence("seen", span.start_s, span.end_s)
                 candidates.append(replace(span, score=float(peak), evidence=(seen,)))
