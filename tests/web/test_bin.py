@@ -341,6 +341,15 @@ def test_a_whole_session_by_touch(visit, shot):
     page.get_by_role("button", name="Add to bin").tap()
     until(page, f"document.querySelectorAll('{ITEMS}').length === 2")
     shot(page, "phone_session")
+    covered = page.evaluate(
+        """() => {
+          const notice = document.querySelector('.notice span').getBoundingClientRect()
+          return [...document.querySelectorAll('aside button, footer button')]
+            .map(button => button.getBoundingClientRect())
+            .filter(box => box.width && box.bottom > notice.top && box.top < notice.bottom).length
+        }"""
+    )
+    assert covered == 0
     small = page.evaluate(
         """() => [...document.querySelectorAll('aside button, footer button:not(.remove)')]
           .filter(button => button.offsetParent && button.getBoundingClientRect().height < 44)

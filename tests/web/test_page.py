@@ -478,6 +478,16 @@ def test_axe_finds_nothing_serious(visit, dark, shot):
     assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in violations] == []
 
 
+def test_a_search_hides_the_keyboard_of_a_phone(visit):
+    page = visit(width=390, height=844, has_touch=True, is_mobile=True)
+    box = page.locator("#q")
+    box.tap()
+    box.fill("white")
+    box.press("Enter")
+    page.wait_for_selector(TILE)
+    assert not box.evaluate("box => box === document.activeElement")
+
+
 def test_the_page_fits_a_phone_without_scrolling_sideways(visit, calibrated, shot):
     page = visit("?q=white", width=390, height=844, has_touch=True, is_mobile=True, device_scale_factor=2)
     page.wait_for_selector(TILE)
