@@ -618,7 +618,7 @@ def compare_fusion(searcher: Searcher, queries: list[MadeQuery]) -> list[tuple[s
         rows = {kind: first(settings, chosen) for kind, chosen in kinds.items()}
         return rows | {"one sentence": first(settings, kinds["mixed"], "one sentence")}
 
-    values = (3.0, 0.35), (6.0, 0.2), (6.0, 0.35), (6.0, 0.5), (12.0, 0.35)
+    values = (6.0, 0.35), (10.0, 0.2), (10.0, 0.35), (10.0, 0.5), (12.0, 0.35)
     choices = [FusionSettings(weight=weight, least_strength=least) for weight, least in values]
     best = max(choices, key=lambda settings: sum(by_kind(settings, halves[0]).values()))
     return [

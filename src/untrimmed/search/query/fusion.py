@@ -17,7 +17,7 @@ class FusionSettings:
     # Passages with a lower strength are ignored, so that they do not change the ranking of a purely visual query.
     least_strength: float = 0.35
     # How far a passage of strength 1 raises the score, in standard deviations of the relevance of frames.
-    weight: float = 6.0
+    weight: float = 10.0
     # Frames agree with a passage if their relevance is this many standard deviations above the mean, and at least half
     # way from the mean to the best frame of the library. The moment is then the intersection of the passage and these
     # frames.
