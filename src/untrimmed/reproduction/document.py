@@ -236,16 +236,16 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
             "the paper's and the second is ours.\n\n"
             "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. The command trains and evaluates "
             "all rows of the table and prints our results next to the paper's. To reproduce one row, run "
-            f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Replace TRAIN and EVALUATE by the contents of the "
-            "columns *train* and *evaluate*. If there is no column *evaluate*, omit EVALUATE. Replace DATA by the name "
-            "of a data set, which is in parentheses in the column headings. For columns named *events*, omit "
+            f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Replace TRAIN and EVALUATE with the contents of "
+            "the columns *train* and *evaluate*. If there is no column *evaluate*, omit EVALUATE. Replace DATA with "
+            "the name of a data set, which is in parentheses in the column headings. For columns named *events*, omit "
             "`--no-moments`.\n\n"
             "The costs from all papers are in one table at the end of the page. The [notes](#notes) explain "
             "individual tables. `untrimmed reproduce PAPER` lists all tables and figures of a paper, with their "
             "commands."
         )
         origin = (
-            "Only the costs have our results, because all other tables need the papers' features. "
+            "Our results are given only for costs, because all other tables need the papers' features. "
             "[benchmarks.md](benchmarks.md) compares methods on simulated features. This page omits systems that are "
             "not implemented here, and figures that only illustrate an idea."
         )
