@@ -64,7 +64,7 @@ class ExportFiles:
         return {name: path for name, path in values if path is not None}
 
     def write(self, split: ScoredSplit, temporary: Mapping[str, Path], tag: str) -> None:
-        """Write the contents of the requested files to the paths `temporary`.
+        """Write the requested files to the paths in `temporary`.
 
         `tag` names the run in TREC's format.
         """

@@ -25,9 +25,9 @@ class Truths:
     """The correct videos of each query of a split, and the number of labels that could not be used.
 
     `file` is the path of the labels. `video_index` [Q, N] has the indices of each query's correct videos, the annotated
-    video first, padded with -1; a query without a label has only -1. Unusable labels: `other_queries` are for queries
-    outside the split, `other_texts` have another caption than the split; `other_videos` counts videos that are not in
-    the split.
+    video first. Rows are padded with -1, and a query without a label has only -1. The other fields count labels that
+    cannot be used: `other_queries` for queries outside the split, `other_texts` for captions that differ from those of
+    the split, and `other_videos` for videos outside the split.
     """
 
     file: str

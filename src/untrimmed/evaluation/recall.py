@@ -71,7 +71,8 @@ def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[s
 def mean_average_precision(rank: Int[np.ndarray, " Q"]) -> float:
     """Return the mean of 1 / rank, as a fraction.
 
-    Released programs call it mAP, because one video per query is relevant.
+    The papers' programs call this value mAP (mean average precision). The two are equal if each query has one right
+    video.
 
     >>> mean_average_precision(np.array([1, 2]))
     0.75

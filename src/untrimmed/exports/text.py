@@ -90,7 +90,7 @@ def _as_text(cell: str) -> str:
 
 
 def _begins_like_formula(text: str) -> bool:
-    """Whether the first visible character, after quotation marks, begins a formula in plain or full-width form."""
+    """Whether the first visible character, after quotation marks, begins a formula; it may be full-width."""
     visible = (letter for letter in text if letter != '"' and unicodedata.category(letter)[0] not in "CMZ")
     return unicodedata.normalize("NFKC", next(visible, "."))[0] in "=+-−@"
 

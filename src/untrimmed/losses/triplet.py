@@ -70,8 +70,9 @@ def triplet_of_pairs(
 ) -> Float[Tensor, ""]:
     """Return the mean hinge loss over pairs: the pair's score must exceed that of a negative query by the margin.
 
-    The negative query belongs to another video; `ranks` selects one for each pair. This is the video side of GMMFormer
-    Eq. 11 and v2 Eq. 20, as printed. The loss of a batch with one video is 0.
+    The negative query belongs to another video. `ranks` selects a negative query for each pair. The papers print this
+    loss as the part of GMMFormer Eq. 11 and v2 Eq. 20 in which a video is compared with two queries. The loss of a
+    batch with one video is 0.
     """
     positive = scores.gather(1, video_index[:, None])[:, 0]
     negative = scores[_foreign_queries(scores, video_index)[ranks.to(scores.device), video_index], video_index]

@@ -252,7 +252,8 @@ class RetrievalModel(nn.Module, Carrier):
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """Return each video's timeline and the mask of real rows.
 
-        A timeline is vectors at equal time steps, in the space of the sentences.
+        A timeline has one vector per time step. The steps have equal lengths, and the vectors can be compared with
+        those of sentences.
 
         Raises: NoTimelineError for a method that encodes a video as one vector only.
         """

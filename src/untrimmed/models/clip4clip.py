@@ -109,7 +109,7 @@ class CLIP4Clip(RetrievalModel):
         return {"video": units(CLIP4ClipVideos.of(videos).video[:, None])}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return the sentence as the only vector of a query."""
+        """Return the vector of the sentence, which is the only vector of a query."""
         return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:

@@ -23,7 +23,7 @@ from untrimmed.nn.prototypes import Builder, PrototypeBuilder, prototype_timelin
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeShares(Record):
-    """Each prototype's attention to the video's M units, which sums to 1."""
+    """The attention weights of each prototype over the M units of the video. They sum to 1."""
 
     unit_attention: Float[Tensor, "V M K"]
 

@@ -77,7 +77,7 @@ SecondBranch = Literal["frame", "video"]  # best frame (GMMFormer v2), or one ve
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchVideos(EncodedVideos):
-    """Clips, and either the frames or one vector pooled from all frames for the second branch."""
+    """Clips for the first branch; for the second branch, the frames or one vector pooled from all frames."""
 
     clips: Float[Tensor, "V L D"]
     video: Float[Tensor, "V D"] | None = None

@@ -123,7 +123,7 @@ class _Level:
         self._with_negative = np.flatnonzero(np.concatenate(lowest) < 0)
 
     def times(self, x: Matrix) -> Matrix:
-        """Return the product of this part of the graph, not normalised, and a matrix."""
+        """Return the product of this part of the graph and a matrix, without normalisation."""
         y = self._vectors @ (self._vectors.T @ x)
         for start in range(0, len(self._with_negative), _ROWS_AT_A_TIME):
             rows = self._with_negative[start : start + _ROWS_AT_A_TIME]

@@ -48,7 +48,7 @@ class VideoMoments:
 
     @property
     def spans(self) -> Int[np.ndarray, "M 2"]:
-        """Index of the first frame of each moment, and of the frame after its last."""
+        """Indices of the first frame of each moment and of the frame after its last frame."""
         return spans_between(self.edges)
 
     @property

@@ -15,7 +15,7 @@ Builder = Literal["cross_attention", "perceiver", "slot_attention"]
 
 
 class Prototypes(NamedTuple):
-    """The prototypes of each video, and each prototype's attention weights over the sequence (sum 1)."""
+    """The prototypes of each video, and the attention weights of each prototype over the sequence. They sum to 1."""
 
     vectors: Float[Tensor, "V K D"]
     attention: Float[Tensor, "V K L"]

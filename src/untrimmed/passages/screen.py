@@ -79,7 +79,7 @@ class LineReader(Protocol):
         """Return all lines of a frame."""
 
     def text(self, line: Frame) -> str:
-        """Return the text of a picture of one line, or an empty text."""
+        """Return the text in a picture of one line; empty if nothing can be read."""
 
 
 class RapidReader:
@@ -118,7 +118,7 @@ class RapidReader:
         return lines
 
     def text(self, line: Frame) -> str:
-        """Return the text of a picture of one line, or an empty text."""
+        """Return the text in a picture of one line; empty if nothing can be read."""
         result = self._engine(_bgr(line), use_det=False, use_cls=False, use_rec=True)
         return " ".join(getattr(result, "txts", None) or ()).strip()
 

@@ -70,7 +70,10 @@ def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
 
 @styled
 def draw_positioning_variances(data: PositioningVariances) -> Figure:
-    """Draw a histogram for each label as a line with a band over seeds, and a grey one of annotated moments."""
+    """Draw one histogram for each label, as a line with a band over seeds.
+
+    A grey histogram shows annotated moments.
+    """
     figure = new_figure(2.6)
     axes = figure.subplots()
     widest = max(values.max(initial=0) for values in (*data.by_label.values(), data.annotated))

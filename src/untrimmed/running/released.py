@@ -58,7 +58,7 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model with the weights of an authors' checkpoint, and the other information in the checkpoint.
+    """A model with the weights of a checkpoint that a paper's authors released, and the other information in it.
 
     `dataset` is the data set whose preset the model uses. `differences` contains the settings that differ from this
     preset. `unknown` contains, as text, settings of the checkpoint for which our models have no equivalent.

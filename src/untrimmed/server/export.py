@@ -68,7 +68,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
 
 
 def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float = MAX_CLIP_S) -> None:
-    """Check the length of a span. By default, the maximum is the longest clip.
+    """Check the length of a span. By default, a span may be as long as the longest clip that the service writes.
 
     Raises:
         PublicError: The span is empty or too long.

@@ -127,9 +127,9 @@ class Proxies:
     def enter(
         self, record: VideoRecord, file: MediaFile, start_s: float, end_s: float
     ) -> tuple[MediaFile, io.FileIO] | Rendering:
-        """Return the cached proxy of a span with an open stream, or its rendering with one more viewer.
+        """Return the proxy of a span and an open stream of it, or the rendering if the proxy is not cached yet.
 
-        The rendering starts if necessary. When the viewer leaves, the caller must call `leave` with the rendering.
+        A missing rendering is started. The caller counts as a viewer of the rendering until it calls `leave`.
 
         Raises:
             PublicError: The proxy cannot be stored, or too many other renderings wait.

@@ -110,7 +110,7 @@ class Watched:
 
 
 class Watches:
-    """The watched folders of a service. Changes in them start one indexing run at a time."""
+    """The watched folders of a service. If files in them change, an indexing run starts; at most one runs at a time."""
 
     def __init__(
         self, jobs: Jobs, has_videos: Callable[[Path], bool], on_job: Callable[[schemas.Job], None], pace: Pace = Pace()

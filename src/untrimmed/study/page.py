@@ -65,7 +65,7 @@ def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
 
 
 def section(results: StudyResults) -> Iterator[str]:
-    """Yield the lines of one data set."""
+    """Yield the lines of the page about one data set."""
     setup = results.setup
     plan = results.plan
     videos = setup.facts.videos

@@ -262,7 +262,7 @@ class StudySetup:
 
     @cached_property
     def _files(self) -> dict[ModelName, Path]:
-        """The files of `presets`, by the model that they are for."""
+        """The files of `presets`, by the name of the model."""
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:

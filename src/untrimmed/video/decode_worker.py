@@ -391,7 +391,10 @@ class Worker:
 
     @contextlib.contextmanager
     def _open_threaded(self, request: dict[str, Any]) -> Iterator[OpenVideo]:
-        """Open a video that several threads decode. This needs more memory, but a viewer waits for the first frame."""
+        """Open a video that several threads decode.
+
+        This needs more memory, but the first frame, for which a viewer waits, is ready sooner.
+        """
         with self._open(request) as video:
             video.stream.codec_context.thread_count = request["threads"]
             video.stream.codec_context.thread_type = "AUTO"

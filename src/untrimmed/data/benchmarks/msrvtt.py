@@ -19,7 +19,7 @@ DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of the videos in the list of a split, in its order.
+    """Return the captions of the videos in the list of a split, in the order of the list.
 
     The test list contains its captions. The training captions and all durations come from `MSRVTT_data.json` in the
     same folder. A FeatureError for invalid content names the file and the entry.

@@ -334,7 +334,7 @@ class World:
     def _add_distractions(
         self, events: Float[np.ndarray, "T M"], busy: Bool[np.ndarray, " T"], captions: Sequence[Annotation]
     ) -> None:
-        """Show captions of other videos in some of the frames without an event."""
+        """Let some frames without an event show what captions of other videos describe."""
         if self._num_videos < 2:
             return
         video = captions[0].video

@@ -48,7 +48,9 @@ def read_class_texts() -> list[ClassText]:
 
 
 def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
-    """Return a unit vector per class: the mean vector of its names in all prompts, plus half the description's."""
+    """Return a unit vector per class: the mean vector of its names in all prompts, plus half of the vector of its
+    description.
+    """
     prompts = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
     distinct = list(dict.fromkeys([*prompts, *(text.gloss for text in texts)]))
     vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))

@@ -100,7 +100,7 @@ class ColourNames:
         return np.concatenate([np.clip(evidence, -0.5, 0.5), greyness[:, None]], axis=1).astype(np.float32)
 
     def mentioned(self, text: str) -> Float[np.ndarray, 12]:
-        """Return the colours that a sentence names as a unit vector, or zeros if it names none.
+        """Return a unit vector of the colours that a sentence names, or zeros if it names none.
 
         'In black and white' requests a picture without colour, with twice the weight of a colour.
         """

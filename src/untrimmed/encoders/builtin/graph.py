@@ -23,7 +23,7 @@ _IR_VERSION = 9
 
 @dataclass(frozen=True)
 class Node:
-    """One operation of a graph. The name of its output is also its name."""
+    """One operation of a graph. An operation has the same name as its output."""
 
     kind: str
     inputs: tuple[str, ...]

@@ -242,7 +242,7 @@ class PassageTable(LanceTable):
         self.put_rows([_table(list(map(_mark, readings)))], replaces)
 
     def copy(self, source: PassageTable, reading: Reading, video_id: str, replaces: Collection[str] = ()) -> None:
-        """Copy a reading of another library, for the video with this id."""
+        """Copy a reading from the table of another library. The copy belongs to the video with this id."""
         import pyarrow as pa
 
         table = source._open_table()

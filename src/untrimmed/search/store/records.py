@@ -74,7 +74,7 @@ class Settings:
 
     @property
     def sampling(self) -> str:
-        """The sampling in the form of `VideoRecord.sampling`."""
+        """The sampling as text, such as `VideoRecord.sampling` contains it."""
         return "key frames" if self.keyframes_only else f"{self.fps:g} fps"
 
 
