@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+import shutil
 import threading
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -196,6 +198,13 @@ def test_clips_come_in_one_archive_under_harmless_names(export, moments):
         assert names[0] == "01_flag_0.0-1.5s.mp4"
         assert not any(letter in names[1] for letter in "<>\n\"'\u202e/")
         assert all(archive.read(name)[4:8] == b"ftyp" for name in names)
+
+
+def test_nothing_is_written_to_a_disk_that_is_nearly_full(client, export, moments, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 20))
+    assert export("clips", *moments).status_code == 507
+    span = {"start_s": 1.0, "end_s": 2.0}
+    assert client.get(f"/api/videos/{moments[0]['video_id']}/clip", params=span).status_code == 507
 
 
 def test_clips_of_videos_with_equal_names_say_which_folder(client, monkeypatch, tmp_path):

@@ -14,7 +14,7 @@ from untrimmed.exports import formats
 from untrimmed.exports.counting import RATES, ExportedMoment
 from untrimmed.exports.names import file_name, with_folder
 from untrimmed.search.store.records import VideoRecord, folders_of_equal_names
-from untrimmed.server.media import MediaFile, media_file
+from untrimmed.server.media import MediaFile, media_file, require_free_space
 from untrimmed.server.problems import PublicError
 from untrimmed.server.schemas import ExportRequest, Mark
 from untrimmed.video.process import Limits
@@ -40,8 +40,8 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     """Write moments in the requested format. Setting the event `ends` cancels the current clip.
 
     Raises:
-        PublicError: A span is empty or too long, the clips are too long in total, a video cannot be read, or the
-            service is shutting down.
+        PublicError: A span is empty or too long, the clips are too long in total, a video cannot be read, the disk is
+            nearly full, or the service is shutting down.
         VideoError: A clip cannot be cut, or the frame rate of a file is unknown and the file cannot be read.
         ConfigError: The format cannot express the moments.
     """
@@ -54,7 +54,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
             422,
             f"the clips are {total_s:g} s long in total, expected up to {_MAX_CLIPS_S:g} s; export fewer at a time",
         )
-    folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
+    folder = temporary_folder()
     try:
         if request.format == "clips":
             return Exported(_write_clips(moments, folder / "moments.zip", ends), "application/zip")
@@ -65,6 +65,16 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def temporary_folder() -> Path:
+    """Create a folder for a file that is sent once.
+
+    Raises:
+        PublicError: The disk is nearly full.
+    """
+    require_free_space(Path(tempfile.gettempdir()), "temporary files")
+    return Path(tempfile.mkdtemp(prefix="untrimmed-"))
 
 
 def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float = MAX_CLIP_S) -> None:

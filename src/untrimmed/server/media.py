@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import stat
 import threading
 from dataclasses import dataclass
@@ -27,9 +28,16 @@ _KINDS = {  # types of files that browsers may play; for other videos, the page 
     ".ogg": "video/ogg",
 }
 _MAX_COMPARED_BYTES = 256 << 20  # a file of this size is read in half a second
+_MIN_FREE_BYTES = 256 << 20
 _MAX_HASHES = 10_000
 # hashes of files whose content was compared, by device, inode and time of the last change of the status
 _content_hashes: dict[tuple[int, int, int], str] = {}
+
+
+def require_free_space(folder: Path, use: str) -> None:
+    """Raise a PublicError if less than 256 MB are free on the disk of a folder. `use` names the files to be written."""
+    if shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
+        raise PublicError(507, f"less than {_MIN_FREE_BYTES >> 20} MB are free for {use}; free space")
 
 
 @dataclass(frozen=True)

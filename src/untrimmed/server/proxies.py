@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 from untrimmed.errors import VideoError, shown
 from untrimmed.search.store.proxies import PROXIES, proxy_name, remove_oldest_proxies
 from untrimmed.search.store.records import VideoRecord
-from untrimmed.server.media import MediaFile
+from untrimmed.server.media import MediaFile, require_free_space
 from untrimmed.server.problems import PublicError
 from untrimmed.video.process import Limits
 from untrimmed.video.reader import ProxyWriter
@@ -32,7 +32,6 @@ MAX_PROXY_S = 600.0
 _LIMITS = Limits(total_s=1800.0, stall_s=60.0)
 _GRACE_S = 3.0  # a rendering without viewers stops after this time; players close and reopen connections
 _MAX_WAITING = 8  # renderings that wait for a child process
-_MIN_FREE_BYTES = 256 << 20  # free space on the disk that a rendering needs to start
 _CLOSE_S = 5.0  # longest wait for a cancelled rendering
 _CHECK_S = 0.02  # time between checks of a growing file
 _BLOCK_BYTES = 1 << 18
@@ -162,8 +161,7 @@ class Proxies:
             raise PublicError(
                 503, f"{_MAX_WAITING} other proxies are waiting to be rendered; try again in a few seconds"
             )
-        if shutil.disk_usage(folder).free < _MIN_FREE_BYTES:
-            raise PublicError(507, f"less than {_MIN_FREE_BYTES >> 20} MB are free for proxies; free space")
+        require_free_space(folder, "proxies")
 
     def leave(self, rendering: Rendering) -> None:
         """Record that a viewer has left. If no viewers remain, the rendering stops soon."""

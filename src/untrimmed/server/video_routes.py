@@ -1,7 +1,6 @@
 """The routes of videos: lists, relevance curves, frames, files, clips and exports."""
 
 import json
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from untrimmed.search.query.query import LONGEST_TEXT
 from untrimmed.search.store.passages import PassageTable
 from untrimmed.search.store.records import VideoRecord
 from untrimmed.server.depends import RecordDependency, ServiceDependency
-from untrimmed.server.export import check_span, clip_name, export, write_clip
+from untrimmed.server.export import check_span, clip_name, export, temporary_folder, write_clip
 from untrimmed.server.media import MediaFile, OpenedResponse, media_file, open_media
 from untrimmed.server.pictures import UNCHANGED, unchanged_response
 from untrimmed.server.problems import PublicError, problems
@@ -173,7 +172,10 @@ async def media(service: ServiceDependency, record: RecordDependency) -> Respons
 @router.get(
     "/videos/{video_id}/clip",
     response_class=FileResponse,
-    responses={200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
+    responses={
+        200: {"content": {"video/mp4": {"schema": {"type": "string", "format": "binary"}}}},
+        **problems(503, 507),
+    },
 )
 async def clip(
     service: ServiceDependency,
@@ -189,7 +191,7 @@ async def clip(
 
 
 def _clip(file: MediaFile, start_s: float, end_s: float, ends: threading.Event) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="untrimmed-"))
+    folder = temporary_folder()
     try:
         return write_clip(file, start_s, end_s, folder / "clip.mp4", ends)
     except BaseException:
@@ -205,7 +207,7 @@ def _remove(path: Path) -> None:
 @router.post(
     "/export",
     response_class=FileResponse,
-    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503)},
+    responses={200: {"content": {"*/*": {"schema": {"type": "string", "format": "binary"}}}}, **problems(503, 507)},
 )
 async def export_moments(service: ServiceDependency, request: ExportRequest) -> Response:
     """Export moments as clips (a ZIP file), as a timeline for an editor, as a table, or as subtitles of each video.
