@@ -55,7 +55,7 @@ def fuse(
     Without frames, the score is the strength.
 
     >>> fuse([FusionCandidate("a", 0.5), FusionCandidate("b", 0.25, 0.5, 0.25)], deviation=0.125)
-    {'a': 0.5, 'b': 0.625}
+    {'a': 0.5, 'b': 0.875}
     """
     if any(candidate.seen is None for candidate in candidates):
         return {candidate.video_id: candidate.strength for candidate in candidates}
