@@ -144,7 +144,9 @@ def test_a_library_without_the_table_opens_and_searches(lib, folder, tmp_path):
     assert old.index(folder).passages == {"subtitle": 1}
 
 
-@pytest.mark.parametrize(("column", "value"), [("content", "X'00'"), ("start_s", "0.25"), ("number", "1")])
+@pytest.mark.parametrize(
+    ("column", "value"), [("content", "X'00'"), ("content", "NULL"), ("start_s", "0.25"), ("number", "1")]
+)
 def test_damaged_passages_are_reported_and_repaired(lib, folder, column, value):
     table = PassageTable(lib.folder)
     table._open_table().update({column: value}, where="number = 0")

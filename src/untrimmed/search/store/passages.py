@@ -375,9 +375,10 @@ def _table(rows: Sequence[_Row]) -> pa.Table:
 def _row(reading: Reading, number: int, stored: StoredPassage) -> _Row:
     passage = stored.sentence.passage
     row: _Row = dict.fromkeys(_COLUMNS)
-    row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": number, "start_s": passage.start_s}
+    row |= {"reading": reading.reading_id, "video_id": reading.video_id, "number": number}
+    row["start_s"] = float(passage.start_s)  # a source may give an integer or a number of NumPy
     row[reading.mode] = indexed_text(passage.text)
-    row["content"] = _sealed(row, json.dumps(astuple(stored.sentence)).encode())
+    row["content"] = _sealed(row, json.dumps(astuple(stored.sentence), default=float).encode())
     if len(stored.vector):
         row["vector"] = _sealed(row, np.asarray(stored.vector, dtype=np.float16).tobytes())
     return row
@@ -416,5 +417,5 @@ def _sealed(row: _Row, value: bytes) -> bytes:
 
 def _unsealed(row: _Row, column: str) -> bytes | None:
     """Return the value that `_sealed` was given; None if the value or its place has changed."""
-    value: bytes = row[column][_DIGEST_SIZE:]
+    value: bytes = (row[column] or b"")[_DIGEST_SIZE:]
     return value if row[column] == _sealed(row, value) else None
