@@ -95,14 +95,21 @@ class TextQuery:
 
     def matches(self, text: str) -> list[TextWord]:
         """Return the words of a text that the query contains. Stop words count only inside an exact phrase."""
-        words = words_of(text)
         single = set(self.words)
-        indices = {index for index, word in enumerate(words) if word.form in single}
-        for phrase in self.phrases:
-            for start in range(len(words) - len(phrase) + 1):
-                if tuple(word.form for word in words[start : start + len(phrase)]) == phrase:
-                    indices.update(range(start, start + len(phrase)))
-        return [words[index] for index in sorted(indices)]
+        matches = {word for word in words_of(text) if word.form in single}
+        matches.update(word for place in self.phrase_places(text) for word in place)
+        return sorted(matches, key=lambda word: word.start)
+
+    def phrase_places(self, text: str) -> list[list[TextWord]]:
+        """Return the words of each place in a text where a phrase of the query is, in order."""
+        words = words_of(text)
+        places = [
+            words[start : start + len(phrase)]
+            for phrase in self.phrases
+            for start in range(len(words) - len(phrase) + 1)
+            if tuple(word.form for word in words[start : start + len(phrase)]) == phrase
+        ]
+        return sorted(places, key=lambda place: place[0].start)
 
     def contains_phrases(self, text: str) -> bool:
         """Whether a text contains each phrase of the query."""

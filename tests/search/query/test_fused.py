@@ -186,3 +186,45 @@ def test_all_moments_include_every_place_of_a_word(folder, tmp_path, monkeypatch
     (hit,) = library.search(Query("tax", modes=("said",)), moments="all")
     assert [round(moment.start_s) for moment in hit.moments] == list(range(1, 24, 2))
     assert len(library.search(Query("tax", modes=("said",)), moments=3)[0].moments) == 3
+
+
+def test_a_phrase_in_quotes_has_a_moment_at_each_of_its_places(tmp_path, monkeypatch):
+    use_encoder(monkeypatch, ColourEncoder())
+    films = tmp_path / "films"
+    films.mkdir()
+    write_clip(films / "talk.mp4", ["blue", "white", "red"] * 4)
+    lines = ["so welcome back", "to the", "blue lake", "now we wait", "and the", "blue lake", "is far"]
+    cues = (f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{line}\n" for n, line in enumerate(lines, start=5))
+    (films / "talk.srt").write_text("\n".join(cues))
+    library = untrimmed.open(tmp_path / "library")
+    library.index(films)
+    (hit,) = library.search(Query('"blue lake"'), moments="all")
+    said = [moment for moment in hit.moments if any(why.mode == "said" for why in moment.evidence)]
+    for moment, start_s in zip(said, (7.0, 10.0), strict=True):
+        assert moment.start_s <= start_s
+        assert moment.end_s >= start_s + 0.9 - 1e-6
+    assert all(moment.end_s - moment.start_s < 4 for moment in said)
+    duration_s = library.videos()[0].duration_s
+    (hit,) = library.search(Query("lake far", modes=("said",)))
+    assert max(moment.end_s for moment in hit.moments) <= duration_s
+
+
+def talk(folder, name, lines):
+    """Write a video with one subtitle per second."""
+    write_clip(folder / f"{name}.mp4", ["blue", "white"] * 7)
+    cues = (f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},400\n{line}.\n" for n, line in enumerate(lines))
+    (folder / f"{name}.srt").write_text("\n".join(cues))
+
+
+def test_a_list_of_moments_has_the_best_of_all_videos(tmp_path, monkeypatch):
+    use_encoder(monkeypatch, ColourEncoder())
+    films = tmp_path / "films"
+    films.mkdir()
+    talk(films, "a", ["Tax law rules", *["Tax"] * 11])
+    talk(films, "b", ["Pay", "Tax law rules"])
+    library = untrimmed.open(tmp_path / "library")
+    library.index(films)
+    query = Query("tax law rules", modes=("said",), group_by="moment")
+    best = library.search(query, moments=3, limit=3)
+    assert [hit.video.stem for hit in best[:2]] == ["a", "b"]
+    assert len(library.search(Query("tax", modes=("said",)), moments=10)[0].moments) == 10

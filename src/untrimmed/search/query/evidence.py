@@ -16,9 +16,8 @@ from untrimmed.search.store.passages import PassageMatch
 from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
-_ROWS_OF_WORDS = 200  # largest number of passages that are found by words
-_PASSAGES_OF_VIDEO = 8
-_MORE = 10  # times as many of both, if all moments of each video are requested
+PASSAGES_OF_VIDEO = 8
+_ROWS_PER_PASSAGE_OF_VIDEO = 25  # passages that are found by words, in all videos together
 _PASSAGES_BY_MEANING = 3  # largest number in each video
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -55,6 +54,35 @@ class ScoredPassage:
             self.mode, passage.start_s, passage.end_s, passage.text, passage.source, passage.language, words
         )
 
+    @property
+    def whole_span(self) -> tuple[float, float]:
+        """The span of the whole passage."""
+        passage = self.match.sentence.passage
+        return passage.start_s, passage.end_s
+
+    @property
+    def spans(self) -> list[tuple[float, float]]:
+        """The spans in which the matching words are said or written; empty if only the meaning matches.
+
+        There is one span for each place of a phrase in quotes. Other words have one span together.
+        """
+        text = self.match.sentence.passage.text
+        places = self.query.phrase_places(text) or [self.query.matches(text)]
+        return [self._span(place[0].start, place[-1].end) for place in places if place]
+
+    def _span(self, start: int, end: int) -> tuple[float, float]:
+        """Return the span of `text[start:end]`: of its first to its last word, or else of the parts that contain it."""
+        first, last = self._times(start, start + 1)[0], self._times(end - 1, end)[1]
+        if first is not None and last is not None:
+            return first, last
+        parts = []
+        position = 0
+        for part in self.match.sentence.parts:
+            if position < end and start < position + part.length:
+                parts.append(part)
+            position += part.length + 1
+        return min(part.start_s for part in parts), max(part.end_s for part in parts)
+
     def _times(self, start: int, end: int) -> tuple[float | None, float | None]:
         """Return when the word `text[start:end]` is said; None if the times of words are unknown."""
         passage = self.match.sentence.passage
@@ -79,23 +107,22 @@ def find_passages(
     among: Collection[str] | None,
     settings: FusionSettings,
     *,
-    all_of_video: bool = False,
+    per_video: int = PASSAGES_OF_VIDEO,
 ) -> PassagesByVideo:
     """Return, for each video, the passages that match a text strongly enough, strongest first.
 
     At most `limit` videos are found by words, and about as many by meaning. If the text has phrases in quotes, all
-    returned passages contain them. At most 8 passages of a video are returned, or 80 with `all_of_video`.
+    returned passages contain them. At most `per_video` passages of a video are returned.
     """
-    times = _MORE if all_of_video else 1
     by_video: dict[str, list[ScoredPassage]] = {}
     for mode in part.modes:
         if mode in view.modes:
-            for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings, times):
+            for passage in _in_mode(view, part, mode, max(limit, _LEAST_VIDEOS), among, settings, per_video):
                 if passage.strength > 0 and passage.strength >= settings.least_strength:
                     by_video.setdefault(passage.match.video_id, []).append(passage)
     for passages in by_video.values():
         passages.sort(key=lambda passage: (-passage.strength, passage.match.sentence.passage.start_s))
-        del passages[_PASSAGES_OF_VIDEO * times :]
+        del passages[per_video:]
     return by_video
 
 
@@ -106,15 +133,15 @@ def _in_mode(
     limit: int,
     among: Collection[str] | None,
     settings: FusionSettings,
-    times: int,
+    per_video: int,
 ) -> list[ScoredPassage]:
     matches: dict[tuple[str, int], PassageMatch] = {}
     num_of_video: dict[str, int] = {}
     few = among if among is None or len(among) <= _MAX_AMONG else None
-    for match in view.table.search(part.query, mode, limit=_ROWS_OF_WORDS * times, among=few):
+    for match in view.table.search(part.query, mode, limit=_ROWS_PER_PASSAGE_OF_VIDEO * per_video, among=few):
         count = num_of_video.get(match.video_id, 0)
         is_allowed = among is None or match.video_id in among
-        has_place = count < _PASSAGES_OF_VIDEO * times and (count or len(num_of_video) < limit)
+        has_place = count < per_video and (count or len(num_of_video) < limit)
         if match.reading_id in view.valid_readings and is_allowed and has_place:
             num_of_video[match.video_id] = count + 1
             matches[match.reading_id, match.number] = match

@@ -13,7 +13,7 @@ import numpy as np
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
 from untrimmed.search.corpora.passages import PassagesView
-from untrimmed.search.query.evidence import PassagesByVideo, ScoredPassage, TextPart, find_passages
+from untrimmed.search.query.evidence import PASSAGES_OF_VIDEO, PassagesByVideo, ScoredPassage, TextPart, find_passages
 from untrimmed.search.query.find import fold_hits, in_time_order
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse, raised
 from untrimmed.search.query.hits import Hit, Hits
@@ -22,6 +22,7 @@ from untrimmed.span import Evidence, Moment
 
 _TOGETHER_S = 3.0  # passages for different parts of a query belong together if the gap between them is at most this
 _SNAP_S = 0.5  # a moment extends beyond its passage to a shot change that is at most this far away
+_MAX_PASSAGES = 80  # of a video, if all of its moments are requested
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 
 
@@ -51,13 +52,13 @@ class FusedQuery:
     ) -> FusedQuery:
         """Return the query with the passages that match each of its parts."""
         matches = []
-        all_of_video = cutoff.moments == "all"
+        per_video = _MAX_PASSAGES if cutoff.moments == "all" else max(PASSAGES_OF_VIDEO, cutoff.moments)
         for part in parts:
             # Weak matches disturb the ranking of frames, but not a search for passages.
             least = 0.0 if part.is_required else settings.least_strength
             part_settings = replace(settings, least_strength=least)
             limit = 2 * cutoff.limit
-            matches.append(find_passages(passages, part, limit, among, part_settings, all_of_video=all_of_video))
+            matches.append(find_passages(passages, part, limit, among, part_settings, per_video=per_video))
         return cls(view, parts, matches, prepared, settings)
 
     @property
@@ -94,7 +95,8 @@ class FusedQuery:
         order = sorted(scores, key=lambda video_id: (-scores[video_id], self.view.records.of(video_id).path))
         hits: list[Hit] = []
         for video_id in order:
-            if scores[video_id] < least or len(hits) >= 4 * cutoff.limit or (not fold and len(hits) >= cutoff.limit):
+            needed = 4 * cutoff.limit if fold else cutoff.limit
+            if scores[video_id] < least or sum(hit.score >= scores[video_id] for hit in hits) >= needed:
                 break
             moments = self._moments(video_id, videos.get(video_id), cutoff, is_required=bool(required))
             if moments:
@@ -136,15 +138,24 @@ class FusedQuery:
         curve = None if self.prepared is None else self.prepared.relevance(video_id)
         shift = 0.0 if curve is None else seen[video_id] - float(curve[1].max())
         spans = [] if self.prepared is None else self.prepared.moments(video_id, limit=5, min_s=0.0)
+        duration_s = self.view.records.of(video_id).duration_s
         moments: list[_PassageMoment] = []
-        for passage in (passage for by_video in self.matches for passage in by_video.get(video_id, ())):
-            start_s, end_s = self._widened(video_id, passage)
+        matches = [passage for by_video in self.matches for passage in by_video.get(video_id, ())]
+        # a phrase in quotes has a moment for each of its places, not for the whole sentence
+        places = [
+            (passage, place)
+            for passage in matches
+            for place in (passage.query.phrases and passage.spans) or [passage.whole_span]
+        ]
+        for passage, place in places:
+            start_s, end_s = self._widened(video_id, *place)
             group = self._group_at(video_id, passage)
             strength = sum(other.strength for other in group) / len(list(filter(None, self.matches)))
-            start_s = min([start_s, *(other.match.sentence.passage.start_s for other in group)])
-            end_s = max([end_s, *(other.match.sentence.passage.end_s for other in group)])
+            start_s = min([start_s, *(other.whole_span[0] for other in group[1:])])
+            end_s = max([end_s, *(other.whole_span[1] for other in group[1:])])
+            words = [place] if passage.query.phrases else passage.spans or [place]
             relevance = None
-            peak_s = (start_s + end_s) / 2
+            peak_s = (words[0][0] + words[-1][1]) / 2
             evidence = _reasons(group)
             if curve is not None:
                 times_s, values = curve
@@ -158,8 +169,12 @@ class FusedQuery:
                     for span in spans:
                         if span.start_s <= peak_s <= span.end_s:
                             evidence.append(Evidence("seen", span.start_s, span.end_s))
-                            start_s, end_s = max(start_s, span.start_s), min(end_s, span.end_s)
+                            # the moment keeps the words even if the scene does not contain them
+                            start_s = min(max(start_s, span.start_s), words[0][0])
+                            end_s = max(min(end_s, span.end_s), words[-1][1])
                             break
+            end_s = min(end_s, duration_s)
+            start_s, peak_s = min(start_s, end_s), min(peak_s, end_s)
             score = strength if relevance is None else raised(relevance, strength, deviation, self.settings)
             moments.append(_PassageMoment(start_s, end_s, peak_s, score, strength, relevance, tuple(evidence)))
         moments.sort(key=lambda moment: (-moment.score, moment.start_s))
@@ -185,11 +200,9 @@ class FusedQuery:
                 group.append(other)
         return group
 
-    def _widened(self, video_id: str, scored: ScoredPassage) -> tuple[float, float]:
-        """Return the span of a passage, extended on each side to a shot change if one is near."""
-        passage = scored.match.sentence.passage
-        start_s = passage.start_s
-        end_s = min(passage.end_s, self.view.records.of(video_id).duration_s)
+    def _widened(self, video_id: str, start_s: float, end_s: float) -> tuple[float, float]:
+        """Return a span, extended on each side to a shot change if one is near."""
+        end_s = min(end_s, self.view.records.of(video_id).duration_s)
         shots = None if self.prepared is None else self.prepared.shot_starts_s(video_id)
         if shots is not None and len(shots):
             before = shots[(shots <= start_s) & (shots >= start_s - _SNAP_S)]
