@@ -72,7 +72,8 @@ def with_three(visit, **options):
 
 def test_the_bin_survives_a_reload_and_exports_all_formats(visit, tmp_path):
     page = visit("?q=white")
-    page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # the browser can play it
+    with page.expect_response(lambda response: "/edges?" in response.url):  # the answer may move the moment
+        page.locator(f"{TILE}[aria-label^='sea.webm']").first.click()  # the browser can play it
     page.get_by_role("button", name="Add to bin").click()
     page.get_by_label("Note", exact=True).fill('a, "note"')
     page.get_by_label("Note", exact=True).press("Enter")
