@@ -166,6 +166,7 @@ class EvidenceJson(PassageJson):
 class TranscriptLine(PassageJson):
     """A passage of a transcript, and how well it matches the sentences of the request."""
 
+    mode: TextMode
     words: list[WordPlace] = Field(description="The words of the passage that a sentence of the request contains.")
     strength: float = Field(description="How strongly the words match, from 0 to 1; that of the best sentence.")
 

@@ -17,7 +17,7 @@ from untrimmed.span import Evidence, MatchedWord
 from untrimmed.types import TextFeatures
 
 PASSAGES_OF_VIDEO = 8
-_ROWS_PER_PASSAGE_OF_VIDEO = 25  # passages that are found by words, in all videos together
+_VIDEOS_OF_WORDS = 25  # words find at least this many videos with the largest number of passages
 _PASSAGES_BY_MEANING = 3  # largest number in each video
 _LEAST_VIDEOS = 20
 _MAX_AMONG = 2000  # if there are more allowed videos, passages of other videos are removed after the search
@@ -59,6 +59,11 @@ class ScoredPassage:
         """The span of the whole passage."""
         passage = self.match.sentence.passage
         return passage.start_s, passage.end_s
+
+    @property
+    def moment_spans(self) -> list[tuple[float, float]]:
+        """The spans of moments: one for each place of a phrase in quotes, or else that of the whole passage."""
+        return (self.query.phrases and self.spans) or [self.whole_span]
 
     @property
     def spans(self) -> list[tuple[float, float]]:
@@ -138,7 +143,7 @@ def _in_mode(
     matches: dict[tuple[str, int], PassageMatch] = {}
     num_of_video: dict[str, int] = {}
     few = among if among is None or len(among) <= _MAX_AMONG else None
-    for match in view.table.search(part.query, mode, limit=_ROWS_PER_PASSAGE_OF_VIDEO * per_video, among=few):
+    for match in view.table.search(part.query, mode, limit=_VIDEOS_OF_WORDS * per_video, among=few):
         count = num_of_video.get(match.video_id, 0)
         is_allowed = among is None or match.video_id in among
         has_place = count < per_video and (count or len(num_of_video) < limit)

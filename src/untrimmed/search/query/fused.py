@@ -93,9 +93,9 @@ class FusedQuery:
         scores = fuse([*(video.candidate for video in videos.values()), *plain], deviation, self.settings)
         least = -math.inf if cutoff.min_score is None else cutoff.min_score
         order = sorted(scores, key=lambda video_id: (-scores[video_id], self.view.records.of(video_id).path))
+        needed = 4 * cutoff.limit if fold else cutoff.limit
         hits: list[Hit] = []
         for video_id in order:
-            needed = 4 * cutoff.limit if fold else cutoff.limit
             if scores[video_id] < least or sum(hit.score >= scores[video_id] for hit in hits) >= needed:
                 break
             moments = self._moments(video_id, videos.get(video_id), cutoff, is_required=bool(required))
@@ -141,13 +141,7 @@ class FusedQuery:
         duration_s = self.view.records.of(video_id).duration_s
         moments: list[_PassageMoment] = []
         matches = [passage for by_video in self.matches for passage in by_video.get(video_id, ())]
-        # a phrase in quotes has a moment for each of its places, not for the whole sentence
-        places = [
-            (passage, place)
-            for passage in matches
-            for place in (passage.query.phrases and passage.spans) or [passage.whole_span]
-        ]
-        for passage, place in places:
+        for passage, place in [(match, span) for match in matches for span in match.moment_spans]:
             start_s, end_s = self._widened(video_id, *place)
             group = self._group_at(video_id, passage)
             strength = sum(other.strength for other in group) / len(list(filter(None, self.matches)))
@@ -202,7 +196,6 @@ class FusedQuery:
 
     def _widened(self, video_id: str, start_s: float, end_s: float) -> tuple[float, float]:
         """Return a span, extended on each side to a shot change if one is near."""
-        end_s = min(end_s, self.view.records.of(video_id).duration_s)
         shots = None if self.prepared is None else self.prepared.shot_starts_s(video_id)
         if shots is not None and len(shots):
             before = shots[(shots <= start_s) & (shots >= start_s - _SNAP_S)]
