@@ -23,11 +23,16 @@ FILE_STARTS = {  # by name of the format in the menu
 
 @pytest.fixture(autouse=True)
 def no_bins(library):
-    """Delete the library's bins after each test."""
+    """Delete the library's bins before and after each test. Tests of other files leave bins in the same library."""
+
+    def delete():
+        for file in (library.folder / "bins").glob("*.json"):
+            file.unlink()
+
+    delete()
     yield
     time.sleep(0.3)  # the page may be storing a change
-    for file in (library.folder / "bins").glob("*.json"):
-        file.unlink()
+    delete()
 
 
 def stored_bins(page):
