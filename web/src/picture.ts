@@ -4,6 +4,7 @@ import * as api from './api'
 
 const KEY = 'untrimmed.picture'
 const MAX_KEPT = 1 << 20 // bytes of a picture that is kept unchanged; browsers keep about 5 MB of text
+const MAX_WAIT_MS = 5000 // for a frame after a seek
 const KEPT_SIDE = 720 // shorter side of a smaller copy, in pixels
 
 export const isVideo = (file: File) => file.type.startsWith('video/')
@@ -28,7 +29,13 @@ export async function middleFrame(file: File): Promise<File> {
     video.currentTime = time_s
     await found
     const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight)
-    canvas.getContext('2d')!.drawImage(video, 0, 0)
+    const pen = canvas.getContext('2d')!
+    const deadline = performance.now() + MAX_WAIT_MS
+    // On a busy machine Chromium may report the end of a seek before it has a frame. Then it draws nothing.
+    do {
+      await new Promise(requestAnimationFrame)
+      pen.drawImage(video, 0, 0)
+    } while (!pen.getImageData(0, 0, 1, 1).data[3] && performance.now() < deadline)
     return new File([await canvas.convertToBlob()], `${file.name} at ${api.clock(time_s)}`, { type: 'image/png' })
   } finally {
     video.removeAttribute('src')
