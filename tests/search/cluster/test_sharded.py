@@ -1,6 +1,7 @@
 """Shards, local all in this process, answer like one corpus."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -170,3 +171,60 @@ def test_a_shard_that_dies_after_ranking_makes_the_result_partial(lib, monkeypat
     assert {hit.video_id for hit in actual} <= rest
     if among == "all":
         assert actual
+
+
+SAID = {"flag": "the tax rules of May", "sea # 1": "a blue whale", "sun": "no more tax", "wood": "new tax rules"}
+SPOKEN = [
+    Query("tax rules"),
+    Query("blue"),
+    Query("tax", without=("green",)),
+    Query("red", said="tax"),
+    Query('"tax rules"', group_by="moment"),
+    Query("tax", modes=("said",)),
+]
+
+
+@pytest.fixture
+def spoken(encoder, videos, tmp_path):
+    """A library of the four clips with subtitles."""
+    films = shutil.copytree(videos, tmp_path / "films")
+    for name, text in SAID.items():
+        (films / f"{name}.srt").write_text(f"1\n00:00:00,200 --> 00:00:01,500\n{text}\n")
+    library = untrimmed.open(tmp_path / "spoken")
+    library.index(films)
+    return library
+
+
+@pytest.mark.parametrize("query", SPOKEN)
+def test_shards_find_passages_like_one_process(spoken, query):
+    expected = spoken.search(query, limit=9)
+    assert expected
+    actual = sharded(spoken, 3).search(query, limit=9)
+    assert (list(actual), actual.warnings, actual.partial) == (list(expected), expected.warnings, False)
+
+
+@pytest.mark.parametrize("query", SPOKEN[:-1])
+@pytest.mark.parametrize("died_before", ["rank", "relevance", "moments", "shot_starts_s"])
+def test_a_missing_shard_leaves_the_passages_of_the_other_videos(spoken, monkeypatch, query, died_before):
+    complete = spoken.search(query, limit=9)
+    count = shards_that_separate(complete)
+    number = shard_of(complete[0].video_id, count)
+    shards = sharded(spoken, count)
+    local = shards.engine._shards
+    real = local.call
+
+    def call(method, calls, **kw):
+        if died_before in methods(calls) and number in calls:
+            local.dead = {number}
+        return real(method, calls, **kw)
+
+    monkeypatch.setattr(local, "call", call)
+    actual = shards.search(query, limit=9)
+    if not local.dead:  # this query does not call this method
+        assert list(actual) == list(complete)
+        return
+    assert actual.partial
+    require_named(*actual.warnings, "1", str(count))
+    assert {hit.video_id for hit in actual} == {
+        hit.video_id for hit in complete if shard_of(hit.video_id, count) != number
+    }

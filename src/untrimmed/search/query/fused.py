@@ -6,10 +6,13 @@ import heapq
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
+from untrimmed.errors import UntrimmedError
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
 from untrimmed.search.corpora.passages import PassagesView
@@ -24,6 +27,8 @@ _TOGETHER_S = 3.0  # passages for different parts of a query belong together if 
 _SNAP_S = 0.5  # a moment extends beyond its passage to a shot change that is at most this far away
 _MAX_PASSAGES = 80  # of a video, if all of its moments are requested
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +84,8 @@ class FusedQuery:
         candidates = {video_id for by_video in self.matches for video_id in by_video}
         for by_video in required:
             candidates &= by_video.keys()
+        has_match = bool(candidates)
+        deviation, min_relevance = self._frame_statistics()
         seen: dict[str, float] = {}
         if self.prepared is not None:
             if not required:
@@ -87,8 +94,12 @@ class FusedQuery:
             if missing := candidates - seen.keys():
                 ranked = self.prepared.rank(limit=len(missing), among=missing)
                 seen.update((video.video_id, video.score) for video in ranked)
-        deviation, min_relevance = self._frame_statistics()
-        videos = {video_id: self._video(video_id, seen, deviation, min_relevance) for video_id in candidates}
+            candidates &= seen.keys()  # videos of shards that do not answer are left out
+        videos: dict[str, _VideoWithPassages] = {}
+        for video_id in candidates:
+            video = self._if_answered(partial(self._video, video_id, seen, deviation, min_relevance))
+            if video is not None:
+                videos[video_id] = video
         plain = [FusionCandidate(video_id, score) for video_id, score in seen.items() if video_id not in videos]
         scores = fuse([*(video.candidate for video in videos.values()), *plain], deviation, self.settings)
         least = -math.inf if cutoff.min_score is None else cutoff.min_score
@@ -98,8 +109,8 @@ class FusedQuery:
         for video_id in order:
             if scores[video_id] < least or sum(hit.score >= scores[video_id] for hit in hits) >= needed:
                 break
-            moments = self._moments(video_id, videos.get(video_id), cutoff, is_required=bool(required))
-            if moments:
+            find_moments = partial(self._moments, video_id, videos.get(video_id), cutoff, is_required=bool(required))
+            if moments := self._if_answered(find_moments):
                 score = scores[video_id]
                 hits += self._hits_of(video_id, score, moments, group_by)
         if group_by == "moment":
@@ -114,8 +125,17 @@ class FusedQuery:
             for hit in hits:
                 on_hit(hit)
         missing_shard = [self.prepared.missing] if self.prepared is not None and self.prepared.missing else []
-        nothing = ["no passage of the videos matches"] if required and not hits else []
+        nothing = ["no passage of the videos matches"] if required and not has_match else []
         return Hits(hits, [*missing_shard, *nothing], partial=bool(missing_shard))
+
+    def _if_answered(self, compute: Callable[[], T]) -> T | None:
+        """Return the result for one video, or None if the shard of the video does not answer."""
+        try:
+            return compute()
+        except (UntrimmedError, KeyError):
+            if self.prepared is None or not self.prepared.missing:
+                raise
+            return None
 
     def _frame_statistics(self) -> tuple[float, float]:
         """Return the standard deviation of the relevance of frames, and the relevance that agreement requires.
@@ -126,9 +146,11 @@ class FusedQuery:
             return 1.0, math.inf
         # ids are random, so the smallest ids are a random sample
         sample = heapq.nsmallest(_SAMPLE_SIZE, (record.video_id for record in self.view.records))
-        values = np.concatenate([self.prepared.relevance(video_id)[1] for video_id in sample])
+        ranked = self.prepared.rank(limit=1)
+        curves = [self._if_answered(partial(self.prepared.relevance, video_id)) for video_id in sample]
+        values = np.concatenate([curve[1] for curve in curves if curve is not None] or [np.zeros(1)])
         mean, deviation = float(values.mean()), max(float(values.std()), 1e-6)
-        best = max((video.score for video in self.prepared.rank(limit=1)), default=mean)
+        best = max((video.score for video in ranked), default=mean)
         return deviation, max(mean + self.settings.agreement * deviation, (mean + best) / 2)
 
     def _video(
