@@ -468,9 +468,10 @@ class Library:
     def relevance(
         self, query: str | Query, video: str | os.PathLike[str]
     ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-        """Return times of one video in seconds, and the relevance at each time.
+        """Return times of one video in seconds, and the relevance of its pictures at each time.
 
-        If the query has `then`, the second array is the relevance for the first moment.
+        If the query has `then`, the second array is the relevance for the first moment. If only passages are searched,
+        it is the strength of the best passage at each time.
 
         Raises: UntrimmedError if no word of the sentence is known, or the video is not in the library.
         """

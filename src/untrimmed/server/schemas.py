@@ -222,8 +222,9 @@ class HitJson(BaseModel):
     height: int = 0
     curve: list[float] | None = Field(
         default=None,
-        description="Relevance in `curve_points` equal parts of the video, if requested: the maximum of each part. The "
-        "largest value is `score`.",
+        description="Relevance of the pictures in `curve_points` equal parts of the video, if requested: the maximum "
+        "of each part. The largest value is `score`, unless a passage raises the score. If only passages are searched, "
+        "the strength of the best passage.",
     )
     folded: list[str] | None = Field(
         default=None, description="Near-duplicates: videos whose moments all look like one of this video."

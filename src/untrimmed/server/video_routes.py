@@ -98,7 +98,10 @@ async def relevance(
 async def relevance_of_query(
     service: ServiceDependency, record: RecordDependency, request: SearchRequest, points: Points = 1000
 ) -> RelevanceCurve:
-    """How well each time of the video matches a query. With `then`, the times of the first moment."""
+    """How well the pictures at each time of the video match a query. With `then`, the times of the first moment.
+
+    Without `seen` in `modes`, how well the passages match.
+    """
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
 

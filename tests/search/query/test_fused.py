@@ -142,6 +142,35 @@ def test_moments_as_hits_limits_and_json(lib):
     assert names(seen) == names(lib.search("budget cuts"))
 
 
+@pytest.mark.parametrize("group_by", ["video", "moment"])
+def test_every_hit_has_the_curve_of_its_pictures(lib, plain, group_by):
+    curves = {}
+    for library in (lib, plain):
+        hits = library.search(Query("blue", group_by=group_by), limit=9, curve_points=6)
+        curves[library] = {hit.video: hit.curve for hit in hits}
+        assert all(len(hit.curve) == 6 for hit in hits)
+    assert curves[lib] == curves[plain]
+    assert max(curves[plain].values())
+
+
+def test_the_relevance_obeys_the_modes(lib, plain):
+    sea = lib.search("whale")[0].video
+    for query in ("blue", Query("blue", modes=("seen",)), Query("blue", said="whale")):
+        for ours, theirs in zip(lib.relevance(query, sea), plain.relevance("blue", sea), strict=True):
+            assert ours.tolist() == theirs.tolist()
+    for query in (Query("blue", modes=("said",)), Query(said="whale"), "whale"):
+        times_s, values = lib.relevance(query, sea)
+        inside = (times_s >= 4.1) & (times_s <= 5.4)
+        assert values[inside].min() > 0
+        assert values[~inside].max() == 0
+        (hit,) = lib.search(query, curve_points=6, limit=1)
+        assert hit.curve[:4] == (0, 0, 0, 0)
+        assert hit.curve[4] == pytest.approx(values.max(), abs=1e-4)
+    assert lib.relevance(Query("penguin", modes=("said",)), sea)[1].tolist() == [0, 0]
+    with pytest.raises(ConfigError, match="no passages"):
+        plain.relevance(Query("blue", modes=("said",)), sea)
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -41,6 +41,7 @@ _DISPLAY_SMOOTHING_S = 0.5
 _TINY = 1e-6  # a sum of unit vectors counts as zero if it is shorter than this
 # sample of videos to estimate the median and spread of a query's scores
 _SAMPLE_SIZE = 64
+_NO_PASSAGES = "the library has no passages; index videos with subtitles, or see: untrimmed index --help"
 
 Vector = Float[np.ndarray, " D"]
 
@@ -121,7 +122,7 @@ def answer(
     among = _among(view, query.filters, within)
     passages = _passages_to_search(view, query, cutoff)
     if passages is None and query.needs_passages:
-        return Hits([], ["the library has no passages; index videos with subtitles, or see: untrimmed index --help"])
+        return Hits([], [_NO_PASSAGES])
     encoded = _EncodedQuery.of(query, view, encoder)
     warnings = list(encoded.warnings)
     if among is not None and not among:
@@ -224,13 +225,17 @@ def rank_all(
 def relevance(
     query: str | Query, video: str | os.PathLike[str], view: View, encoder: LockedEncoder
 ) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
-    """Return times of one video in seconds, and the relevance at each time, for display.
+    """Return times of one video in seconds, and the relevance of its pictures at each time, for display.
 
     If the query has `then`, the second array is the relevance for the first moment. A curve over frames is smoothed
     with a Gaussian of half a second. Scores and moments are computed from the raw curve.
 
+    Passages do not change the curve. If only passages are searched, the second array is the strength of the best
+    matching passage at each time, or 0.
+
     Raises:
-        ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`.
+        ConfigError: The sentence is empty, or the encoder knows no word of it or of `then`, or only passages are
+            searched and the library has none.
         UnknownNameError: The video, or the video of a place, is not in the library.
     """
     query = query if isinstance(query, Query) else Query(query)
@@ -238,8 +243,16 @@ def relevance(
     if record is None:
         raise UnknownNameError(f"{video}: not in {view.folder}; see: untrimmed ls")
     encoded = _EncodedQuery.of(query, view, encoder)
-    if not encoded.is_searchable:
-        raise ConfigError("; ".join(encoded.warnings))
+    if not (encoded.is_searchable and query.is_seen):
+        passages = _passages_to_search(view, query, Cutoff())
+        if passages is None:
+            raise ConfigError(_NO_PASSAGES if query.needs_passages else "; ".join(encoded.warnings))
+        from untrimmed.search.query.fused import FusedQuery  # an import that most libraries do not need
+
+        parts = _text_parts(query, encoded, encoder, is_required=True)
+        cutoff = Cutoff(limit=1, moments="all")
+        fused = FusedQuery.of(view, passages, parts, None, cutoff, {record.video_id}, FusionSettings())
+        return fused.relevance(record.video_id)
     times_s, values = _WeightedQuery.of(view, encoded).prepare(view).relevance(record.video_id)
     return times_s, smoothed(values, _DISPLAY_SMOOTHING_S / spacing_s(times_s)) if view.model == FRAMES else values
 

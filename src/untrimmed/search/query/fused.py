@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
 from untrimmed.errors import UntrimmedError
 from untrimmed.search.corpora.corpus import PreparedQuery
 from untrimmed.search.corpora.engine import View
 from untrimmed.search.corpora.passages import PassagesView
 from untrimmed.search.query.evidence import PASSAGES_OF_VIDEO, PassagesByVideo, ScoredPassage, TextPart, find_passages
-from untrimmed.search.query.find import fold_hits, in_time_order
+from untrimmed.search.query.find import coarse_curve, fold_hits, in_time_order
 from untrimmed.search.query.fusion import FusionCandidate, FusionSettings, fuse, raised
 from untrimmed.search.query.hits import Hit, Hits
 from untrimmed.search.query.query import Cutoff, GroupBy
@@ -26,6 +27,7 @@ from untrimmed.span import Evidence, Moment
 _TOGETHER_S = 3.0  # passages for different parts of a query belong together if the gap between them is at most this
 _SNAP_S = 0.5  # a moment extends beyond its passage to a shot change that is at most this far away
 _MAX_PASSAGES = 80  # of a video, if all of its moments are requested
+_EDGE_S = 1e-3  # in a curve of passages, the time in which the strength rises at the start of a passage
 _SAMPLE_SIZE = 16  # number of videos from which the usual relevance of frames is estimated
 
 T = TypeVar("T")
@@ -111,8 +113,8 @@ class FusedQuery:
                 break
             find_moments = partial(self._moments, video_id, videos.get(video_id), cutoff, is_required=bool(required))
             if moments := self._if_answered(find_moments):
-                score = scores[video_id]
-                hits += self._hits_of(video_id, score, moments, group_by)
+                curve = self._coarse_curve(video_id, seen, cutoff.curve_points) if cutoff.curve_points else ()
+                hits += self._hits_of(video_id, scores[video_id], moments, curve, group_by)
         if group_by == "moment":
             hits = [hit for hit in hits if hit.score >= least]
             hits.sort(key=lambda hit: (-hit.score, str(hit.video), hit.start_s))
@@ -127,6 +129,22 @@ class FusedQuery:
         missing_shard = [self.prepared.missing] if self.prepared is not None and self.prepared.missing else []
         nothing = ["no passage of the videos matches"] if required and not has_match else []
         return Hits(hits, [*missing_shard, *nothing], partial=bool(missing_shard))
+
+    def relevance(self, video_id: str) -> tuple[Float[np.ndarray, " T"], Float[np.ndarray, " T"]]:
+        """Return times of one video in seconds, and the relevance of its frames at each time.
+
+        If only passages are searched, the second array is the strength of the strongest passage at each time.
+        """
+        if self.prepared is not None:
+            return self.prepared.relevance(video_id)
+        duration_s = self.view.records.of(video_id).duration_s
+        passages = [passage for by_video in self.matches for passage in by_video.get(video_id, ())]
+        starts_s, ends_s = np.array([passage.whole_span for passage in passages]).reshape(-1, 2).T
+        times_s = np.concatenate([[0.0, duration_s], starts_s - _EDGE_S, starts_s, ends_s, ends_s + _EDGE_S])
+        times_s = np.unique(times_s.clip(0.0, duration_s))
+        is_inside = (starts_s <= times_s[:, None]) & (times_s[:, None] <= ends_s)
+        strengths = np.array([passage.strength for passage in passages])
+        return times_s, np.max(is_inside * strengths, axis=1, initial=0.0)
 
     def _if_answered(self, compute: Callable[[], T]) -> T | None:
         """Return the result for one video, or None if the shard of the video does not answer."""
@@ -247,7 +265,19 @@ class FusedQuery:
                 moments.append(moment)
         return moments[:limit]
 
-    def _hits_of(self, video_id: str, score: float, moments: Sequence[Moment], group_by: GroupBy) -> list[Hit]:
+    def _coarse_curve(self, video_id: str, seen: dict[str, float], points: int) -> tuple[float, ...]:
+        """Return the curve of a hit. Its maximum is the score of the frames, if they are searched."""
+        curve = self._if_answered(partial(self.relevance, video_id))
+        if curve is None:
+            return ()
+        times_s, values = curve
+        if self.prepared is not None:
+            values = values + (seen[video_id] - values.max())
+        return coarse_curve(times_s, values, self.view.records.of(video_id).duration_s, points)
+
+    def _hits_of(
+        self, video_id: str, score: float, moments: Sequence[Moment], curve: tuple[float, ...], group_by: GroupBy
+    ) -> list[Hit]:
         record = self.view.records.of(video_id)
         groups = [[moment] for moment in moments] if group_by == "moment" else [list(moments)]
         hits = []
@@ -266,6 +296,7 @@ class FusedQuery:
                     peak_s=best.peak_s,
                     width=record.width,
                     height=record.height,
+                    curve=curve,
                 )
             )
         return hits

@@ -36,7 +36,7 @@ class Hit:
     peak_s: float | None = None  # the most relevant time of the best moment, where its picture is taken
     width: int = 0  # width of the video's picture in pixels; 0 if it is unknown
     height: int = 0
-    curve: tuple[float, ...] = ()  # relevance in equal parts of the video, if requested; its maximum is `score`
+    curve: tuple[float, ...] = ()  # relevance of the pictures in equal parts of the video, if requested
 
     def to_json(self, rank: int) -> dict[str, Any]:
         """Return a JSON object (docs/json.md); `rank` counts from 1."""
