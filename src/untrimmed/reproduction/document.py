@@ -232,20 +232,18 @@ def _preface(papers: Sequence[Paper], command: str, settings: RunSettings) -> st
     links = ", ".join(f"[{paper.name}](#{_anchor(paper.title)})" for paper in papers)
     if settings.root is None:
         results = (
-            "The tables show the results that the papers print, in percent. If a cell has two numbers, the first is "
-            "the paper's and the second is ours.\n\n"
+            "The tables show the results that the papers print, in percent. In the table of costs, the first number of "
+            "a cell is the paper's and the second is ours.\n\n"
             "To reproduce a table, run `untrimmed reproduce PAPER TABLE --root DIR`. The command trains and evaluates "
-            "all rows of the table and prints our results next to the paper's. To reproduce one row, run "
-            f"`{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Replace TRAIN and EVALUATE with the contents of "
-            "the columns *train* and *evaluate*. If there is no column *evaluate*, omit EVALUATE. Replace DATA with "
-            "the name of a data set, which is in parentheses in the column headings. For columns named *events*, omit "
-            "`--no-moments`.\n\n"
-            "The costs from all papers are in one table at the end of the page. The [notes](#notes) explain "
-            "individual tables. `untrimmed reproduce PAPER` lists all tables and figures of a paper, with their "
-            "commands."
+            "all rows of the table and prints our results next to the paper's. `untrimmed reproduce PAPER` lists a "
+            "paper's tables and figures.\n\n"
+            f"To reproduce one row, run `{TRAIN.format('TRAIN')}`, then `{EVALUATE} EVALUATE`. Copy TRAIN and EVALUATE "
+            "from the columns *train* and *evaluate*; without such a column, omit EVALUATE. DATA is a data set, named "
+            "in parentheses in the column headings. For columns named *events*, omit `--no-moments`. The "
+            "[notes](#notes) at the end of the page explain individual tables."
         )
         origin = (
-            "Our results are given only for costs, because all other tables need the papers' features. "
+            "It contains our results only for costs, because all other tables need the papers' features. "
             "[benchmarks.md](benchmarks.md) compares methods on simulated features. This page omits systems that are "
             "not implemented here, and figures that only illustrate an idea."
         )
