@@ -10,17 +10,19 @@ from untrimmed.data.annotations import Annotation, plain_text
 MIN_OVERLAP = 0.8
 """Two captions count as nearly equal if the Jaccard index of their sets of words has at least this value.
 
-In Charades-STA, labels show which captions are also right for another video. This holds for 2.7 % of nearly equal pairs
-of captions, 2.3 % of equal pairs, and 0.8 % of pairs that share half of their words.
+The dense labels of Charades-STA list every video that a caption describes. According to these labels, a caption also
+describes the other video in 2.7 % of nearly equal pairs, 2.3 % of equal pairs, and 0.8 % of pairs that share half of
+their words.
 """
 
 WordSet = frozenset[str]
 
 
 def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
-    """Count captions that equal a caption of another video, and captions that equal or nearly equal one.
+    """Return two counts: captions with an equal caption in another video, and captions with an equal or similar one.
 
-    Texts are equal if they have the same words in the same order. Case, white space and punctuation are ignored.
+    Texts are equal if they have the same words in the same order. Case, white space and punctuation are ignored. Texts
+    are similar if their word sets have a Jaccard index of at least `MIN_OVERLAP`.
 
     >>> texts = [("a", "A man sits."), ("a", "a man sits"), ("b", "a man  sits"), ("c", "A dog runs to its red ball"),
     ...          ("d", "a dog runs to its ball")]
@@ -45,8 +47,8 @@ def count_ambiguous(annotations: Sequence[Annotation]) -> tuple[int, int]:
 def _pairs(sets: list[WordSet]) -> Iterator[tuple[WordSet, WordSet]]:
     """Yield all pairs of different word sets with a Jaccard index of at least `MIN_OVERLAP`.
 
-    Such sets share at least one of their rarest words (prefix filtering), so only sets with a common rare word are
-    compared.
+    Such sets share at least one of their rarest words (prefix filtering). Only sets with a common rare word are
+    therefore compared.
     """
     count = Counter(chain.from_iterable(sets))
     by_rare_word: defaultdict[str, list[WordSet]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""One caption with its moments."""
+"""Captions with their moments, and functions for caption texts and ids."""
 
 import hashlib
 import re
@@ -13,9 +13,11 @@ Span = tuple[float, float]
 class Annotation:
     """One caption of one video.
 
-    `moments` are spans in seconds: one in most data sets, all relevant windows in QVHighlights, one per annotator in
-    DiDeMo, and an empty tuple if no span is usable. `duration_s` is the length of the video, None if unknown. `kind` is
-    TVR's caption type: the caption describes the picture (v), the subtitles (t) or both (vt).
+    - `moments` are spans in seconds. Most data sets have one span per caption, QVHighlights has all relevant windows,
+      and DiDeMo has one span per annotator. The tuple is empty if no span is usable.
+    - `duration_s` is the length of the video in seconds, or None if unknown.
+    - `kind` is TVR's caption type, or None in other data sets. The caption describes the picture (v), the subtitles (t)
+      or both (vt).
     """
 
     video: str
@@ -36,7 +38,7 @@ class Annotation:
 
     @property
     def moment_ratio(self) -> float | None:
-        """Length of the main moment divided by the length of the video (M/V); None if either is unknown."""
+        """Length of the main moment divided by the length of the video (M/V), or None if either length is unknown."""
         if self.main_moment is None or not self.duration_s:
             return None
         start_s, end_s = self.main_moment
@@ -44,7 +46,7 @@ class Annotation:
 
 
 def one_line(text: str) -> str:
-    """Replace each run of white space by one space, because caption files have one caption per line.
+    """Return the text with each run of white space replaced by one space. Caption files have one caption per line.
 
     >>> one_line(" a man\\n  sits ")
     'a man sits'
@@ -62,10 +64,10 @@ def plain_text(text: str) -> str:
 
 
 def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tuple[Span, ...]:
-    """Return the part of a span inside the video as a tuple of one span, or an empty tuple if there is no such part.
+    """Return a tuple with the part of a span that is inside the video, or an empty tuple if no part is inside.
 
-    If the start is after the end, they are exchanged (a few captions of Charades-STA and ActivityNet Captions). If the
-    span ends after the video, it is cut (two thousand captions of Charades-STA).
+    If the start is after the end, the two are swapped (a few captions of Charades-STA and ActivityNet Captions). A span
+    that ends after the video is cut at the end of the video (about 2,000 captions of Charades-STA).
 
     >>> usable_moment(9.0, 5.0, 8.0)
     ((5.0, 8.0),)
@@ -78,7 +80,7 @@ def usable_moment(start_s: float, end_s: float, duration_s: float | None) -> tup
 
 
 def number_captions(annotations: Iterable[Annotation]) -> list[Annotation]:
-    """Set the caption ids to `<video>#enc#<n>`, as in the released files; n counts the captions of a video from 0."""
+    """Return the captions with ids as in the released files: `<video>#enc#<n>`, where n counts from 0 in each video."""
     num_captions: Counter[str] = Counter()
     numbered = []
     for annotation in annotations:
@@ -89,7 +91,7 @@ def number_captions(annotations: Iterable[Annotation]) -> list[Annotation]:
 
 
 def videos_of(annotations: Iterable[Annotation]) -> list[str]:
-    """Return the distinct videos in order of first appearance, which is also the order in the released programs."""
+    """Return the distinct video ids in order of first appearance, as the released programs do."""
     return list(dict.fromkeys(annotation.video for annotation in annotations))
 
 

@@ -14,10 +14,12 @@ from untrimmed.data.benchmarks.registry import get_benchmark, list_benchmarks
 class Archive:
     """Files that a benchmark needs.
 
-    `place` is a GitHub repository with the path in it, or advice on where to find the files.
-
-    `size` is a text such as "2 GB", `sha256` is a checksum, and `commit` is the version of the repository that we read.
-    `command` moves the files from the folder DOWNLOADS into ROOT, the folder of data sets.
+    - `place` is the URL of the repository that contains the files, or None if no public copy is known.
+    - `commit` is the version of the repository that we read.
+    - `size` is a text such as "2 GB", and `sha256` is a checksum.
+    - `command` is the command or instruction that moves the files from the folder DOWNLOADS into ROOT, the parent
+      folder of all data sets.
+    - `note` contains further advice, such as where to ask for the files.
     """
 
     benchmark: str
@@ -33,12 +35,15 @@ class Archive:
 
 
 def list_archives(benchmark: str | None = None) -> list[Archive]:
-    """Return the published files of one benchmark, or of all; raises UnknownNameError for an unknown benchmark."""
+    """Return the published files of one benchmark, or of all benchmarks.
+
+    Raises: UnknownNameError for an unknown benchmark.
+    """
     names = list_benchmarks() if benchmark is None else [get_benchmark(benchmark).name]
     return [archive for name in names for archive in _archives_of(name)]
 
 
-_UNSEEN = "we have not seen the train file; its path follows from the others"
+_UNSEEN = "we have not seen the train file and derived its path from the paths of the other files"
 _TAN = {"commit": "2f7410f0de5e", "licence": "MIT for the repository; not stated for the texts"}
 # the original files of a benchmark, their repository on GitHub, and facts about them
 _ANNOTATIONS: dict[str, tuple[tuple[str, ...], str, dict[str, Any]]] = {
@@ -137,7 +142,7 @@ def _features_of(name: str) -> Iterator[Archive]:
     )
     yield Archive(
         benchmark=name,
-        content="the same frame features as HDF5, as Holmes and DreamPRVR read them",
+        content="the same frame features in the HDF5 format of Holmes and DreamPRVR",
         files=(f"FeatureData/{folder}/feature.hdf5",),
         place=None,
         command=f"put it into {data}/FeatureData/{folder}, or into a folder of any name beside it; {check}",
@@ -146,7 +151,7 @@ def _features_of(name: str) -> Iterator[Archive]:
     )
     yield Archive(
         benchmark=name,
-        content="teacher's features, only to train dl_dkd (CLIP ViT-B/32, 512 wide)",
+        content="features of the teacher, needed only to train dl_dkd (CLIP ViT-B/32, 512 wide)",
         files=(
             f"FeatureData/new_clip_vit_32_{name}_vid_features.hdf5",
             f"TextData/clip_ViT_B_32_{name}_query_feat.hdf5",

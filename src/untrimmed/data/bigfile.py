@@ -13,12 +13,15 @@ from untrimmed.files import whole_folder
 
 
 class BigFile:
-    """Memory-mapped rows of `feature.bin` by name; raises FeatureError if its files are missing or inconsistent."""
+    """Memory-mapped rows of `feature.bin` by name.
+
+    Raises: FeatureError if a file of the folder is missing, or if two files contradict each other.
+    """
 
     def __init__(self, folder: Path):
         self.folder = Path(folder)
         self.shape = self._read_shape()
-        # Split at ASCII white space before decoding: byte 0xA0 is part of a name, but decodes to a space.
+        # Split at ASCII white space before decoding, because byte 0xA0 of a name decodes to a (no-break) space.
         self.names = [name.decode("iso-8859-1") for name in _read_bytes(self.folder / "id.txt").split()]
         if len(self.names) != self.shape[0]:
             raise FeatureError(
@@ -52,11 +55,11 @@ class BigFile:
         return np.memmap(path, dtype="<f4", mode="r", shape=(count, width))
 
     def read(self, names: Iterable[str]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the names that are in the folder, and their vectors. They are in row order without repetitions."""
+        """Return the known names and their vectors, in row order without repetitions. Unknown names are ignored."""
         return self.read_rows(self.row_of[name] for name in names if name in self.row_of)
 
     def read_rows(self, rows: Iterable[int]) -> tuple[list[str], Float[np.ndarray, "N D"]]:
-        """Return the names and the vectors of some rows, in row order and without repetitions."""
+        """Return the names and vectors of the given rows, in row order without repetitions."""
         ordered = sorted(set(rows))
         return [self.names[row] for row in ordered], np.asarray(self.vectors[ordered])
 
@@ -67,7 +70,7 @@ class BigFile:
         return np.asarray(self.vectors[self.row_of[name]])
 
     def read_sequence(self, names: Sequence[str]) -> Float[np.ndarray, "T D"]:
-        """Return the vectors of `names` (frames of a video) in that order; raises FeatureError for an unknown name."""
+        """Return the vectors of `names` in the given order; raises FeatureError for an unknown name."""
         unknown = [name for name in names if name not in self.row_of]
         if unknown:
             self.read_one(unknown[0])
@@ -75,7 +78,7 @@ class BigFile:
 
 
 def read_video2frames(path: Path) -> dict[str, list[str]]:
-    """Return the frame names of each video in temporal order, parsed from a Python dictionary literal."""
+    """Return {video: frame names in temporal order}. The file contains this dictionary as a Python literal."""
     content = _read_bytes(path)
     try:
         table = ast.literal_eval(content.decode("utf-8"))
@@ -92,7 +95,9 @@ def read_video2frames(path: Path) -> dict[str, list[str]]:
 def read_captions(path: Path) -> list[Annotation]:
     """Return the captions of a file in file order. A line is `<caption id> <text>`, separated by the first space.
 
-    The video id is the part of the caption id before the first `#`. Raises: FeatureError if a line has no space.
+    The video id is the part of the caption id before the first `#`.
+
+    Raises: FeatureError if a line has no space, or if the file cannot be read as UTF-8.
     """
     captions = []
     try:
@@ -113,7 +118,7 @@ def read_captions(path: Path) -> list[Annotation]:
 def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
     """Write captions in the format of `read_captions`.
 
-    Raises a FeatureError for an empty text or a repeated or malformed id.
+    Raises: FeatureError for an empty text, and for an id that is repeated, empty or contains white space.
     """
     lines = []
     written_ids = set()
@@ -132,7 +137,7 @@ def write_captions(path: Path, captions: Iterable[Annotation]) -> None:
 def write_bigfile(folder: Path, videos: Iterable[tuple[str, Float[np.ndarray, "_ D"]]]) -> None:
     """Write a BigFile folder with `video2frames.txt`; frame i of a video is named `<video id>_<i>`.
 
-    Raises: FeatureError if there is no video, widths differ, or an id cannot be part of a frame name.
+    Raises: FeatureError if there is no video, if widths differ, or if an id has white space or is not ISO-8859-1.
     """
     table: dict[str, list[str]] = {}
     widths = set()

@@ -1,4 +1,4 @@
-"""Find the problems of a data set, each with a fix."""
+"""Find the problems of a data set, and suggest a fix for each."""
 
 import itertools
 import logging
@@ -36,11 +36,12 @@ def check_dataset(
     video_features: str | None = None,
     progress: Progress | None = None,
 ) -> list[str]:
-    """Return one line per problem (file, id, value found, fix), and an empty list if the data set can be used.
+    """Return one line per problem (file, id, value found, fix), or an empty list if the data set can be used.
 
-    Every feature is read. With `values=False` only widths are checked, not values or damage inside files. A video whose
-    frames are all equal only gives a warning in the log, because it may show a still picture. `progress` is called with
-    the number of entries done and the total.
+    Every feature is read. With `values=False`, only widths are checked, not values or damage inside files. `progress`
+    is called with the number of entries done and the total.
+
+    If all frames of a video are equal, only a warning is logged, because the video may show a still picture.
     """
     layout = Layout.at(root, name)
     if not layout.folder.is_dir():
@@ -155,7 +156,7 @@ def _check_source(
 
 
 def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int, fix: str) -> str:
-    """Return the message about missing entries. If all are missing, it shows an id that the source has."""
+    """Return the message about missing entries. If all are missing, the message shows an id from the source."""
     problem = f"{source.place}: no features of {len(missing):,} of {count:,} {what}s: {_first_names(missing)}"
     if len(missing) < count:
         return f"{problem}; {fix}"
@@ -164,7 +165,7 @@ def _missing(source: VectorSource, what: str, missing: Sequence[str], count: int
 
 
 def _check_subtitles(layout: Layout, videos: Sequence[str], values: bool) -> list[str]:
-    """Check the files of subtitles that exist. Some videos may have no subtitles."""
+    """Check the subtitle files, if they exist. Videos without subtitles are not reported."""
     try:
         if layout.subtitles.is_file():
             read_subtitles(layout.subtitles, videos)
@@ -207,7 +208,7 @@ def _first_names(names: Iterable[str]) -> str:
 
 
 class _EmptinessCheck:
-    """Finds entries without information: all zeros, equal to all other entries, or (a warning) with equal rows."""
+    """Finds entries without information: all zeros, or equal to all other entries. Warns of entries with equal rows."""
 
     def __init__(self, what: str, source: VectorSource):
         self._what = what

@@ -40,7 +40,10 @@ _NO_LIMIT = 2**31 - 1  # larger than any number of frames or words
 
 
 class TrainingRows(NamedTuple):
-    """The rows of the videos and captions of a training batch, in the released order."""
+    """Row numbers of the videos and captions of a training batch, in the order of the released programs.
+
+    `video_index` is the position of each caption's video in `videos`.
+    """
 
     videos: Int[np.ndarray, " V"]
     captions: Int[np.ndarray, " Q"]
@@ -63,9 +66,10 @@ class RetrievalDataset:
     `len(data)` is the number of captions, and `data[row]` a `CaptionItem`. Reading a batch with `data.features.videos`
     is faster than reading its items. Captions are in file order, videos in order of first appearance.
 
-    Moments are in seconds, and empty if the files contain no times. With `several_annotators`, the moments of a caption
-    are several annotators' marks of one span (DiDeMo). `source` describes the features in words; it is empty for
-    features in memory. `dense_labels` is the file with all right videos of each caption, if the folder has one.
+    - Moments are in seconds, and empty if the files contain no times.
+    - `several_annotators` means that each caption has one moment per annotator, all for the same event (DiDeMo).
+    - `source` describes the features in words; it is empty for features in memory.
+    - `dense_labels` is the path of the file that lists all correct videos of each caption, or None.
     """
 
     name: str
@@ -134,13 +138,13 @@ class RetrievalDataset:
 
     @cached_property
     def video_index(self) -> Int[np.ndarray, " Q"]:
-        """The row of each caption's video."""
+        """The position of each caption's video in `video_ids`."""
         row_of = {video: row for row, video in enumerate(self.video_ids)}
         return np.array([row_of[annotation.video] for annotation in self.annotations])
 
     @cached_property
     def main_moments_s(self) -> Float[np.ndarray, "Q 2"]:
-        """Start and end of each caption's main moment in seconds, NaN without a moment."""
+        """Start and end of each caption's main moment in seconds, or NaN for a caption without a moment."""
         spans = [annotation.main_moment or (np.nan, np.nan) for annotation in self.annotations]
         return np.array(spans, dtype=np.float64)
 
@@ -170,16 +174,17 @@ class RetrievalDataset:
         return self.features.words_packed.dim
 
     def captions_of(self, video: int) -> Int[np.ndarray, " N"]:
-        """Return the rows of the captions of one video, in file order."""
+        """Return the row numbers of one video's captions, in file order."""
         order, offsets = self._captions_by_video
         return order[offsets[video] : offsets[video + 1]]
 
     def training_rows(
         self, videos: Int[np.ndarray, " V"], *, sort_by: Literal["frames", "captions"] = "frames"
     ) -> TrainingRows:
-        """Return the rows of videos and of all their captions, in the order of a training batch.
+        """Return the row numbers of the videos and all their captions, in the order of a released training batch.
 
-        Videos with more frames (DL-DKD: more captions) come first. Videos with equal numbers keep their order.
+        Videos with more frames come first, or with `sort_by="captions"` (DL-DKD) videos with more captions. Ties keep
+        the given order.
         """
         order, offsets = self._captions_by_video
         counts = np.diff(offsets)
@@ -215,10 +220,12 @@ def load_dataset(
     """Return one split (train, val or test) of the data set ROOT/NAME, which may be in any layout.
 
     The first call resamples all features into `cache_dir` (default: ROOT/NAME/packed); later calls memory-map them.
-    `video_features` selects one of several frame features. `fixed_frames` gives every video exactly `max_frames` rows
-    (JSG). `teacher` adds DL-DKD's CLIP vectors, which only the training split has. `max_passages` is the largest number
-    of vectors of a video's subtitles; with 0, subtitles are not read. `progress` is called with the number of packed
-    videos and the total.
+
+    - `video_features` names the frame features to read, if the data set has several.
+    - `fixed_frames` gives every video exactly `max_frames` rows (JSG).
+    - `teacher` adds DL-DKD's CLIP vectors to the training split. It is ignored for other splits.
+    - `max_passages` limits the number of subtitle vectors per video. With 0, subtitles are not read.
+    - `progress` is called with the number of packed videos and the total.
 
     Raises:
         UnknownNameError: for an unknown split or frame feature.
@@ -258,12 +265,13 @@ def load_shared_space(
     video_features: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RetrievalDataset:
-    """Return one split with all frames and words in one vector space, for methods without training.
+    """Return one split whose frames and words are in the same vector space, for methods without training.
 
-    By default, the CLIP vectors of DL-DKD's teacher are used if the data set has them: frames, and one sentence vector
-    per caption. Otherwise, or with `video_features`, the frames and words of the data set are used. They must be
-    vectors of one image-text encoder, but only their widths can be checked. The other arguments are those of
-    `load_dataset`.
+    By default, the CLIP vectors of DL-DKD's teacher are used if the data set has them. Each caption then has a single
+    sentence vector. Otherwise, or with `video_features`, the frames and words of the data set are used. They must come
+    from one image-text encoder, but only their widths can be checked. All frames and words are kept.
+
+    The other arguments are those of `load_dataset`.
 
     Raises:
         FeatureError: as in `load_dataset`, and for frames and words of different widths.
@@ -358,7 +366,7 @@ def dataset_of_arrays(
 
 
 def _converted(annotation: Annotation, place: str) -> Annotation:
-    """Check an annotation, and return it with its moments cut at the end of the video."""
+    """Check an annotation, and return a copy whose moments end no later than the video."""
     annotation = converted(annotation, where=place)
     duration_s = annotation.duration_s
     place_of_id = f"{place} ({annotation.caption_id!r})"

@@ -17,9 +17,11 @@ RATIO_EDGES = tuple(i / 10 for i in range(11))
 class Description:
     """Statistics of a split. A mean is None if no value is known.
 
-    Words are separated by white space. `equal_elsewhere` counts captions with an equal caption in another video,
-    `nearly_equal_elsewhere` those with an equal or nearly equal one (`data/ambiguity.py`). `moment_ratios` is a
-    histogram of main moment length / video length in ten equal bins; the last bin includes ratios above 1.
+    - Words are separated by white space.
+    - `equal_elsewhere` counts captions with an equal caption in another video. `nearly_equal_elsewhere` counts captions
+      with an equal or nearly equal one (`data/ambiguity.py`).
+    - `moment_ratios` is a histogram of main moment length / video length. It has ten bins of equal width, and the last
+      bin includes ratios above 1.
     """
 
     split: str
@@ -44,7 +46,7 @@ def describe_split(name: str, root: Path, split: str) -> Description:
 
 
 def describe(annotations: list[Annotation], split: str) -> Description:
-    """Return the statistics of captions, of which there must be at least one."""
+    """Return the statistics of at least one caption."""
     videos = len(videos_of(annotations))
     words = [len(annotation.text.split()) for annotation in annotations]
     durations = {a.video: a.duration_s for a in annotations if a.duration_s is not None}

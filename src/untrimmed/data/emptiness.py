@@ -1,4 +1,4 @@
-"""Detect features without information, which are all zeros or all equal. `train` refuses a split with such features."""
+"""Detect features without information: all zeros or all equal. `train` refuses a split with such features."""
 
 import logging
 
@@ -10,20 +10,20 @@ from untrimmed.data.packed import RaggedRows
 from untrimmed.errors import FeatureError
 
 MAX_ZERO_SHARE = 0.01
-"""A split with a larger share of all-zero videos or captions is refused.
+"""Largest accepted share of videos or captions whose features are all zeros.
 
 Published archives contain a few such videos and captions.
 """
 
-_HEAD = 64  # compare this many numbers of each table first, so that little of the mapped file is read
+_HEAD = 64  # first compare only this many numbers of each table, so that little of the mapped file is read
 _ROUNDING = 1e-5  # rounding tolerance of normalised rows, relative to the largest number
-_TABLES = 64  # if this many tables are completely equal, the split counts as constant
+_TABLES = 64  # compare this many tables completely; if they are equal, all tables are assumed to be equal
 
 logger = logging.getLogger(__name__)
 
 
 def has_equal_rows(rows: Float[np.ndarray, "*_ D"]) -> bool:
-    """Whether there are several rows and all are equal.
+    """Whether there are at least two rows, and all rows are equal.
 
     >>> has_equal_rows(np.ones((3, 2))), has_equal_rows(np.eye(2)), has_equal_rows(np.ones((1, 2)))
     (True, False, False)
@@ -32,7 +32,7 @@ def has_equal_rows(rows: Float[np.ndarray, "*_ D"]) -> bool:
 
 
 def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]) -> bool:
-    """Whether the rows are equal to the expected rows, or to one expected row, except for rounding.
+    """Whether the rows equal the expected rows up to rounding. A single expected row is compared with every row.
 
     >>> is_close(np.ones((3, 2)), np.ones(2)), is_close(1e-30 * np.eye(2), np.zeros((2, 2)))
     (True, False)
@@ -45,7 +45,8 @@ def is_close(rows: Float[np.ndarray, "_ D"], expected: Float[np.ndarray, "*_ D"]
 def require_content(dataset: RetrievalDataset) -> None:
     """Check that a split has usable features, and log a warning if a few videos or captions are all zeros.
 
-    Only the beginning of each table is read. If it is suspicious, the whole table is read.
+    Only the beginning of each table is read. If the beginning is all zeros or equal to the others, the table is read
+    completely.
 
     Raises: FeatureError if all videos or all captions have the same features, or if the share of all-zero videos or
         captions exceeds `MAX_ZERO_SHARE`.
@@ -82,7 +83,7 @@ def _zeros(tables: RaggedRows) -> list[int]:
 
 
 def _is_constant(tables: RaggedRows) -> bool:
-    """Whether all of several tables are equal, or all consist of one and the same row."""
+    """Whether there are several tables and all are equal, or all consist of repetitions of the same row."""
     heads = _heads(tables)
     if len(heads) < 2 or not is_close(heads, heads[0]):
         return False

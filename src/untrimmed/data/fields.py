@@ -25,7 +25,10 @@ Without a limit, a small compressed file could expand to gigabytes.
 
 
 def open_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the non-blank lines of a UTF-8 file (gzip or not) with their numbers from 1, or raise a FeatureError."""
+    """Yield (line number from 1, line) for each non-blank line of a UTF-8 file, which may be compressed with gzip.
+
+    Raises: FeatureError if the file is missing or damaged, or if a line is too long.
+    """
     try:
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8-sig") as lines:
@@ -60,7 +63,7 @@ def _parsed(text: str, place: str, fix: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise FeatureError(f"{place}: JSON with too many nested brackets; {fix}") from None
-    except ValueError as error:  # a ValueError also occurs for a number of more than 4,300 digits
+    except ValueError as error:  # also raised for a number with more than 4,300 digits
         raise FeatureError(f"{place}: not JSON ({error}); {fix}") from error
 
 
@@ -71,7 +74,7 @@ def _too_long() -> str:
 def read_rows(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
     """Yield each line of a JSON-lines file as a row.
 
-    Raises a FeatureError that names the line if the line is not an object or lacks a required field.
+    Raises: FeatureError if a line is not a JSON object or lacks a required field; the message names the line.
     """
     for number, line in open_lines(path):
         place = f"{path}, line {number}"
@@ -79,7 +82,7 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
 
 
 def read_table(path: Path, required: Sequence[str]) -> Iterator[AnnotationRow]:
-    """Yield each row of a CSV file, or raise a FeatureError if a required column is missing or empty."""
+    """Yield each row of a CSV file; raises FeatureError if a required column is missing or empty."""
     numbered = list(open_lines(path))
     table = csv.DictReader(line for _, line in numbered)
     try:
@@ -102,7 +105,7 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class AnnotationRow:
-    """One object of an annotation file. Methods raise a FeatureError that names the place and the field."""
+    """A JSON object or CSV row of an annotation file. Methods raise FeatureErrors that name the place and the field."""
 
     values: Mapping[str, Any]
     place: str  # the file, and the line or video in it, for messages
@@ -131,7 +134,7 @@ class AnnotationRow:
         return None if self.values.get(field) is None else self.length_s(field)
 
     def sentence(self, field: str) -> str:
-        """Return a caption as one line; it must not be blank."""
+        """Return a caption as a single line; raises FeatureError if it is blank."""
         value = self.values[field]
         if not isinstance(value, str) or not value.strip():
             fix = "write a sentence or remove the caption"
@@ -139,7 +142,7 @@ class AnnotationRow:
         return one_line(value)
 
     def video_id(self, field: str = "video") -> str:
-        """Return a video id without white space and without `#`, which separates video and caption in caption ids."""
+        """Return a video id; raises FeatureError if it contains white space or `#`, the separator in caption ids."""
         text = str(self.values[field])
         if not text or "#" in text or text.split() != [text]:
             raise FeatureError(
@@ -148,37 +151,37 @@ class AnnotationRow:
         return text
 
     def kind(self) -> str | None:
-        """Return TVR's `type`, or None."""
+        """Return TVR's caption type (v, t or vt), or None if the row has no `type`."""
         kind = self.values.get("type")
         if kind is not None and not isinstance(kind, str):
             raise FeatureError(f"{self.place}: type is {kind!r}, expected v, t or vt; fix the file")
         return kind
 
     def entries(self, field: str) -> list[Any]:
-        """Return the list in a field."""
+        """Return the value of a field; raises FeatureError if it is not a list."""
         value = self.values[field]
         if not isinstance(value, list):
             raise FeatureError(f"{self.place}: {field} is {value!r}, expected a list; fix the file")
         return value
 
     def span(self, value: Any, what: str) -> Span:
-        """Return the start and end, in seconds, from a pair in the file; `what` names the pair in messages."""
+        """Return start and end in seconds from a pair of numbers; `what` names the pair in messages."""
         start, end = self.pair(value, what)
         return self._seconds(start, "start"), self._seconds(end, "end")
 
     def usable_spans(self, field: str, duration_s: float | None) -> tuple[Span, ...]:
-        """Return the parts of a list of spans that are inside the video."""
+        """Return the spans in a field, cut to the video. Spans outside the video are left out."""
         spans = (self.span(value, field) for value in self.entries(field))
         return tuple(moment for span in spans for moment in usable_moment(*span, duration_s))
 
     def pair(self, value: Any, what: str) -> tuple[Any, Any]:
-        """Return the two entries of a pair in the file, of any type; `what` names the pair in messages."""
+        """Return the two entries of a list of length two; `what` names the list in messages."""
         if not isinstance(value, list | tuple) or len(value) != 2:
             raise FeatureError(f"{self.place}: {what} is {value!r}, expected a pair [start, end]; fix the file")
         return value[0], value[1]
 
     def segment_number(self, value: Any) -> int:
-        """Check that a value is a whole number of at least 0, and return it."""
+        """Return the value if it is a whole number of at least 0; otherwise raise FeatureError."""
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise FeatureError(f"{self.place}: segment {value!r}, expected 0, 1, 2, ...; download the file again")
         return value

@@ -14,7 +14,7 @@ _MAX_LINKS = 16  # largest number of soft links to follow to a data set
 
 
 class Hdf5Vectors(TableSource):
-    """One HDF5 file with one data set per name. The file is read without following links to other files."""
+    """An HDF5 file with one data set per name."""
 
     def __init__(self, path: Path):
         with ExitStack() as closed_on_errors:
@@ -32,7 +32,7 @@ class Hdf5Vectors(TableSource):
             closed_on_errors.pop_all()
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return a list with the path of the HDF5 file."""
+        """Return the path of the HDF5 file, in a list."""
         return [self.place]
 
     def _entry(self, name: str) -> Any:
@@ -47,15 +47,15 @@ class Hdf5Vectors(TableSource):
 
 
 class JSGFrames(Hdf5Vectors):
-    """Frames in an HDF5 file of JSG's release. The released program averages them in single precision."""
+    """Frames in an HDF5 file of JSG's release. The released program averages these frames in float32."""
 
     averages_in = "float32"
 
 
 class FeatureFolderFrames(Hdf5Vectors):
-    """The frames in an HDF5 file below `FeatureData/<name>/`.
+    """Frames in an HDF5 file in `FeatureData/<name>/`.
 
-    Holmes and DreamPRVR average such frames in their stored number format.
+    Holmes and DreamPRVR average these frames in the number format of the file.
     """
 
     def __init__(self, path: Path):
@@ -65,9 +65,9 @@ class FeatureFolderFrames(Hdf5Vectors):
 
 
 def _first_dataset(path: Path, file: Any) -> Any:
-    """Return the first data set of a file, also in nested groups, or None.
+    """Return the first data set of a file, or None. Nested groups are searched, too.
 
-    Each group is visited once, because links may form a loop.
+    Each group is visited only once, because links may form a loop.
     """
     waiting = [file]
     visited = set()
@@ -89,7 +89,7 @@ def _first_dataset(path: Path, file: Any) -> Any:
 
 
 def _find(path: Path, group: Any, name: str, links: int) -> Any:
-    """Return a data set or group by its path from a group, or None. At most `links` soft links are followed."""
+    """Return the data set or group at a path relative to `group`, or None. At most `links` soft links are followed."""
     item = group
     for part in filter(None, name.split("/")):
         if not isinstance(item, h5py.Group):

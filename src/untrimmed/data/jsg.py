@@ -1,7 +1,7 @@
 """The annotation files of JSG (MM 2023): captions with their moments, `prvr_vcmr_<split>.jsonl`.
 
 Fields: `vid_name`, `desc_id`, `desc`, `duration`, `ts` ([start, end] in seconds, or a list of such pairs) and TVR's
-`type`. The other methods' caption files have no times, so `untrimmed data prepare` writes these files, too.
+`type`. Caption files of the other methods contain no times. `untrimmed data prepare` therefore also writes JSG's files.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,12 @@ from untrimmed.data.fields import AnnotationRow, read_rows, write_rows
 
 
 def read_jsg(path: Path) -> list[Annotation]:
-    """Return the captions of a file in file order; caption ids are `desc_id` as a string.
+    """Return the captions of a file in file order, with `desc_id` as the caption id.
 
-    Spans may end after the video, as in the released evaluation. A span that does not end after its start is dropped.
-    `duration` may be null. A FeatureError for invalid content names the file and the line.
+    Spans may end after the video, as in the released evaluation. A span is dropped if its end is not after its start.
+    `duration` may be null.
+
+    Raises: FeatureError for invalid content; the message names the file and the line.
     """
     annotations = []
     for row in read_rows(path, ["vid_name", "desc_id", "desc", "duration", "ts"]):
@@ -35,7 +37,7 @@ def _spans(row: AnnotationRow) -> tuple[Span, ...]:
 
 
 def write_jsg(path: Path, annotations: Iterable[Annotation]) -> None:
-    """Write the captions in order. `ts` is a pair for a single moment, otherwise a list of pairs."""
+    """Write the captions in order. `ts` is a pair if there is one moment, otherwise a list of pairs."""
     write_rows(path, map(_row, annotations))
 
 

@@ -3,7 +3,7 @@
     {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9, "split": "train"}
     {"file": "lake.mp4", "queries": [{"query": "a dog jumps in", "start": 3, "end": 9}]}
 
-`query` is another name for `caption`. Moment and split are optional, and so are `id` and `duration_s`.
+`query` is another name for `caption`. Moment, split, `id` and `duration_s` are optional.
 """
 
 import os
@@ -21,7 +21,7 @@ _MIN_VIDEOS = 3  # fewest videos in validation and in test, if there are at leas
 
 @dataclass(frozen=True)
 class Label:
-    """One sentence about a video; `video` is a path or a file name, with or without suffix."""
+    """A sentence about a video. `video` is a path or a file name, with or without suffix."""
 
     video: str
     text: str
@@ -35,7 +35,7 @@ class Label:
 def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[Label]:
     """Return the sentences of a file in file order; with `splits=False`, splits are ignored.
 
-    Raises: FeatureError for an invalid line, for no sentences, or if only some lines have a split.
+    Raises: FeatureError for an invalid line, for a file without sentences, or if only some lines have a split.
     """
     labels = [_label(row, splits) for line in read_rows(Path(file), []) for row in _rows(line)]
     if not labels:
@@ -47,9 +47,9 @@ def read_labels(file: str | os.PathLike[str], *, splits: bool = True) -> list[La
 
 
 def cut_to_video(span: Span, duration_s: float, *, video: str, place: str) -> Span:
-    """Return the part of a moment inside its video.
+    """Return the part of a moment that is inside its video.
 
-    If there is no such part, raises a FeatureError whose message begins with `place`.
+    Raises: FeatureError if no part is inside; the message begins with `place`.
     """
     for cut in usable_moment(*span, duration_s):
         return cut
@@ -92,10 +92,11 @@ def _label(row: AnnotationRow, splits: bool) -> Label:
 
 
 def captions_by_split(labels: Sequence[tuple[Label, str, float]], *, plain: bool) -> dict[str, list[Annotation]]:
-    """Return the captions of each split.
+    """Return {split: captions}.
 
-    `labels` has triples: a label, its video's name in the data set, and the video's length in seconds. Labels without
-    splits are assigned by `assign_splits`. `plain` selects the plain layout's form of caption ids.
+    `labels` are triples of a label, the name of its video in the data set, and the length of the video in seconds. If
+    the labels have no splits, `assign_splits` chooses them. With `plain`, caption ids are `<video>#<n>` as in the plain
+    layout, otherwise `<video>#enc#<n>`.
     """
     annotations = number_captions([_annotation(label, video, duration_s) for label, video, duration_s in labels])
     if plain:
@@ -117,10 +118,10 @@ def _annotation(label: Label, video: str, duration_s: float) -> Annotation:
 
 
 def assign_splits(videos: Iterable[str], file: str = "captions") -> dict[str, str]:
-    """Assign videos to splits by hash.
+    """Return {video: split}, chosen by a hash of the video id.
 
-    Val and test get a tenth of the videos each, and at least three if possible. With one video in val, every model
-    would find it, and the first epoch would be the best. Train gets the rest.
+    Val and test each get a tenth of the videos, but at least three if there are nine videos or more. Train gets the
+    rest. With a single video in val, every model would rank it first, so that the first epoch would always be the best.
 
     Raises: FeatureError for fewer than three videos.
     """

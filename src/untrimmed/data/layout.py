@@ -1,4 +1,4 @@
-"""The paths of a data set's files in ROOT/NAME, in the standard layout and in JSG's."""
+"""The paths of a data set's files in ROOT/NAME, in the standard layout and in JSG's layout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FRAME_FILES = ("feature.hdf5", "frames.h5")
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one data set, and its benchmark. Features and captions are not read here."""
+    """The paths and the benchmark of one data set. Features and captions are not read."""
 
     name: str
     folder: Path
@@ -39,9 +39,10 @@ class Layout:
     def benchmark(self) -> Benchmark | None:
         """The benchmark that `benchmark.txt` names.
 
-        Without this file, it is the benchmark that is named like the folder or its files, or None.
+        Without this file, the benchmark with the name of the folder or of its files, or None if there is no such
+        benchmark.
 
-        Raises: FeatureError if the name in the file is unknown.
+        Raises: FeatureError if the file contains an unknown name.
         """
         if not self.benchmark_note.is_file():
             return find_benchmark(self.name) or find_benchmark(self.prefix)
@@ -68,7 +69,7 @@ class Layout:
 
     @cached_property
     def prefix(self) -> str:
-        """The data set's name as its file names contain it. It differs from the folder's name if that was changed."""
+        """The data set's name in file names. It differs from the folder's name if the folder was renamed."""
         texts = self.folder / "TextData"
         ends = [f"{split}.caption.txt" for split in SPLITS]
         names = {path.name.removesuffix(end) for end in ends for path in texts.glob(f"*{end}")}
@@ -84,15 +85,15 @@ class Layout:
         return self.folder / "TextData" / f"{self.prefix}{split}.caption.txt"
 
     def moments(self, split: str) -> Path:
-        """The path of JSG's file of captions with times. The released files have one of two names."""
+        """The path of JSG's file of captions with times. Released files have one of two names."""
         short = self.folder / "TextData" / f"prvr_vcmr_{split}.jsonl"
         long = short.with_name(f"prvr_vcmr_{split}_comp.jsonl")
         return long if long.is_file() and not short.is_file() else short
 
     def dense_labels(self, split: str) -> Path | None:
-        """The published file with all right videos of each test caption: `*denseval*.gt.jsonl` or `.gt.jsonl.gz`.
+        """The path of the file with all correct videos of each test caption, or None.
 
-        `data/truths.py` reads this file.
+        The file is named `*denseval*.gt.jsonl` or `*denseval*.gt.jsonl.gz`, and `data/truths.py` reads it.
         """
         if split != "test":
             return None
@@ -135,9 +136,9 @@ class Layout:
         return self.folder / "TextData" / f"clip_ViT_B_32_{self.prefix}_query_feat.hdf5"
 
     def frame_sources(self) -> dict[str, Path]:
-        """Return all frame features by name: BigFile folders, HDF5 files, JSG's HDF5 files, plain features.
+        """Return {name: path} of all frame features: BigFile folders, HDF5 files, JSG's HDF5 files, plain features.
 
-        If two kinds have the same name, the kind that comes first in this list is used.
+        If two kinds have the same name, the kind that is listed first here is used.
         """
         features = self.folder / "FeatureData"
         by_name = {path.parent.name: path.parent for path in sorted(features.glob("*/shape.txt"))}
@@ -152,12 +153,12 @@ class Layout:
         return by_name
 
     def frames(self, video_features: str | None = None) -> Path:
-        """Return the requested frame features.
+        """Return the path of the frame features with the given name.
 
         By default, return the features of the released archive if they exist, otherwise the only frame features.
 
-        Raises: FeatureError without frame features, UnknownNameError for an unknown name, ConfigError for an ambiguous
-            default.
+        Raises: FeatureError if there are no frame features, UnknownNameError for an unknown name, ConfigError if no
+            name is given and the data set has several frame features.
         """
         by_name = self.frame_sources()
         if not by_name:

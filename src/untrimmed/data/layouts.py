@@ -1,4 +1,4 @@
-"""Read a data set in the standard layout, JSG's, the plain one or a registered one."""
+"""Read a data set in the standard layout, JSG's layout, the plain layout or a registered layout."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,15 +20,15 @@ from untrimmed.plugins import load_installed
 class DataLayout(Protocol):
     """How the files of a data set are arranged in its folder.
 
-    `frames` and `words` return mappings of arrays or of HDF5 data sets, which may be read lazily. If any file of the
-    folder changes, features are packed again.
+    `frames` and `words` return mappings of arrays or of HDF5 data sets, which may be read lazily. Whenever a file of
+    the folder changes, the features are packed again.
     """
 
     def recognises(self, folder: Path) -> bool:
         """Whether the folder is in this layout. Registered layouts are tried before those of this package."""
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """Return the captions of train, val or test in order, or an empty sequence without such a split."""
+        """Return the captions of train, val or test in order, or an empty sequence if there is no such split."""
 
     def frames(self, folder: Path) -> Mapping[str, Any] | VectorSource:
         """Return frame vectors [frames, width] by video id."""
@@ -68,13 +68,13 @@ class PlainLayout:
 class JSGLayout:
     """JSG's layout: JSON lines with captions and moments, frames in an HDF5 file, words as in the standard layout.
 
-    `video_features` selects one of several frame features.
+    `video_features` names the frame features to read, if the data set has several.
     """
 
     video_features: str | None = None
 
     def recognises(self, folder: Path) -> bool:
-        """Return True: this layout is tried last, and its errors name the missing files."""
+        """Return True, because this layout is tried last. Its errors name the missing files."""
         return True
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
@@ -101,7 +101,8 @@ class JSGLayout:
 class FieldLayout(JSGLayout):
     """The standard layout. Its caption files contain no times.
 
-    Times come from JSG's file if it exists; captions are matched by id, or by video and text.
+    Times come from JSG's caption file, if that file exists. A caption is looked up there by its id, then by its video
+    and text.
     """
 
     def recognises(self, folder: Path) -> bool:
@@ -109,7 +110,7 @@ class FieldLayout(JSGLayout):
         return any(folder.glob("TextData/*.caption.txt"))
 
     def captions(self, folder: Path, split: str) -> Sequence[Annotation]:
-        """Return the captions of a split in file order, from JSG's file if there is no caption file."""
+        """Return the captions of a split in file order. Without a caption file, JSG's caption file is read instead."""
         layout = Layout(folder.name, folder)
         if not layout.captions(split).is_file():
             return super().captions(folder, split)
@@ -189,7 +190,10 @@ class _CheckedLayout:
 
 
 def layout_of(folder: Path, video_features: str | None = None) -> _CheckedLayout | PlainLayout | JSGLayout:
-    """Return the first layout that recognises the folder. `video_features` selects one of several frame features."""
+    """Return the first layout that recognises the folder.
+
+    `video_features` names the frame features to read, if the data set has several.
+    """
     load_installed()
     for name, registered in _LAYOUTS.items():
         if (layout := _CheckedLayout(name, registered)).recognises(folder):
@@ -201,7 +205,7 @@ def layout_of(folder: Path, video_features: str | None = None) -> _CheckedLayout
 def read_split(name: str, root: Path, split: str) -> list[Annotation]:
     """Return the captions of one split of ROOT/NAME in file order.
 
-    Raises: UnknownNameError for an unknown split, FeatureError for no captions or damaged files.
+    Raises: UnknownNameError for an unknown split, FeatureError for missing captions or damaged files.
     """
     if split not in SPLITS:
         raise UnknownNameError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
@@ -229,7 +233,7 @@ def open_teacher(layout: Layout) -> tuple[VectorSource, VectorSource]:
 
 
 def open_subtitles(layout: Layout) -> VectorSource:
-    """Open the vectors of subtitles by video; raises FeatureError if the file is missing or damaged."""
+    """Open the subtitle vectors by video id; raises FeatureError if the file is missing or damaged."""
     path = layout.subtitle_vectors
     if path.is_file():
         return open_hdf5(path)
@@ -243,7 +247,7 @@ def open_subtitles(layout: Layout) -> VectorSource:
 
 
 def _plain_place(folder: Path, what: str) -> Path | None:
-    """Return the path of the HDF5 file with these features, or of their folder of numpy files, or None."""
+    """Return the path of the HDF5 file, or of the folder of numpy files, that contains these features, or None."""
     return next((path for path in (folder / f"{what}.h5", folder / what) if path.exists()), None)
 
 
@@ -260,13 +264,13 @@ def _open_place(place: Path) -> VectorSource:
 
 def open_hdf5(path: Path) -> VectorSource:
     """Open an HDF5 file with one data set per name; raises FeatureError if it is missing or damaged."""
-    from untrimmed.data.hdf5 import Hdf5Vectors  # needs h5py, which searching does not
+    from untrimmed.data.hdf5 import Hdf5Vectors  # imports h5py, which a search does not need
 
     return Hdf5Vectors(path)
 
 
 def _open_frames(layout: Layout, path: Path) -> VectorSource:
-    """Open the frame features at a path of a data set in the standard layout or in JSG's."""
+    """Open frame features by their path, in the standard layout or in JSG's layout."""
     is_in_folder = path.parent.parent == layout.folder / "FeatureData"
     if not is_in_folder and (path / "shape.txt").is_file():
         return BigFileFrames(path)

@@ -2,8 +2,8 @@
 
     ROOT/NAME/features.json     {"encoder": ..., "encoder_identity": ..., "sampling": ..., ...}
 
-Vectors of two encoders may have the same width and still be incompatible. Data sets without the file, such as the
-released features, can only be compared by width.
+Vectors of two encoders may have the same width and still be incompatible. Without this file, as for the released
+features, only widths can be compared.
 """
 
 import json
@@ -15,7 +15,10 @@ ORIGIN = "features.json"
 
 
 def encoder_identity_of(folder: Path) -> str | None:
-    """Return the identity of the features' encoder, or None; raises FeatureError if `features.json` is damaged."""
+    """Return the identity of the encoder of the features, or None if `features.json` does not exist.
+
+    Raises: FeatureError if the file is damaged.
+    """
     path = folder / ORIGIN
     if not path.is_file():
         return None

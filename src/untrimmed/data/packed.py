@@ -1,9 +1,13 @@
 """Features that are resampled once and stored in memory-mapped arrays, so that reading a batch is fast.
 
-A cache is a folder `<key>/` with `clips.npy` [V, L, D], `frames.npy` [sum of T, D], `words.npy` [sum of W, E], the
-offsets of each video's and caption's rows, the vectors of passages if they are read, and for DL-DKD the teacher's
-arrays. The key is a hash of the settings, the ids, and the names, sizes and modification times of the feature files, so
-changed features get a new cache.
+A cache is a folder `<key>/` that contains
+
+- `clips.npy` [V, L, D], `frames.npy` [sum of T, D] and `words.npy` [sum of W, E],
+- the offsets of each video's frames and each caption's words,
+- the vectors of passages, if they are read, and the teacher's vectors for DL-DKD.
+
+The key is a hash of the settings, the ids, and the names, sizes and modification times of the feature files. Changed
+features therefore get a new cache.
 """
 
 import hashlib
@@ -40,13 +44,13 @@ class PackSettings(metaclass=Checked):
     """How features are resampled.
 
     - `fixed_frames` gives every video exactly `max_frames` rows by repeating frames of short videos (JSG's default).
-    - `precision` is the number format in which means and norms are computed: float64 for BigFile folders, float32 for
-      JSG's HDF5 files, as released.
-    - `teacher` is the rule by which DL-DKD gives student and teacher equally many frames, or None. The conference
-      version cuts the teacher's frames. The later version first resamples the student to the teacher's length if the
-      teacher has fewer frames.
-    - `max_passages` is the largest number of vectors of a video's subtitles. More are averaged like frames. With 0,
-      subtitles are not read.
+    - `precision` is the number format in which means and norms are computed. The releases use float64 for BigFile
+      folders and float32 for JSG's HDF5 files.
+    - `teacher` selects how DL-DKD's student and teacher get the same number of frames; None means no teacher.
+      `conference` drops the teacher's last frames. `later` does the same, but first averages the student's frames to
+      the number of teacher frames if the teacher has fewer.
+    - `max_passages` limits the number of subtitle vectors per video. If a video has more, they are averaged like
+      frames. With 0, subtitles are not read.
     """
 
     num_clips: int = 32
@@ -75,7 +79,7 @@ class VideoArrays(NamedTuple):
 
 
 class PaddedRows(NamedTuple):
-    """Tables that are zero-padded to the length of the longest, and a mask in which real rows are True."""
+    """Tables that are zero-padded to the length of the longest table, and a mask in which real rows are True."""
 
     rows: Float[np.ndarray, "N R D"]
     mask: Bool[np.ndarray, "N R"]
@@ -103,7 +107,7 @@ class RaggedRows:
         return self.rows[self.offsets[index] : self.offsets[index + 1]]
 
     def padded(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
-        """Return a batch of tables as float32, zero-padded to the longest of them."""
+        """Return a batch of tables as float32, zero-padded to the longest table of the batch."""
         starts = self.offsets[index]
         lengths = self.lengths[index]
         mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
@@ -139,18 +143,18 @@ class PackedFeatures:
     passages: RaggedRows | None = None
 
     def videos(self, index: Int[np.ndarray, " B"]) -> VideoArrays:
-        """Return clips, padded frames and frame mask of the requested videos, in the requested order, as float32."""
+        """Return the clips, padded frames and frame mask of the given videos, in the given order, as float32."""
         frames, mask = self.frames.padded(index)
         return VideoArrays(np.asarray(self.clips[index], dtype=np.float32), frames, mask)
 
     def words(self, index: Int[np.ndarray, " B"]) -> PaddedRows:
-        """Return padded words and word mask of the requested captions, in the requested order, as float32."""
+        """Return the padded words and word mask of the given captions, in the given order, as float32."""
         return self.words_packed.padded(index)
 
 
 @dataclass(frozen=True)
 class PackSources:
-    """The sources of raw features, and the ids of the videos and captions to read."""
+    """Where to read raw features, and the ids of the videos and captions to read."""
 
     frames: VectorSource
     words: VectorSource
@@ -170,7 +174,7 @@ class PackSources:
         if self.subtitles is not None:
             files += self.subtitles.files(videos)
         else:
-            del chosen["max_passages"]  # keeps the key of caches that were written before there were subtitles
+            del chosen["max_passages"]  # keeps the keys of caches from versions without subtitles
         stamps = [_stamp(path) for path in files]
         content = json.dumps([FORMAT, chosen, videos, captions, stamps])
         return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
@@ -190,12 +194,11 @@ def open_packed(
     settings: PackSettings,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """Return the packed features from the cache. If they are not cached, first pack them.
+    """Return the packed features from the cache, and pack them first if necessary.
 
-    `progress` is called with the number of packed videos and the total.
+    `progress` is called with the number of packed videos and the total. After an error, the cache is unchanged.
 
-    Raises: FeatureError with file and id for an entry that is missing, empty, not finite or of a different width. The
-        cache is unchanged after an error.
+    Raises: FeatureError with file and id for an entry that is missing, empty, not finite or of a different width.
     """
     folder = cache_dir / sources.key(settings)
     if not folder.is_dir():
@@ -235,7 +238,7 @@ def pack(
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> PackedFeatures:
-    """Resample all features, one video at a time, into files of a folder or (without `folder`) into memory.
+    """Return the resampled features, stored in files of `folder`, or in memory if `folder` is None.
 
     Raises: FeatureError as in `open_packed`.
     """
@@ -341,7 +344,7 @@ def _count(source: VectorSource, name: str, what: str) -> int:
 
 
 def read_finite(source: VectorSource, name: str) -> np.ndarray:
-    """Return the rows of an entry; a FeatureError names the first row with a non-finite number."""
+    """Return the rows of an entry; raises FeatureError if a number is not finite."""
     rows = source.read(name)
     bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
     if len(bad):
@@ -355,7 +358,7 @@ def _create(folder: Path | None, name: str, shape: tuple[int, ...], dtype: str) 
         return np.zeros(shape, dtype)
     path = folder / f"{name}.npy"
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    # reserve the space now: a later write to the mapped file would kill the process if the disk were full
+    # reserve the disk space now: on a full disk, a later write to the mapped file would kill the process
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
             os.posix_fallocate(file.fileno(), 0, path.stat().st_size)

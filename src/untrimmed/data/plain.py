@@ -1,4 +1,4 @@
-"""The layout for your own data: one JSONL file of captions, and one feature file per video or one HDF5 file.
+"""The layout for your own data: captions in a JSONL file, and features in one file per video or in one HDF5 file.
 
     ROOT/NAME/captions.jsonl          {"video": "lake", "caption": "a dog jumps in", "start_s": 3, "end_s": 9}
     ROOT/NAME/frames/lake.npy         (frames, width), or frames/lake.npz, or all videos in one ROOT/NAME/frames.h5
@@ -23,9 +23,9 @@ CAPTION_FILE = "captions.jsonl"
 
 
 def read_plain(path: Path) -> dict[str, list[Annotation]]:
-    """Return the captions of each split in file order.
+    """Return {split: captions in file order}.
 
-    Raises: FeatureError for an invalid line, for no captions, or if only some lines have a split.
+    Raises: FeatureError for an invalid line, for a file without captions, or if only some lines have a split.
     """
     splits: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
     num_captions: Counter[str] = Counter()
@@ -47,7 +47,7 @@ def _annotation(label: Label, number: int) -> Annotation:
 
 
 def hashed_split(video: str) -> str:
-    """Return the split of a video from a hash of its id: on average 8 of 10 videos are train, 1 val, 1 test."""
+    """Return a video's split, chosen by a hash of its id: about 80 % of videos are train, 10 % val and 10 % test."""
     tenth = stable_hash(video) % 10
     return "train" if tenth < 8 else "val" if tenth == 8 else "test"
 

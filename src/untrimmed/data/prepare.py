@@ -21,9 +21,9 @@ from untrimmed.files import whole_file, write_whole
 
 @dataclass(frozen=True)
 class PreparedSplit:
-    """The counts of one written split, compared with the published counts of its `part`.
+    """The counts of one written split, and their comparison with the published counts of its `part`.
 
-    `differences` lists the published counts that differ.
+    `published` is the comparison as text. `differences` lists the published counts that differ.
     """
 
     split: str
@@ -37,7 +37,7 @@ class PreparedSplit:
 
 @dataclass(frozen=True)
 class PreparedSubtitles:
-    """The numbers of videos with passages, of passages, and of videos with vectors of subtitles."""
+    """Counts of the written subtitles: videos with passages, all passages, and videos with subtitle vectors."""
 
     videos: int
     passages: int
@@ -46,9 +46,10 @@ class PreparedSubtitles:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The written splits, the files that were missing for other splits, and the frame features in the folder.
+    """The written splits, and the frame features that are in the folder.
 
-    `subtitles` counts the subtitles that were written, or is None without an option for them.
+    `missing` maps each split that was not written to the file that it needs. `subtitles` is None if no subtitles were
+    written.
     """
 
     splits: tuple[PreparedSplit, ...]
@@ -74,11 +75,11 @@ def prepare(
     All parts are read before anything is written. A split without an annotation file is reported and not written.
 
     - `parts` replaces the benchmark's parts for some splits, e.g. `{"test": "val_2"}`.
-    - `data_set` is another name for the folder, for example for features of another network. `benchmark.txt` in it then
-      contains the benchmark's name.
-    - `only_with_features` leaves out videos without frame features in the folder, as the papers do for ActivityNet.
-    - `subtitles` is a file as in `read_subtitles`, `subtitle_features` an HDF5 file with their vectors by video. The
-      entries of the benchmark's videos are written.
+    - `data_set` is the name of the folder if it differs from `name`, for example for features of another network.
+    - `only_with_features` leaves out videos that have no frame features in the folder, as the papers do for
+      ActivityNet.
+    - `subtitles` is a file in the format of `read_subtitles`. `subtitle_features` is an HDF5 file with the subtitle
+      vectors by video id. Only entries of the benchmark's videos are written.
 
     Raises: UnknownNameError for an unknown benchmark or part, ConfigError for an invalid name or a folder of another
         benchmark or layout, FeatureError for missing or damaged files.
@@ -89,8 +90,8 @@ def prepare(
         raise ConfigError(
             f"{layout.folder}: the folder of {existing.name}, expected one for {name}; choose another name (--name)"
         )
-    # `untrimmed features` uses paths as ids in the plain layout. The standard layout escapes special characters in ids,
-    # so these features would not be found.
+    # In the plain layout, `untrimmed features` uses paths as ids. The standard layout escapes special characters in
+    # ids, so the features of such a folder would not be found.
     is_exported = (layout.folder / ORIGIN).is_file()
     if isinstance(layout_of(layout.folder), PlainLayout) and (is_exported or (layout.folder / CAPTION_FILE).is_file()):
         raise ConfigError(
@@ -147,7 +148,7 @@ def prepare(
 
 
 def _has_own_captions(layout: Layout) -> bool:
-    """Whether the folder has captions from `untrimmed features`. They may be the only copy."""
+    """Whether the folder has captions from `untrimmed features`, which may be the only copy of these captions."""
     exported = (layout.folder / ORIGIN).is_file() and not layout.benchmark_note.is_file()
     return exported and any(layout.captions(split).is_file() for split in SPLITS)
 

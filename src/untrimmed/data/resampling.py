@@ -10,8 +10,8 @@ def segment_bounds(
     """Return the bounds of m segments of n frames: min(round(i / m * n), n - 1) for i = 0..m.
 
     In i / m * n, division comes first, and ties round to even. As released, the last segment does not include the last
-    frame, unless it would be empty. The release computes clip bounds in float32 and frame bounds in float64, which
-    differ if m is not a power of two.
+    frame, unless the segment would be empty. The releases compute clip bounds in float32 and frame bounds in float64.
+    The results can differ if m is not a power of two.
 
     >>> segment_bounds(5, 4)
     array([0, 1, 2, 4, 4])
@@ -23,7 +23,7 @@ def segment_bounds(
 def segment_means(
     frames: Float[np.ndarray, "T D"], num_segments: int, precision: type[np.floating] = np.float64
 ) -> Float[np.ndarray, "L D"]:
-    """Return the mean of each segment. An empty segment (in short videos) gets the frame at the segment's start.
+    """Return the mean frame of each segment. For an empty segment (in short videos), return the frame at its start.
 
     Means have the dtype of `frames`. The released programs first convert frames from BigFile folders to float64.
 
@@ -39,7 +39,7 @@ def segment_means(
 
 
 def at_most(frames: Float[np.ndarray, "T D"], max_frames: int) -> Float[np.ndarray, "L D"]:
-    """Return the frames, or `max_frames` segment means if there are more frames than that."""
+    """Return the frames unchanged if there are at most `max_frames`, otherwise `max_frames` segment means."""
     return frames if len(frames) <= max_frames else segment_means(frames, max_frames)
 
 
@@ -58,7 +58,8 @@ def prepare_video(
 ) -> tuple[Float[np.ndarray, "L D"], Float[np.ndarray, "N D"]]:
     """Return the clip rows and frame rows of one video for a model: resampled, then normalised, float32.
 
-    As released, arithmetic is in float64 and clip bounds in float32. `fixed_frames` gives exactly `max_frames` rows.
+    As released, means are computed in float64 and clip bounds in float32. With `fixed_frames`, there are exactly
+    `max_frames` frame rows.
     """
     exact = frames.astype(np.float64)
     clips = normalise(segment_means(exact, num_clips, np.float32))

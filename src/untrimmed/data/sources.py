@@ -19,16 +19,17 @@ from untrimmed.data.fields import read_json
 from untrimmed.errors import FeatureError, one_line
 
 MAX_ENTRY_BYTES = 4 * 2**30
-"""Largest table of one video or caption in bytes: 100 hours at one frame of 3,072 float32 numbers per second."""
+"""Largest table of one video or caption in bytes. It holds about 100 hours at one frame (3,072 float32) per second."""
 _ZIP = b"PK"  # the first bytes of an npz file
-_MAX_COMPRESSION = 1100  # largest plausible ratio of compression; deflate reaches 1,032
-_SMALL_ENTRY = 2**20  # entries up to this size are read whatever their compression
+_MAX_COMPRESSION = 1100  # largest plausible compression ratio; deflate reaches 1,032
+_SMALL_ENTRY = 2**20  # entries of at most this many bytes are read whatever their compression ratio
 
 
 class VectorSource(ABC):
     """Frame vectors by video id, or word vectors by caption id.
 
-    `place` is the source's name in messages. `averages_in` is the number format in which the releases average frames.
+    `place` names the source in messages. `averages_in` is the number format in which the released programs average the
+    frames.
     """
 
     place: Path
@@ -37,11 +38,11 @@ class VectorSource(ABC):
     @property
     @abstractmethod
     def dim(self) -> int:
-        """Common width of all rows."""
+        """Width of all rows."""
 
     @property
     def first_name(self) -> str:
-        """The name of one entry, as an example for messages; empty if it is unknown."""
+        """The name of one entry, as an example for messages. Empty if no name is known."""
         return ""
 
     @abstractmethod
@@ -50,7 +51,7 @@ class VectorSource(ABC):
 
     @abstractmethod
     def count(self, name: str) -> int:
-        """Return the number of rows of an entry, without reading them if the format permits it."""
+        """Return the number of rows of an entry. If possible, the rows are not read."""
 
     @abstractmethod
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
@@ -58,11 +59,11 @@ class VectorSource(ABC):
 
     @abstractmethod
     def files(self, names: list[str]) -> list[Path]:
-        """Return the files that contain the entries. If they change, the entries may have changed."""
+        """Return the files that contain the entries. If a file has changed, cached features are outdated."""
 
 
 class BigFileFrames(VectorSource):
-    """Frames of videos in a BigFile folder, in the order of `video2frames.txt`. Files are read when first needed."""
+    """Frames by video id from a BigFile folder. The files are read when they are first needed."""
 
     def __init__(self, folder: Path):
         self.place = folder
@@ -139,11 +140,11 @@ class TableSource(VectorSource):
         return self._entry(name) is not None
 
     def count(self, name: str) -> int:
-        """Return the number of rows of an entry. Only an npz file must be read for this."""
+        """Return the number of rows of an entry. Only npz files must be read for this."""
         return self._shape(name, self._values(name))[0]
 
     def read(self, name: str) -> Float[np.ndarray, "N D"]:
-        """Return the rows of an entry, without a leading axis of length one."""
+        """Return the rows of an entry. A leading axis of length one is removed."""
         values = self._values(name)
         shape = self._shape(name, values)
         _require_size(self.place, name, values)
@@ -176,7 +177,7 @@ class TableSource(VectorSource):
 
 
 class FolderVectors(TableSource):
-    """A folder with `<name>.npy` or `<name>.npz` files.
+    """Entries in the files `<name>.npy` or `<name>.npz` of a folder.
 
     An npz file contains a single array, or an array named `frames` or `words`.
     """
@@ -190,7 +191,7 @@ class FolderVectors(TableSource):
         super().__init__(folder, first.relative_to(folder).with_suffix("").as_posix(), _load_numpy(first))
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return the existing files of the names."""
+        """Return the files of the entries that exist."""
         return [path for path in map(self._entry, names) if path is not None]
 
     def _entry(self, name: str) -> Path | None:
@@ -199,8 +200,11 @@ class FolderVectors(TableSource):
 
 
 def to_array(table: Any, place: str) -> Any:
-    """Convert a tensor or lists to an array, and return arrays unchanged; raises FeatureError for ragged rows."""
-    if hasattr(table, "detach"):  # a PyTorch tensor; PyTorch may not be installed
+    """Return a tensor or nested lists as an array. Arrays are returned unchanged.
+
+    Raises: FeatureError if the table cannot be converted, for example because its rows have different lengths.
+    """
+    if hasattr(table, "detach"):  # a PyTorch tensor; there is no isinstance check, because PyTorch may not be installed
         table = table.detach().cpu()
         table = table.float() if "bfloat16" in str(table.dtype) else table  # numpy has no bfloat16
     elif hasattr(table, "dtype") and hasattr(table, "shape"):
@@ -213,7 +217,7 @@ def to_array(table: Any, place: str) -> Any:
 
 
 class ArrayVectors(TableSource):
-    """Arrays by name, in memory or read lazily. `what` names these arrays in messages."""
+    """Arrays from a mapping, which may read them lazily. `what` names the mapping in messages."""
 
     def __init__(self, arrays: Mapping[str, Any], what: str):
         if not arrays:
@@ -223,7 +227,7 @@ class ArrayVectors(TableSource):
         super().__init__(Path(what), first, to_array(values, f"{what}: {first!r}"))
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return no files, because features in memory are not cached on disk."""
+        """Return an empty list, because features in memory are not cached on disk."""
         return []
 
     def _entry(self, name: str) -> Any:
@@ -238,7 +242,7 @@ class FolderArrays(ArrayVectors):
         super().__init__(arrays, str(folder))
 
     def files(self, names: list[str]) -> list[Path]:
-        """Return all files of the folder. Any of them may be read by the layout."""
+        """Return all files of the folder except the cache, because the layout may read any of these files."""
         packed = self.place / "packed"
         return sorted(path for path in self.place.rglob("*") if path.is_file() and packed not in path.parents)
 
@@ -246,7 +250,8 @@ class FolderArrays(ArrayVectors):
 class JoinedFrames(VectorSource):
     """Frames of merged videos.
 
-    They are concatenated from the pieces in the file `table`, unless the source has frames of the merged video.
+    If the source has no frames of a merged video, the frames of its pieces are concatenated. The file `table` lists the
+    pieces of each merged video.
     """
 
     def __init__(self, source: VectorSource, table: Path):
@@ -286,8 +291,8 @@ class JoinedFrames(VectorSource):
 
 
 def _require_size(place: Path, name: str, values: Any) -> None:
-    """Raise a FeatureError for an HDF5 data set that needs much more memory than its file has bytes."""
-    h5py = sys.modules.get("h5py")  # if this module is not imported, the values are not its data sets
+    """Raise a FeatureError for an HDF5 data set that would need far more memory than it occupies in its file."""
+    h5py = sys.modules.get("h5py")  # if h5py is not imported, `values` is not an HDF5 data set
     if h5py is None or not isinstance(values, h5py.Dataset):
         return
     stored = values.id.get_storage_size()
@@ -298,7 +303,7 @@ def _require_size(place: Path, name: str, values: Any) -> None:
 
 
 def read_pieces(path: Path) -> dict[str, list[str]]:
-    """Return the pieces of each merged video; raises FeatureError if the file is damaged."""
+    """Return {merged video: pieces in order}; raises FeatureError if the file is damaged."""
     pieces = read_json(path)
     if not isinstance(pieces, dict) or not all(isinstance(names, list) and names for names in pieces.values()):
         raise FeatureError(f"{path}: expected {{video: [piece, ...]}}; run untrimmed data prepare again")
@@ -306,9 +311,9 @@ def read_pieces(path: Path) -> dict[str, list[str]]:
 
 
 def _load_numpy(path: Path) -> np.ndarray:
-    """Return the array in an npy file, memory-mapped, or the array in an npz file, read completely.
+    """Return the memory-mapped array of an npy file, or the array of an npz file, which is read completely.
 
-    The content of the file decides its format, not the file's name.
+    The format is detected from the file's content, not from its name.
     """
     try:
         with path.open("rb") as file:

@@ -1,6 +1,6 @@
 """The subtitles of a data set: passages in `subtitles.jsonl`, and their vectors by video in `subtitles.h5`.
 
-The lines of `subtitles.jsonl` are those of TVR's `tvqa_preprocessed_subtitles.jsonl`:
+`subtitles.jsonl` has the format of TVR's `tvqa_preprocessed_subtitles.jsonl`:
 
     {"vid_name": "castle_s01e01_seg02_clip_00", "sub": [{"text": "Hello.", "start": 0.5, "end": 1.9}]}
 """
@@ -22,12 +22,12 @@ Passages = Mapping[str, tuple[Passage, ...]]
 
 
 def read_subtitles(path: Path, videos: Collection[str] | None = None) -> dict[str, tuple[Passage, ...]]:
-    """Return the passages of each video, or of each of `videos`, in time order.
+    """Return {video: passages in temporal order}, for all videos of the file or only for `videos`.
 
-    Subtitles without text are left out. If a subtitle ends before it starts, its times are exchanged; times before the
-    video become 0.
+    Subtitles without text are left out. If a subtitle ends before it starts, its times are swapped. Negative times
+    become 0.
 
-    Raises: FeatureError with file and line for an invalid or repeated line, and for a file with none of the videos.
+    Raises: FeatureError with file and line for an invalid or repeated line, and for a file without any of the videos.
     """
     chosen = None if videos is None else frozenset(videos)
     passages: dict[str, tuple[Passage, ...]] = {}

@@ -1,4 +1,4 @@
-"""The similarity of a split's sentences to each other (ProtoPRVR, Table 7): the cosines of all pairs."""
+"""How similar the captions of a split are to each other: statistics of all pairs' cosines (ProtoPRVR, Table 7)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +12,14 @@ from untrimmed.data.layouts import open_words, read_split
 
 Pooling = Literal["mean", "last"]
 
-MAX_CAPTIONS = 20_000  # sample size for larger splits: 2e8 pairs
+MAX_CAPTIONS = 20_000  # of a larger split, a sample of this size is used, which has 2e8 pairs
 BLOCK_ROWS = 512
 BINS = 20_000  # bins from -1 to 1, so that the error of the median is at most 0.0001
 
 
 @dataclass(frozen=True)
 class TextSimilarity:
-    """Statistics of the cosines of all pairs of sentences of a split.
-
-    `captions` is the number of sentences. The vector of a sentence is the mean or the last one of its word features.
-    """
+    """Statistics of the cosines of all pairs of captions of a split. `captions` is the number of captions."""
 
     split: str
     captions: int
@@ -33,10 +30,10 @@ class TextSimilarity:
 
 
 def text_similarity(name: str, root: Path, split: str, pooling: Pooling = "mean") -> TextSimilarity | None:
-    """Return the similarity of the sentences of one split, or None for a single caption.
+    """Return the similarity of the captions of one split, or None for a single caption.
 
-    Word features are used as extracted. A sentence is the `mean` of its words, or the `last` one as in CLIP. Of more
-    than 20,000 captions, a fixed sample is used.
+    A caption's vector is the `mean` of its word features as extracted, or the `last` word feature, as in CLIP. If there
+    are more than 20,000 captions, a fixed random sample is used.
 
     Raises: UnknownNameError for an unknown split, FeatureError for missing or damaged captions or features.
     """

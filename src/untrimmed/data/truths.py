@@ -1,11 +1,11 @@
-"""Dense labels: all videos of a split that match a caption, not only the one that it was written for.
+"""Dense labels: all videos of a split that a caption describes, not only the video that it was written for.
 
-The published format has one line per query, in a file that may be compressed:
+The published file has one line per query and may be compressed with gzip:
 
     {"query_id": "3MSZA#enc#0", "caption": "person turn a light on", "gt_video_ids": ["3MSZA", "K9FRT"]}
 
-`caption` is optional. A line whose caption differs from the split's is ignored, because its video ids belong to another
-caption.
+`caption` is optional. A line is ignored if its caption differs from the split's caption with the same id, because the
+label then belongs to another caption.
 """
 
 from collections.abc import Sequence
@@ -22,12 +22,14 @@ from untrimmed.errors import FeatureError
 
 @dataclass(frozen=True)
 class Truths:
-    """The correct videos of each query of a split, and the number of labels that could not be used.
+    """The correct videos of each query of a split, and counts of labels that could not be used.
 
-    `file` is the path of the labels. `video_index` [Q, N] has the indices of each query's correct videos, the annotated
-    video first. Rows are padded with -1, and a query without a label has only -1. The other fields count labels that
-    cannot be used: `other_queries` for queries outside the split, `other_texts` for captions that differ from those of
-    the split, and `other_videos` for videos outside the split.
+    - `file` is the path of the labels.
+    - `video_index` [Q, N] has the indices of each query's correct videos, the annotated video first. Rows are padded
+      with -1, and a query without a label has only -1.
+    - `other_queries` counts labelled queries that are not in the split.
+    - `other_texts` counts labels whose caption differs from the split's caption.
+    - `other_videos` counts labelled videos that are not in the split.
     """
 
     file: str
@@ -38,7 +40,10 @@ class Truths:
 
     @property
     def counts(self) -> dict[str, float]:
-        """The number of labelled queries, their mean number of correct videos, and the counts of unusable labels."""
+        """The counts for a report: labelled queries, correct videos per query (mean), and labels that were not used.
+
+        `several` is the number of queries with several correct videos.
+        """
         right = (self.video_index >= 0).sum(axis=1)
         return {
             "queries": float(np.count_nonzero(right)),
@@ -65,7 +70,7 @@ def read_truths(path: Path, annotations: Sequence[Annotation]) -> Truths:
         query_id = row.values["query_id"]
         videos = _videos(row)
         if query_id in labelled:
-            raise FeatureError(f"{row.place}: query {query_id!r} is on an earlier line, too; remove one of the lines")
+            raise FeatureError(f"{row.place}: query {query_id!r} is also on an earlier line; remove one of the lines")
         labelled.add(query_id)
         if query_id not in query_of:
             continue

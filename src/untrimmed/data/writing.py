@@ -40,7 +40,7 @@ def write_annotations(layout: Layout, split: str, annotations: list[Annotation])
 def write_frames(
     target: Layout, layout: LayoutName, name: str, frames: Iterable[tuple[str, Float[np.ndarray, "_ D"]]]
 ) -> None:
-    """Write the frame vectors of all videos, one at a time. `name` is the name of the features."""
+    """Write the frame vectors of all videos, one video at a time. `name` is the name of the features."""
     if layout == "field":
         write_bigfile(target.folder / "FeatureData" / name, frames)
     elif layout == "jsg":

@@ -1,9 +1,11 @@
-"""ActivityNet Captions (Krishna et al., ICCV 2017, arXiv 1705.00754): YouTube videos of activities, about 120 s.
+"""ActivityNet Captions (Krishna et al., ICCV 2017, arXiv 1705.00754): YouTube videos of about 120 s.
 
 `train.json`, `val_1.json`, `val_2.json`: `{video: {"duration", "timestamps": [[start, end], ...], "sentences":
-[...]}}`. Both validation files describe the same videos in different words. PRVR papers use only the videos with
-released features: 9,043 for training and 4,430 for testing. They report 15,753 test captions, 3.56 per video. val_1 has
-3.56 captions per video and val_2 has 3.49, so val_1 is the default.
+[...]}}`. Both validation files describe the same videos in different words.
+
+PRVR papers use only the videos with released features: 9,043 for training and 4,430 for testing. They report 15,753
+test captions, which is 3.56 per video. val_1 has 3.56 captions per video and val_2 has 3.49, so we test on val_1 by
+default.
 """
 
 from pathlib import Path
@@ -17,7 +19,7 @@ from untrimmed.errors import FeatureError
 def read(path: Path) -> list[Annotation]:
     """Return the captions of a JSON file in file order.
 
-    A FeatureError for invalid content names the file and the video.
+    Raises: FeatureError for invalid content; the message names the file and the video.
     """
     annotations = []
     for name, values in AnnotationRow.of(read_json(path), str(path), []).values.items():

@@ -24,8 +24,11 @@ class PublishedSize:
 class Benchmark:
     """A benchmark as its authors publish it.
 
-    `files` maps each part that the authors distribute to its original file and its copy in our format. `parts` maps
-    train, val and test to the parts that PRVR papers use. Most papers use the same part for val and test.
+    - `files` maps each part that the authors distribute to possible file names: the original file, then the copy in our
+      format.
+    - `parts` maps train, val and test to the parts that PRVR papers use. Most papers use the same part for val and
+      test.
+    - `merge` replaces the captions of separate videos by captions of merged videos, if the papers merge videos.
     """
 
     name: str
@@ -36,14 +39,15 @@ class Benchmark:
     parts: Mapping[str, str]
     sizes: Mapping[str, Sequence[PublishedSize]]
     video_features: str | None = None  # folder of frame features in the released archive's `FeatureData`
-    # whether the moments of a caption are several annotators' marks of one span
+    # whether a caption has one moment per annotator, all for the same event
     several_annotators: bool = False
     merge: Callable[[list[Annotation]], list[Annotation]] | None = None
-    pieces: Callable[[list[str]], dict[str, list[str]]] | None = None  # merged video -> its pieces in temporal order
+    # from the ids of the pieces to {merged video: pieces in temporal order}
+    pieces: Callable[[list[str]], dict[str, list[str]]] | None = None
     notes: tuple[str, ...] = field(default=())
 
     def find(self, part: str, folder: Path) -> Path | None:
-        """Return the file of a part in the folder: the original, otherwise the copy in our format, otherwise None."""
+        """Return the path of a part's file in the folder, or None. The original file is preferred to our copy."""
         return next((folder / name for name in self.files[part] if (folder / name).is_file()), None)
 
     def read_part(self, part: str, folder: Path) -> list[Annotation]:
@@ -55,9 +59,9 @@ class Benchmark:
         return self.merge(annotations) if self.merge else annotations
 
     def read_pieces(self, part: str, folder: Path) -> dict[str, list[str]]:
-        """Return the pieces of each merged video of a part, and an empty dictionary if the benchmark merges no videos.
+        """Return {merged video: pieces} for a part. The dictionary is empty if the benchmark merges no videos.
 
-        Raises: The errors of `read_part`.
+        Raises: the errors of `read_part`.
         """
         return self.pieces(videos_of(self._read_unmerged(part, folder))) if self.pieces else {}
 
@@ -74,7 +78,7 @@ class Benchmark:
         return annotations
 
     def published(self, part: str, videos: int, captions: int) -> str:
-        """Name a source that publishes these counts for the part. If there is none, list the published counts."""
+        """Return a text that names a source with the same counts. If there is none, it lists the published counts."""
         sizes = self.sizes.get(part, ())
         agreeing = [size.source for size in sizes if (size.videos, size.captions) == (videos, captions)]
         if agreeing:
@@ -83,7 +87,7 @@ class Benchmark:
         return "published: " + "; ".join(differences) if differences else "no published size"
 
     def differences(self, part: str, videos: int, captions: int) -> list[str]:
-        """List the published counts of a part that differ from these counts, with their sources."""
+        """Return one text (counts and source) for each published size of the part that differs from these counts."""
         return [
             f"{size.videos:,} / {size.captions:,} in {size.source}"
             for size in self.sizes.get(part, ())

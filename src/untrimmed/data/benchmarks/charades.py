@@ -1,8 +1,8 @@
 """Charades-STA (Gao et al., ICCV 2017, arXiv 1705.02101): 30-second indoor videos, short captions.
 
-`charades_sta_{train,test}.txt` has one line per caption, `video start end##sentence`. The length of a video is in the
-column `length` of `Charades_v1_{train,test}.csv` in the same folder. Without that file durations are unknown, and
-moments may end after their video.
+`charades_sta_{train,test}.txt` has one line per caption, `video start end##sentence`. The length of each video is in
+the column `length` of `Charades_v1_{train,test}.csv` in the same folder. Without that file, durations are unknown, and
+moments that end after their video are not cut.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from untrimmed.errors import FeatureError
 def read(path: Path) -> list[Annotation]:
     """Return the captions of a text file in file order.
 
-    A FeatureError for invalid content names the file and the line.
+    Raises: FeatureError for invalid content; the message names the file and the line.
     """
     durations = _read_durations(path)
     annotations = []

@@ -1,9 +1,9 @@
 """DiDeMo (Hendricks et al., ICCV 2017, arXiv 1708.01641): 30-second videos, spans of four or more annotators.
 
 `{train,val,test}_data.json`: a list of `annotation_id, description, video, times [[first, last], ...], num_segments`.
-`times` has one pair of segment numbers per annotator. The video id is the file name without its suffix, because the
-source lists a few videos with two suffixes. A duration is five seconds times the number of segments, although the last
-segment may be shorter.
+`times` has one pair of segment numbers per annotator. The video id is the file name without its suffix, because a few
+videos are listed with two different suffixes. We take five seconds times the number of segments as the duration,
+although the last segment may be shorter.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from untrimmed.errors import FeatureError
 def read(path: Path) -> list[Annotation]:
     """Return the captions of a JSON file in file order.
 
-    A FeatureError for invalid content names file and annotation.
+    Raises: FeatureError for invalid content; the message names the file and the annotation.
     """
     rows = read_json(path)
     if not isinstance(rows, list):

@@ -1,10 +1,12 @@
-"""MSR-VTT (Xu et al., CVPR 2016), split 1k-A: trimmed videos of 10 to 30 s, each described as a whole by its captions.
+"""MSR-VTT (Xu et al., CVPR 2016), split 1k-A: trimmed videos of 10 to 30 s. Each caption describes a whole video.
 
 `MSRVTT_data.json`: `{"videos": [{"video_id", "start time", "end time", ...}], "sentences": [{"video_id", "caption",
-...}]}`, twenty sentences per video. 1k-A trains on the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with
-all their sentences. Validation and test use `MSRVTT_JSFUSION_test.csv` (columns `video_id` and `sentence`): 1,000 more
-videos with one sentence each. A video's duration is `end time` - `start time`, its position in a longer source video.
+...}]}`, twenty sentences per video. `start time` and `end time` are the video's position in a longer source video.
 Captions have no moments.
+
+Training uses the 9,000 videos of `MSRVTT_train.9k.csv` (column `video_id`) with all their sentences. Validation and
+test use the other 1,000 videos, with one sentence each, from `MSRVTT_JSFUSION_test.csv` (columns `video_id` and
+`sentence`).
 """
 
 from collections import defaultdict
@@ -19,10 +21,12 @@ DATA = "MSRVTT_data.json"
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of the videos in the list of a split, in the order of the list.
+    """Return the captions of a split; `path` is the CSV file that lists its videos, and captions are in its order.
 
-    The test list contains its captions. The training captions and all durations come from `MSRVTT_data.json` in the
-    same folder. A FeatureError for invalid content names the file and the entry.
+    The test file also contains the test captions. The training captions and all durations come from `MSRVTT_data.json`
+    in the same folder.
+
+    Raises: FeatureError for invalid content; the message names the file and the entry.
     """
     is_test = path.stem.endswith("_test")
     data = path.with_name(DATA)

@@ -1,7 +1,7 @@
 """A common annotation format for all benchmarks: one line per video, `{"video", "duration", "captions": [...]}`.
 
-A caption is `{"caption", "start", "end"}` in seconds and may have a `type`. Instead of `start` and `end`, it may have
-`windows` (all relevant spans) or `segments` (one span per annotator, in 5-second segments).
+A caption is `{"caption", "start", "end"}`, with times in seconds, and may have a `type`. If it has `windows` (all
+relevant spans) or `segments` (one span per annotator, in 5-second segments), `start` and `end` are ignored.
 """
 
 from pathlib import Path
@@ -14,7 +14,10 @@ SEGMENT_S = 5.0
 
 
 def read_normalised(path: Path) -> list[Annotation]:
-    """Return the captions of a file in file order. A FeatureError for invalid content names the file and the line."""
+    """Return the captions of a file in file order.
+
+    Raises: FeatureError for invalid content; the message names the file and the line.
+    """
     annotations = []
     for line in read_rows(path, ["video", "duration", "captions"]):
         video = line.video_id()
@@ -39,7 +42,7 @@ def _moments(row: AnnotationRow, duration_s: float | None) -> tuple[Span, ...]:
 
 
 def segment_span(first: int, last: int) -> Span:
-    """Return the seconds from the start of the first to the end of the last 5-second segment.
+    """Return when the first segment starts and the last segment ends, in seconds; segments are numbered from 0.
 
     >>> segment_span(1, 2)
     (5.0, 15.0)

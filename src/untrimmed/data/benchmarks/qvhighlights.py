@@ -1,9 +1,11 @@
-"""QVHighlights (Lei et al., NeurIPS 2021, arXiv 2107.09609) used for partially relevant video retrieval.
+"""QVHighlights (Lei et al., NeurIPS 2021, arXiv 2107.09609) as a benchmark of partially relevant video retrieval.
 
 `highlight_{train,val}_release.jsonl`: one line per caption with `qid, query, vid, duration, relevant_windows`. `vid` is
-`<source>_<start>_<end>`, a 150-second cut of a source video. ProtoPRVR (arXiv 2504.13035, appendix 6) merges the cuts
-of one source into one video: 2,214 and 474 videos for the same 7,218 and 1,550 captions. The paper's list of merged
-videos is not published as a file, but merging by source name gives exactly these counts.
+`<source>_<start>_<end>`, a 150-second cut of a source video.
+
+ProtoPRVR (arXiv 2504.13035, appendix 6) merges all cuts of a source into one video. The paper reports 2,214 merged
+videos with 7,218 captions for train, and 474 merged videos with 1,550 captions for val. Its list of merged videos is
+not published, but merging by source name gives exactly these counts.
 """
 
 from collections import defaultdict
@@ -17,9 +19,9 @@ from untrimmed.errors import FeatureError
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a release file in file order, one video per cut.
+    """Return the captions of a release file in file order. Each cut is a video of its own.
 
-    A FeatureError for invalid content names the file and the line.
+    Raises: FeatureError for invalid content; the message names the file and the line.
     """
     annotations = []
     for row in read_rows(path, ["qid", "query", "vid", "duration", "relevant_windows"]):
@@ -30,10 +32,11 @@ def read(path: Path) -> list[Annotation]:
 
 
 def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
-    """Return the cuts of each source in temporal order; sources are in order of first appearance.
+    """Return {source: cuts in temporal order}, with the sources in order of first appearance.
 
-    The features of a merged video are the features of its cuts, in this order. A malformed name of a cut raises a
-    FeatureError that contains the name.
+    The features of a merged video are the features of its cuts, in this order.
+
+    Raises: FeatureError for a cut that is not named `<source>_<start>_<end>`.
 
     >>> cuts_of_sources(["a_b_210.0_360.0", "a_b_60.0_210.0"])
     {'a_b': ['a_b_60.0_210.0', 'a_b_210.0_360.0']}
@@ -48,7 +51,7 @@ def cuts_of_sources(cuts: list[str]) -> dict[str, list[str]]:
 def merge(annotations: list[Annotation]) -> list[Annotation]:
     """Return the captions, in the same order, with all cuts of a source merged into one video.
 
-    A merged video contains the cuts that have captions, in temporal order and without the gaps between them. Each
+    A merged video contains the cuts that have captions, in temporal order and without the gaps between cuts. Each
     moment is shifted by the total length of the earlier cuts.
     """
     durations = {annotation.video: annotation.duration_s or 0.0 for annotation in annotations}

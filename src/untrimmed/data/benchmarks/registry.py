@@ -1,4 +1,4 @@
-"""A registry of the benchmarks by name."""
+"""The registry of benchmarks."""
 
 from untrimmed.data.benchmarks import activitynet, charades, didemo, msrvtt, qvhighlights, tvr
 from untrimmed.data.benchmarks.benchmark import Benchmark
@@ -32,7 +32,7 @@ def get_benchmark(name: str) -> Benchmark:
 
 
 def find_benchmark(name: str) -> Benchmark | None:
-    """Return the benchmark of that name, or None for the name of any other data set."""
+    """Return the benchmark of that name, or None if no benchmark has that name."""
     if name not in _BENCHMARKS:
         load_installed()
     return _BENCHMARKS.get(name)

@@ -12,7 +12,10 @@ from untrimmed.data.fields import read_rows
 
 
 def read(path: Path) -> list[Annotation]:
-    """Return the captions of a release file in file order. A FeatureError for invalid content names file and line."""
+    """Return the captions of a release file in file order.
+
+    Raises: FeatureError for invalid content; the message names the file and the line.
+    """
     annotations = []
     for row in read_rows(path, ["desc_id", "vid_name", "duration", "ts", "desc"]):
         duration_s = row.length_s()

@@ -1,4 +1,4 @@
-"""Captions and moments from a small grammar, for simulations without real annotations."""
+"""Generate captions and moments from a small grammar, for simulations without real annotations."""
 
 import numpy as np
 
@@ -30,10 +30,10 @@ _ENDINGS = ("", " slowly", " while talking", " and smiles", " again", " with one
 
 
 def invent(num_videos: int, rng: np.random.Generator) -> list[Annotation]:
-    """Return captions of videos of one to three minutes, each with three to five separate moments of 3 to 15 s.
+    """Return captions of videos that are one to three minutes long and have three to five moments of 3 to 15 s.
 
-    Half of the videos have another caption that covers 25 % to 90 % of the video, so that all moment ratios occur. All
-    captions of a video share one place.
+    These moments do not overlap. Half of the videos have one more caption, which covers 25 % to 90 % of the video, so
+    that all moment ratios occur. All captions of a video name the same place.
     """
     annotations = []
     for video in range(num_videos):

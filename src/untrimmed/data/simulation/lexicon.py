@@ -1,6 +1,6 @@
-"""Hidden meanings of words and sentences in the simulated world: one vector per word, close to its synonyms.
+"""Hidden meanings of words and sentences in the simulated world. Synonyms have similar meaning vectors.
 
-`untrimmed.data.simulation.world` computes text and video features from them with two different networks.
+`untrimmed.data.simulation.world` computes text features and video features from meanings with two different networks.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ FUNCTION_WORDS = frozenset((
 MEANING_DIM = 48
 CLUSTERS = 60
 CENTRE_WEIGHT = 0.6
-"""Weight of the vector that synonyms share. The cosine of two synonyms is about the square of this weight."""
+"""Weight of the vector that synonyms have in common. The cosine of two synonyms is about the square of this weight."""
 RARE_SHARE = 0.05
-"""A word is rare if less than this share of the captions contains the word."""
+"""A word is rare if it occurs in less than this share of the captions."""
 MIXING = 1.5
-"""Frequency of the waves that mix meanings: sentences that differ in one of six words have cosine 0.7."""
+"""Frequency of the waves that mix meanings. Sentences that differ in one of six words then have a cosine of 0.7."""
 ASPECTS = 6
-"""Number of parts of a mixed meaning. Frames can show some parts and not others, as with the words of a caption."""
+"""Number of parts of a mixed meaning. A frame shows some of these parts, just as it shows some words of a caption."""
 
 
 class Content(NamedTuple):
-    """The parts of a sentence's meaning that frames show separately, and how often each is visible.
+    """The parts of a sentence's meaning that frames show separately, and the share of frames that show each part.
 
     The parts are the content words, weighted by rarity, or the aspects of a mixed meaning.
     """
@@ -45,8 +45,8 @@ class Content(NamedTuple):
 class RandomWaves:
     """A fixed random nonlinear map (cosines of projections) that maps similar inputs to similar outputs.
 
-    For inputs x and y the outputs' inner product is about exp(-(frequency |x - y|)² / 2) (random Fourier features,
-    Rahimi and Recht 2007).
+    For inputs x and y, the inner product of the outputs is about exp(-(frequency |x - y|)² / 2) (random Fourier
+    features, Rahimi and Recht 2007).
     """
 
     def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, frequency: float = MIXING):
@@ -54,15 +54,15 @@ class RandomWaves:
         self._phases = rng.uniform(0, 2 * np.pi, outputs)
 
     def __call__(self, rows: Float[np.ndarray, "*N I"]) -> Float[np.ndarray, "*N O"]:
-        """Return the output vectors, whose length is about 1."""
+        """Return the output vectors, of length about 1."""
         return np.cos(rows @ self._directions + self._phases) * np.sqrt(2 / len(self._phases))
 
 
 class Lexicon:
     """The meanings of words and sentences, generated from a seed.
 
-    A sentence's meaning is the sum of its words' meanings, weighted by how rare they are in the corpus. With `mixed`, a
-    nonlinear map is applied to the sum.
+    A sentence's meaning is the sum of its words' meanings. Words that are rare in `texts` have more weight. With
+    `mixed`, a nonlinear map is applied to the sum.
     """
 
     def __init__(self, seed: int, texts: Sequence[str] = (), *, mixed: bool = False):
@@ -78,16 +78,16 @@ class Lexicon:
         self._word = lru_cache(maxsize=None)(self._new_word)
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
-        """Return the meaning of a sentence, of length 1."""
+        """Return the meaning of a sentence, a vector of length 1."""
         return unit(self.content(text).meanings.sum(axis=0))
 
     def rare(self, texts: Sequence[str]) -> list[str]:
-        """Return the distinct rare content words of some sentences, in order of appearance."""
+        """Return the distinct rare content words of the sentences, in order of appearance."""
         words = dict.fromkeys(word for text in texts for word in content_words(text))
         return [word for word in words if len(self.captions_with.get(word, ())) < RARE_SHARE * self._num_texts]
 
     def meaning(self, word: str) -> Float[np.ndarray, " M"]:
-        """Return the hidden vector of a word, of length 1."""
+        """Return the meaning of a word, a vector of length 1."""
         return self._word(word)[0]
 
     def _content(self, text: str) -> Content:
@@ -111,7 +111,7 @@ class Lexicon:
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a sentence in lower case. There is at least one.
+    """Return the words of a sentence in lower case. The list is never empty.
 
     >>> tokens("A dog's bone, 2 bones.")
     ['a', "dog's", 'bone', '2', 'bones']
@@ -134,9 +134,9 @@ def unit(rows: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """Return a random generator for a name.
+    """Return a random generator that depends only on the seed and the names.
 
-    Generators of different names are independent, and their numbers are the same on every machine.
+    Generators with different names are independent. Their numbers are the same on every machine.
     """
     digest = hashlib.blake2b("\0".join((str(seed), *names)).encode(), digest_size=16).digest()
     return np.random.default_rng(int.from_bytes(digest, "big"))

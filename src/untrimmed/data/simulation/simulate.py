@@ -23,13 +23,13 @@ from untrimmed.errors import ConfigError, FeatureError
 from untrimmed.files import whole_folder
 
 VIDEO_FEATURES = "simulated"
-"""Name of simulated frame features, which keeps them apart from extracted features."""
+"""Name of simulated frame features, which distinguishes them from extracted features."""
 SETTINGS = "simulation.json"  # name of the file with the settings in the folder of a simulated data set
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """The number of written videos and captions of each split, and their folder."""
+    """The numbers of videos and captions written for each split, and the folder of the data set."""
 
     videos: Mapping[str, int]
     captions: Mapping[str, int]
@@ -52,10 +52,11 @@ def simulate(
 ) -> Simulated:
     """Write a data set with simulated features to `out/name`, or to `out/data_set` if given.
 
-    With `annotations_dir`, the videos are a random sample of benchmark `name`, from all its parts. Otherwise `name` can
-    be any name, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test. `teacher`
-    adds DL-DKD's files, and `subtitles` the passages and vectors of subtitles. The settings are stored in
-    `simulation.json`. After an error, no files remain.
+    With `annotations_dir`, the videos are a random sample of all parts of the benchmark `name`. Otherwise `name` can be
+    any name, and a grammar invents the captions. Videos are divided 3 : 1 : 1 into train, val and test.
+
+    `teacher` adds the files of DL-DKD's teacher, and `subtitles` adds subtitle texts and vectors. The settings are
+    stored in `simulation.json`. After an error, no files remain.
 
     Raises: UnknownNameError for an unknown benchmark, ConfigError for too few videos, an existing folder or conflicting
         settings, FeatureError for missing or damaged annotations.
@@ -102,15 +103,15 @@ def simulate(
 
 
 def _pool(name: str, annotations_dir: Path) -> list[Annotation]:
-    """Read the captions of all parts of a benchmark whose files are in the folder.
+    """Return the captions of all parts of a benchmark that have a file in the folder.
 
-    If two parts of the benchmark contain the same video, its captions in the first are used.
+    If two parts contain the same video, only the captions in the first part are used.
     """
     benchmark = get_benchmark(name)
     parts = [part for part in benchmark.files if benchmark.find(part, annotations_dir) is not None]
     pool: list[Annotation] = []
     earlier_videos: set[str] = set()
-    for part in parts or list(benchmark.files)[:1]:  # without any file, read the first part, which raises the error
+    for part in parts or list(benchmark.files)[:1]:  # if no file exists, reading the first part raises the error
         annotations = benchmark.read_part(part, annotations_dir)
         pool += [annotation for annotation in annotations if annotation.video not in earlier_videos]
         earlier_videos.update(videos_of(annotations))
@@ -144,7 +145,7 @@ def _by_video(captions: Iterable[Annotation]) -> dict[str, list[Annotation]]:
 def _world(
     settings: SimulationSettings, videos: dict[str, list[Annotation]], benchmark: Benchmark | None, layout: LayoutName
 ) -> World:
-    # DiDeMo's annotators all mark one moment, and the plain layout stores one moment per caption
+    # DiDeMo's annotators mark the same event, and the plain layout stores one moment per caption
     main_moments = layout == "plain" or (benchmark is not None and benchmark.several_annotators)
     return World(settings, [c for captions in videos.values() for c in captions], main_moments=main_moments)
 
@@ -176,7 +177,10 @@ def is_simulated(name: str, root: Path) -> bool:
 
 
 def open_world(name: str, root: Path) -> World:
-    """Rebuild the hidden world of a simulated data set; raises FeatureError if the data set is missing or damaged."""
+    """Return the world that generated a simulated data set.
+
+    Raises: FeatureError if the data set is missing or damaged.
+    """
     layout = Layout.at(root, name)
     path = layout.folder / SETTINGS
     try:

@@ -1,18 +1,20 @@
 """Simulated text and video features, computed by two different networks from one hidden meaning.
 
-- Hidden vectors: each word has a meaning close to those of its synonyms. A sentence's meaning (intent) is a mean of its
-  words, in which rare words have more weight (`untrimmed.data.simulation.lexicon`). During a caption's span, its event
-  is visible: some of its words, most strongly around one point in time. In half of the time without captions, events of
-  other captions are visible (distractions); half of these captions share a rare word with the video.
-- Text features: a word's meaning plus some of the sentence's intent and noise is mapped by a fixed random network. Then
-  a direction that all words share is added (as in RoBERTa).
-- Frame features: event, scene, shot and noise are mapped by another such network with a final ReLU (as in ResNet and
-  I3D). Text and video coordinates do not correspond.
+- Meanings: words with similar senses have similar meaning vectors. A sentence's meaning (intent) is a weighted sum of
+  its words' meanings, in which rare words have more weight (`untrimmed.data.simulation.lexicon`).
+- Events: the frames of a caption's moment show some of the caption's words, most strongly around one point in time. In
+  half of the time without captions, frames show captions of other videos (distractions). Half of the distractions share
+  a rare word with the video's captions.
+- Text features: a fixed random network maps a word's meaning, part of the sentence's intent, and noise to a vector. A
+  constant vector is added to all words, because RoBERTa features also share a common direction.
+- Frame features: another random network maps event, scene, shot and noise to a vector. Its last layer is a ReLU, as in
+  ResNet and I3D. The coordinates of text features and frame features do not correspond.
 
-Features depend on the seed, the video's id and captions, and the corpus. `untrimmed.running.untrained` computes the
-best possible result from the hidden vectors (`World.events`, `World.intent`). Some properties of this world favour some
-methods (`BUILT_IN_SIDES`). Each of three settings removes one of them: `words=mixed`, `runs=scattered` and
-`teacher_map=nonlinear`.
+Features depend on the seed, on the video's id and captions, and on the corpus. `untrimmed.running.untrained` computes
+the best possible result from the hidden vectors (`World.events`, `World.intent`).
+
+Three properties of this world favour particular methods (`BUILT_IN_SIDES`). The settings `words=mixed`,
+`runs=scattered` and `teacher_map=nonlinear` each remove one of these properties.
 """
 
 import math
@@ -40,47 +42,47 @@ from untrimmed.passages.passage import Passage
 HIDDEN_DIM = 128
 STEEPNESS = 3.0
 THRESHOLDS = 0.3
-"""Standard deviation of the hidden units' thresholds, for rows of length 1.
+"""Standard deviation of the thresholds of the hidden units, for input rows of length 1.
 
-With these thresholds, a linear map that is fitted to mean vectors is bad for single frames. If the thresholds varied
-more, the features of all rows would be too similar.
+With this value, a linear map that is fitted to mean vectors works badly for single frames. With a larger value, the
+features of all rows would be too similar.
 """
 SURROUNDINGS_DIM = 48
 NUM_SCENES = 60
 SHOT_S = 12.0
-"""Mean length of a shot."""
+"""Mean length of a shot in seconds."""
 MEMORY_S = 6.7
-"""Mean time until it is drawn again whether a word is visible. After 1.5 s it is unchanged with probability 0.8."""
+"""Mean time in seconds between two random draws of a word's visibility."""
 STRETCH_S = 9.0
-"""Median length of a distraction: an event of another caption, in time without captions."""
+"""Median length of a distraction in seconds."""
 DISTRACTOR = 0.7
-"""Strength of a distraction relative to an annotated event."""
+"""Strength of a distraction relative to the event of an annotated moment."""
 RELATED_SHARE = 0.5
 """Share of distractions that contain a rare word of the video's captions."""
 PASSAGE_S = 4.0
-"""Mean time between two subtitles."""
+"""Mean time between two subtitles in seconds."""
 TALKED_SHARE = 0.25
 """Share of captions that subtitles mention, if captions have no type. In TVR's val split, 26 % have type t or vt."""
 SAID_SHARE = 0.5
-"""Probability that a subtitle contains a content word of a caption that it mentions."""
+"""Probability that a subtitle that mentions a caption contains a given content word of the caption."""
 CHATTER = 4
-"""Largest number of words from a caption of another video in a subtitle."""
+"""Largest number of words in a subtitle that come from a caption of another video."""
 SCATTERED_SHARE = 0.5
-"""Share of a moment's frames that show its caption with `runs=scattered`. These frames show it more strongly."""
+"""Share of a moment's frames that show the caption with `runs=scattered`. The caption is stronger in these frames."""
 CONTEXT_WEIGHT = 0.5
-"""Weight of the sentence's intent in a token, relative to its word's meaning."""
+"""Weight of the sentence's intent in a word's hidden vector, relative to the word's meaning."""
 NOISE_WEIGHT = 0.3
-"""Weight of noise in a token, relative to its word's meaning."""
+"""Weight of noise in a word's hidden vector, relative to the word's meaning."""
 MIXED_CONTEXT_WEIGHT = 1.0
-"""Weight of the intent in a token with `words=mixed`. With 0.5, MS-SL's SumR was 45 instead of 92."""
+"""The value of `CONTEXT_WEIGHT` with `words=mixed`. With 0.5, MS-SL's SumR was 45 instead of 92."""
 COMMON = 0.3
 """Root mean square of the vector that is added to all words.
 
-Together with the network's bias, this vector is half as large as the rest of a word's features.
+The sum of this vector and the network's bias is half as long as the rest of a word's features.
 """
 
 FAINT = 0.1
-"""First coordinate of a frame that is all zeros otherwise, which can happen with a dozen coordinates or fewer."""
+"""First coordinate of a frame that would be all zeros. Such frames can occur if `video_dim` is about 12 or less."""
 
 BUILT_IN_SIDES = {
     "words=mixed": "a frame is a sum of the caption's words, which favours matching by words (RAL)",
@@ -91,9 +93,9 @@ BUILT_IN_SIDES = {
 
 
 def built_in_sides(settings: Mapping[str, Any]) -> list[str]:
-    """Return the properties of a world with these settings that favour some methods.
+    """Return the entries of `BUILT_IN_SIDES` that hold for a world with these settings.
 
-    Missing settings have their defaults.
+    Missing settings have their default values.
 
     >>> len(built_in_sides({})), len(built_in_sides({"words": "mixed"}))
     (3, 2)
@@ -106,7 +108,7 @@ def built_in_sides(settings: Mapping[str, Any]) -> list[str]:
 class SimulationSettings(metaclass=Checked):
     """Widths and difficulty of simulated features.
 
-    The meaning of a word has length 1; the lengths of other hidden vectors are relative to it.
+    The meaning of a word has length 1. The lengths of other hidden vectors are relative to that length.
     """
 
     query_dim: int = 1024
@@ -118,10 +120,10 @@ class SimulationSettings(metaclass=Checked):
     shots: float = 0.3  # length of the part that the frames of a shot share
     noise: float = 0.4  # length of the noise in each frame
     base: float = 0.5  # strength of an event far from its peak, relative to the peak
-    distraction: float = 0.5  # share of the time without captions in which other captions happen
+    distraction: float = 0.5  # share of the time without captions in which captions of other videos are shown
     teacher_noise: float = 1.3  # length of the noise of DL-DKD's teacher
-    words: Literal["added", "mixed"] = "added"  # mixed: a sentence's meaning is a nonlinear map of its words' sum
-    runs: Literal["whole", "scattered"] = "whole"  # scattered: single frames of a moment show the caption
+    words: Literal["added", "mixed"] = "added"  # mixed: apply a nonlinear map to the sum of the words' meanings
+    runs: Literal["whole", "scattered"] = "whole"  # scattered: only some frames of a moment show the caption
     teacher_map: Literal["linear", "nonlinear"] = "linear"  # kind of map from hidden meanings to the teacher's vectors
     seed: int = 0
 
@@ -146,9 +148,9 @@ class SimulationSettings(metaclass=Checked):
 
 
 class RandomNetwork:
-    """A fixed random network of two layers with a tanh, from hidden rows of length about 1 to features.
+    """A fixed random network with two layers and a tanh, from hidden rows of length about 1 to features.
 
-    `shift` is the mean of the features. `World.frames` applies the final ReLU of the network for frames.
+    `shift` is the mean of the features. For frames, `World.frames` applies a ReLU to the output.
     """
 
     def __init__(self, rng: np.random.Generator, inputs: int, outputs: int, *, shift: float = 0.0):
@@ -169,8 +171,8 @@ class RandomNetwork:
 class World:
     """Features of sentences and videos from one seed. `corpus` contains the captions of all videos.
 
-    Frames show every moment of a caption. With `main_moments` they show only its main moment, which is right if several
-    annotators marked one span.
+    A caption is shown in each of its moments. With `main_moments` it is shown only in its main moment, for data sets in
+    which several annotators mark the same event.
     """
 
     def __init__(
@@ -206,7 +208,7 @@ class World:
     def frames(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T D"]:
         """Return the frame features of a video: nonnegative, float32, at least one row.
 
-        Captions without moments are invisible.
+        Captions without moments are not shown.
         """
         hidden = self._hidden_frames(captions, self._rng("noise", captions[0].video), self.settings.noise)
         frames = self._vision(hidden / np.sqrt(2))
@@ -215,10 +217,10 @@ class World:
         return frames
 
     def passages(self, captions: Sequence[Annotation]) -> list[Passage]:
-        """Return the subtitles of a video: one in each stretch of about `PASSAGE_S` seconds.
+        """Return the subtitles of a video, one per `PASSAGE_S` seconds.
 
-        A caption of TVR's type t or vt is mentioned by one subtitle within its main moment. All subtitles also contain
-        words of other videos' captions.
+        Captions of TVR's type t or vt are mentioned by a subtitle within their main moment. A caption without a type is
+        mentioned with probability `TALKED_SHARE`. All subtitles also contain words of other videos' captions.
         """
         video = captions[0].video
         duration_s = captions[0].duration_s
@@ -246,11 +248,11 @@ class World:
         return np.stack([words.mean(axis=0) for words in self.words([passage.text for passage in passages])])
 
     def intent(self, text: str) -> Float[np.ndarray, " M"]:
-        """Return the hidden meaning of a sentence, of length 1."""
+        """Return the hidden meaning of a sentence, a vector of length 1."""
         return self._lexicon.intent(text)
 
     def events(self, captions: Sequence[Annotation]) -> Float[np.ndarray, "T M"]:
-        """Return the hidden meaning of the event in each frame of a video; a frame without an event has zeros."""
+        """Return the hidden meaning of the event in each frame of a video; the row is zero if there is no event."""
         settings = self.settings
         rng = self._rng("events", captions[0].video)
         duration_s = captions[0].duration_s
@@ -280,7 +282,7 @@ class World:
         return unit(self._taught(noisy[None])).astype(np.float32)
 
     def _taught(self, hidden: Float[np.ndarray, "N H"]) -> Float[np.ndarray, "N S"]:
-        """Map meanings to the teacher's space. The vectors of frames also contain scene and shot."""
+        """Map meanings, or hidden vectors of frames (which end with scene and shot), to the teacher's space."""
         width = hidden.shape[1]
         if self.settings.teacher_map == "linear":
             return hidden @ self._teacher[:width]
@@ -289,15 +291,15 @@ class World:
     def _hidden_frames(
         self, captions: Sequence[Annotation], rng: np.random.Generator, noise: float
     ) -> Float[np.ndarray, "T H"]:
-        """Return the hidden vectors of each frame: its event, scene and shot, with noise."""
+        """Return the hidden vector of each frame: event, surroundings (scene and shot) and noise."""
         events = self.settings.event * self.events(captions)
         clear = np.concatenate([events, self._surroundings(captions[0].video, len(events))], axis=1)
         return clear + noise * unit(rng.standard_normal(clear.shape))
 
     def _surroundings(self, video: str, num_frames: int) -> Float[np.ndarray, "T B"]:
-        """Return the hidden vectors of scene and shot of each frame.
+        """Return the hidden vector of each frame's scene and shot.
 
-        A video's scene is a mix of scenes that all videos of the corpus share.
+        The scene of a video is a mixture of three of `NUM_SCENES` scenes and an individual part.
         """
         settings = self.settings
         rng = self._rng("surroundings", video)
@@ -308,9 +310,9 @@ class World:
         return settings.scene * scene + settings.shots * shots[shot]
 
     def _event(self, text: str, num_frames: int, rng: np.random.Generator) -> Float[np.ndarray, "T M"]:
-        """Return an event's hidden vector in each of its frames.
+        """Return the hidden vector of an event in each of its frames.
 
-        Which words of the event are visible changes from frame to frame as a Markov chain.
+        The visible words change from frame to frame as a Markov chain.
         """
         meanings, visible = self._lexicon.content(text)
         drawn = rng.random((num_frames, len(meanings))) < visible
@@ -334,7 +336,7 @@ class World:
     def _add_distractions(
         self, events: Float[np.ndarray, "T M"], busy: Bool[np.ndarray, " T"], captions: Sequence[Annotation]
     ) -> None:
-        """Let some frames without an event show what captions of other videos describe."""
+        """Add events of other videos' captions to some frames without an event, in place."""
         if self._num_videos < 2:
             return
         video = captions[0].video
@@ -346,7 +348,7 @@ class World:
                 events[span] += DISTRACTOR * self._event(text, span.stop - span.start, rng)
 
     def _other_caption(self, video: str, rare: Sequence[str], rng: np.random.Generator) -> str:
-        """Return a caption of another video, often one that contains one of the words `rare`."""
+        """Return a random caption of another video. With probability `RELATED_SHARE`, it contains a word of `rare`."""
         if rare and rng.random() < RELATED_SHARE:
             related = self._lexicon.captions_with[rare[int(rng.integers(len(rare)))]]
             candidates = [index for index in related if self._corpus[index].video != video]
@@ -362,16 +364,16 @@ class World:
 
 
 def _frame_span(moment: Span, duration_s: float, num_frames: int) -> slice:
-    """Return the frame numbers of a moment, rounded to whole frames. There is at least one."""
+    """Return the frame numbers of a moment, rounded to whole frames. The slice is never empty."""
     start, end = (np.array(moment) * num_frames / duration_s).round().astype(int).tolist()
     start = min(max(start, 0), num_frames - 1)
     return slice(start, max(start + 1, min(end, num_frames)))
 
 
 def _free_stretches(busy: Bool[np.ndarray, " T"], median: float, rng: np.random.Generator) -> list[slice]:
-    """Return the frames without an event, divided into stretches of random length.
+    """Return the frames without an event as stretches of random length.
 
-    A stretch has at least 2 frames, unless the gap between two events ends earlier.
+    A stretch has at least 2 frames, unless the next event starts earlier.
     """
     edges = np.flatnonzero(np.diff(np.concatenate([[True], busy, [True]]).astype(int))).reshape(-1, 2)
     stretches = []
