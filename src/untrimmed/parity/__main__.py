@@ -14,7 +14,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one case, print one line for each compared array, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m untrimmed.parity", description=__doc__)
     parser.add_argument("case", type=Path, help="a folder with config.json and expected.npz")
-    parser.add_argument("--method", help="whose case it is; default: the case's settings, then the folder above")
+    parser.add_argument("--method", help="method of the case; default: from config.json, else the parent folder's name")
     options = parser.parse_args(arguments)
     try:
         from untrimmed.parity.registry import run_case
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     for result in results:
         print(result)
     failed = sum(not result.passed for result in results)
-    print(f"{len(results)} arrays, {failed} past their tolerance")
+    print(f"{len(results)} arrays, {failed} outside their tolerance")
     return 1 if failed else 0
 
 

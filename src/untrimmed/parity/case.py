@@ -17,8 +17,7 @@ from untrimmed.errors import FeatureError
 
 Arrays = dict[str, np.ndarray]
 
-# axes of the inputs that were recorded for a network: videos V, queries Q, frames T, words W; `_` is an axis of any
-# size
+# Axes of a network's recorded inputs: videos V, queries Q, frames T, words W. An axis `_` has any size.
 AXES = {
     "frame_video_features": "V T _",
     "videos_mask": "V T",
@@ -35,7 +34,7 @@ AXES = {
 class Case:
     """A folder of recorded inputs (`batch.npz`, `weights.npz`) and outputs (`expected.npz` and others).
 
-    `precision` is the number format of our network: float32, or float64 to measure the rounding error of float32.
+    `precision` is the number format of our network. It is float32, or float64 to measure the rounding error of float32.
     """
 
     folder: Path
@@ -50,47 +49,47 @@ class Case:
 
     @property
     def has_network(self) -> bool:
-        """Whether the case contains weights, so that a network must be run for the comparison."""
+        """Whether the case contains the weights of a network, which is run for the comparison."""
         return (self.folder / "weights.npz").is_file()
 
     @cached_property
     def batch(self) -> Arrays:
-        """The recorded inputs. They are empty if the case reads a data set from files."""
+        """The recorded inputs by name, or an empty dictionary if the case reads a data set from files."""
         path = self.folder / "batch.npz"
         return read_arrays(path) if path.is_file() else {}
 
     @cached_property
     def weights(self) -> Arrays:
-        """The network's weights, by the names that they have in the released program."""
+        """The network's weights by their names in the released program."""
         return read_arrays(self.folder / "weights.npz")
 
     @cached_property
     def expected(self) -> Arrays:
-        """The recorded outputs."""
+        """The recorded outputs by name."""
         return read_arrays(self.folder / "expected.npz")
 
     def setting(self, name: str) -> Any:
-        """Return a value of `config.json`. Raises FeatureError if the value is missing."""
+        """Return a value of `config.json`; raises FeatureError if the value is missing."""
         if name not in self.config:
             raise FeatureError(f"{self.folder / 'config.json'}: no {name!r}; this kind of case needs it")
         return self.config[name]
 
     def require_constant(self, name: str, value: float) -> None:
-        """Check a setting that our code does not have, because the released program never changes its value.
+        """Check a setting that our code does not have, because its value is constant in the released program.
 
-        Raises: FeatureError if the case has the setting with another value.
+        Raises: FeatureError if the case contains another value.
         """
         if self.config.get(name, value) != value:
             raise FeatureError(
-                f"{self.folder / 'config.json'}: {name} is {self.config[name]}, a constant of the release that is "
-                f"{value} here; only cases with that value can be run"
+                f"{self.folder / 'config.json'}: {name} is {self.config[name]}, expected {value}, which is constant "
+                "in our code; use a case with that value"
             )
 
     def training_batch(self) -> TrainingBatch:
         """Return the recorded inputs of a network as a training batch.
 
-        If the case does not record which video each query belongs to, query i belongs to video i. Batches of DL-DKD
-        contain the teacher's vectors and no clips. The teacher sees the same frames as the model.
+        If the case does not record the video of each query, query i belongs to video i. Batches of DL-DKD contain the
+        teacher's vectors and no clips. The teacher has the same frame mask as the model.
         """
         has_teacher = "teacher_video_features" in self.batch
         extra_names = ("teacher_text_feat",) if has_teacher else ("clip_video_features",)
@@ -165,7 +164,7 @@ def load_case(folder: Path, method: str | None = None) -> Case:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Return all arrays of an npz file, without unpickling objects.
+    """Return all arrays of an npz file. Pickled objects are not loaded.
 
     Raises: FeatureError for a missing or damaged file.
     """

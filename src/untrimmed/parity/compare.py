@@ -1,4 +1,4 @@
-"""Compare our arrays with the recorded ones. The tolerance of an array depends on its name."""
+"""Compare our arrays with the recorded arrays. The tolerance of an array depends on its name."""
 
 import re
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from untrimmed.parity.case import Arrays
 
 @dataclass(frozen=True)
 class ArrayComparison:
-    """The largest difference between our array and the recorded one, and the tolerance.
+    """The largest difference between our array and the recorded array, and the tolerance.
 
-    `failure` says why no difference was computed, for example because the shapes differ. `rounding` is the error of our
-    array in single precision. It is 0 unless this error raised the tolerance.
+    - `failure` is the reason why no difference was computed, for example different shapes.
+    - `rounding` is the rounding error of our array in float32, or 0 if this error did not raise the tolerance.
     """
 
     name: str
@@ -39,8 +39,8 @@ class ArrayComparison:
 class Tolerance:
     """The largest difference allowed for an array: `absolute` + `relative` * the largest recorded absolute value.
 
-    The tolerance is at least `roundings` times the rounding error of that largest value in the recorded number format.
-    The default is 1, because some cases recorded learning-rate factors in float64 and others in float32.
+    The tolerance is at least `roundings` times the rounding error of the largest value in the recorded number format.
+    This matters for learning-rate factors, which some cases recorded in float64 and others in float32.
     """
 
     absolute: float
@@ -58,16 +58,17 @@ Rules = Sequence[tuple[str, Tolerance]]
 
 RAW_SCORES = r"expected/.*_scores_raw"
 
-# We measure the rounding error of our array as its difference from the same array in double precision. A tolerance may
-# grow to this multiple of the error, because the released program adds numbers in another order and has a similar
-# error.
+# The rounding error of our array is its difference from the same array in double precision. A tolerance may grow to
+# this multiple of the rounding error, because the released program adds numbers in another order, with a similar error.
 ROUNDINGS = 3.0
 
-# The first pattern that matches `file/array` selects the tolerance. Scores and losses have the tolerances that the
-# project promises. Raw scores are dot products of unnormalised vectors. In the golden data they reach 20, where 2e-5
-# equals eight rounding errors; larger scores may also differ by eight rounding errors. The tolerance of encodings is
-# relative to their size. Attention windows were recorded in float32, but we compute them in float64. In the narrowest
-# windows (width 0.1) the recorded values alone have a rounding error of 5e-6.
+# The first pattern that matches `file/array` selects the tolerance.
+# - Scores and losses have the tolerances that the project promises.
+# - Raw scores are dot products of unnormalised vectors. In the golden data they reach 20, where 2e-5 is eight rounding
+#   errors. Larger scores may also differ by eight rounding errors.
+# - The tolerance of encodings is relative to their size.
+# - Attention windows were recorded in float32, but we compute them in float64. In the narrowest windows (width 0.1),
+#   the recorded values have a rounding error of 5e-6.
 RULES: Rules = (
     (r"expected/((clip|frame|fused|train_frame)_scores|word_confidence)", Tolerance(1e-6)),
     (RAW_SCORES, Tolerance(2e-5, roundings=8)),
@@ -88,8 +89,8 @@ RULES: Rules = (
 def tolerance_of(name: str, rules: Rules) -> Tolerance:
     """Return the tolerance of an array. `rules` are pairs of a regular expression and a tolerance.
 
-    The first pattern that matches the whole name decides. If there is none, the first one that matches the beginning of
-    the name decides.
+    The first pattern that matches the whole name applies. If no pattern does, the first pattern that matches the
+    beginning of the name applies.
     """
     exact = [limit for pattern, limit in rules if re.fullmatch(pattern, name)]
     return exact[0] if exact else next(limit for pattern, limit in rules if re.match(pattern, name))
@@ -104,10 +105,10 @@ def compare(
     rounding: float = 0.0,
     widest: float = 1.0,
 ) -> ArrayComparison:
-    """Compare our array with the recorded one.
+    """Compare our array with the recorded array.
 
-    Integers and texts must be equal; for them, the difference is the number of unequal entries. The tolerance of other
-    arrays grows with `rounding`, the measured rounding error of our array, up to `widest` times the normal tolerance.
+    Integers and texts must be equal; their difference is the number of unequal entries. The tolerance of other arrays
+    grows with `rounding`, the measured rounding error of our array, up to `widest` times the normal tolerance.
     """
     if ours is None:
         return ArrayComparison(name, np.nan, 0.0, "not produced here")
@@ -116,7 +117,7 @@ def compare(
     if theirs.dtype.kind not in "fc":
         return ArrayComparison(name, float(np.count_nonzero(ours != theirs)), 0.0)
     if ours.dtype.kind not in "fciub":
-        return ArrayComparison(name, np.nan, 0.0, f"holds {ours.dtype}, wanted numbers")
+        return ArrayComparison(name, np.nan, 0.0, f"contains {ours.dtype}, expected numbers")
     stated = tolerance.of(theirs)
     limit = max(stated, min(ROUNDINGS * rounding, widest * stated))
     # treat equal infinities as equal, because their difference would be NaN

@@ -1,4 +1,4 @@
-"""Golden cases without a network: preprocessing, batches, feature files, metrics, windows, matching loss."""
+"""Compute golden cases without a network: preprocessing, batches, feature files, metrics, windows, matching loss."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +24,7 @@ from untrimmed.running.batches import in_batches, query_batch, query_batches, tr
 def preprocessing(case: Case) -> Arrays:
     """Return clips and frames resampled from raw sequences, and vectors scaled to unit length.
 
-    If the case lists several numbers of clips or of frames, each array's name ends with its number.
+    If the case lists several clip counts or frame limits, the name of an array ends with its count or limit.
     """
     case.require(("seq_lengths", "seq_frames", "l2_input"))
     lengths = case.batch["seq_lengths"]
@@ -62,7 +62,7 @@ def store_root(case: Case) -> Path:
 def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> RetrievalDataset:
     """Return a split of the toy data set of a case.
 
-    A case with arrays instead of files has only one split, so `split` is ignored.
+    A case that stores arrays instead of files has only one split, and `split` is ignored.
     """
     sizes = {
         "num_clips": case.config.get("map_size", 32),
@@ -84,7 +84,7 @@ def toy_dataset(case: Case, split: str, teacher: TeacherRule | None = None) -> R
 
 
 def _by_id(arrays: Arrays, item: str, row: str) -> Arrays:
-    """Return the rows of each id as one array, by id."""
+    """Return {id: array of its rows}."""
     parts = np.split(arrays[f"{row}s"], np.cumsum(arrays[f"{row}_counts"])[:-1])
     return dict(zip(map(str, arrays[f"{item}_ids"]), parts, strict=True))
 
@@ -113,7 +113,7 @@ def collate(case: Case) -> Arrays:
 def training_arrays(
     case: Case, *, teacher: TeacherRule | None = None, sort_by: Literal["frames", "captions"] = "frames"
 ) -> Arrays:
-    """Return the training batch that a case recorded. For DL-DKD it includes the teacher's vectors."""
+    """Return the arrays of the training batch that a case recorded; with `teacher`, also the teacher's vectors."""
     dataset = toy_dataset(case, case.config.get("train_split", "train"), teacher)
     drawn = case.config["train_item_order"] if "train_item_order" in case.config else case.batch["train_item_order"]
     rows = dataset.training_rows(np.array(drawn), sort_by=sort_by)
@@ -133,7 +133,7 @@ def training_arrays(
 
 
 def bigfile(case: Case) -> Arrays:
-    """Return the frame features of a BigFile (a binary format for vectors), read by each method of `BigFile`."""
+    """Return the contents of a BigFile folder (a binary format for vectors), read with each method of `BigFile`."""
     layout = Layout.at(store_root(case), case.setting("collection"))
     features = layout.frames(case.setting("visual_feature"))
     store = BigFile(features)
@@ -155,7 +155,7 @@ def bigfile(case: Case) -> Arrays:
 
 
 def metrics(case: Case) -> Arrays:
-    """Return ranks and metrics for one right video per query, for several, and for each of three rules for ties."""
+    """Return ranks and metrics for one correct video per query, for several correct videos, and for three tie rules."""
     case.require(("video_ids", "caption_ids", "scores_plain", "scores_ties", "multi_gt"))
     column = {str(video_id): i for i, video_id in enumerate(case.batch["video_ids"])}
     truth = np.array([column[str(caption_id).partition("#")[0]] for caption_id in case.batch["caption_ids"]])
@@ -187,7 +187,7 @@ def metric_values(case: Case, scores: np.ndarray, truth: np.ndarray, ties: Ties 
 
 
 def gaussian_window(case: Case) -> Arrays:
-    """Return Gaussian attention windows. An array's name contains the length and width of its window."""
+    """Return Gaussian attention windows. The name of an array contains the length and width of the window."""
     arrays = {}
     for name in case.expected:
         length, width = name.removeprefix("window_L").split("_w")
@@ -196,7 +196,7 @@ def gaussian_window(case: Case) -> Arrays:
 
 
 def matching(case: Case) -> dict[str, Any]:
-    """Return GMMFormer v2's optimal matching loss, the pairs of query and clip, and the gradients of the inputs."""
+    """Return GMMFormer v2's optimal matching loss, the matched pairs (query, clip), and the gradients of the inputs."""
     case.require(("clips", "query_vectors", "text_labels"))
     query = torch.from_numpy(case.batch["query_vectors"]).requires_grad_()
     clips = torch.from_numpy(case.batch["clips"]).requires_grad_()

@@ -39,7 +39,7 @@ DECAY_NAMES: dict[str, ShareDecay] = {
     "cosine": "cosine",
     "None": "constant",
 }
-# DL-DKD also records the cosine of every frame, and the common rules have no tolerance for these arrays
+# the common rules have no tolerance for these arrays, which only DL-DKD records
 SCORES = r"expected/(inheritance|exploration|teacher)(_frame)?_scores"
 
 
@@ -60,16 +60,15 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     }
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix `pp-` in its kind.
+        """Return the case without the prefix `pp-` in its kind, and with a number of clips.
 
-        If the case does not set the number of clips, the usual number is added. The released program never reads its
-        clips, so any number gives the same results.
+        The released program never reads clips, so any number gives the same results.
         """
         kind = case.kind.removeprefix("pp-")
         return dataclasses.replace(case, config={"map_size": 32} | case.config | {"case": kind})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for the cases of batches with a teacher and of values that change with the epoch."""
+        """Return the functions for batches with a teacher, and for values that change with the epoch."""
         return {
             "schedules": lambda case: {name: _schedule(case, name) for name in case.expected},
             "collate": lambda case: training_arrays(
@@ -78,18 +77,15 @@ class DLDKDParity(RetrievalParity[DLDKD]):
         }
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances.
-
-        Scores of frames and of the teacher have the same tolerances as other cosines and losses.
-        """
+        """Return the tolerances. Scores of frames and of the teacher have the same tolerances as other cosines."""
         limit = 5e-6 if is_updated(case) else 1e-6
         return [(SCORES, Tolerance(limit)), (r"expected/kl", Tolerance(1e-7, 1e-5)), *super().rules(self.common(case))]
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the model's settings for branches and labels.
 
-        The decays are switched off. The recorded weight of distillation and the recorded shares of labels already
-        include the decay.
+        The decays are switched off, because the recorded weight of distillation and the recorded shares of labels
+        already include the decay.
         """
         soft = {"labels": "soft", "hard_share": case.config.get("alpha"), "label_share": case.config.get("belta")}
         return {
@@ -117,7 +113,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def taps(self, model: DLDKD) -> list[Tap]:
         """List the modules whose outputs are compared: each branch's input layer, positions, attention and encoder.
 
-        The outputs of attention layers are compared before their output projection.
+        The output of an attention layer is compared before the output projection.
         """
         is_later = model.config.version == "later"
         prefixes = (
@@ -155,10 +151,9 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def scores(
         self, model: DLDKD, queries: EncodedQueries, videos: EncodedVideos, batch: TrainingBatch
     ) -> dict[str, Tensor]:
-        """Return the scores of each branch and of the teacher.
+        """Return the scores of each branch and of the teacher, and the cosines of all frames.
 
-        A score is the largest cosine or dot product of the query with a frame of the video. The cosines of all frames
-        are returned, too.
+        A score is the largest cosine or dot product of the query with a frame of the video.
         """
         scores = model.score(queries, videos)
         dot = model.branch_sims(queries, videos, "dot")
@@ -183,7 +178,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
     def loss_arrays(
         self, case: Case, model: DLDKD, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return each branch's losses and their parts, and how far each query's scores diverge from the teacher's."""
+        """Return each branch's losses and their parts, and the divergence of each query's scores from the teacher's."""
         batch = case.training_batch()
         c = model.config
         index = batch.video_index
@@ -217,7 +212,7 @@ class DLDKDParity(RetrievalParity[DLDKD]):
 
 
 def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
-    """Return the cosine of every query and frame [Q, T, V], with the released program's value at padding."""
+    """Return the cosine of every query and frame [Q, T, V]. Padding has the same value as in the released program."""
     rows = frames.flatten(0, 1)[:, None]
     real = mask.flatten()
     cosine = max_sim(query, rows).value.masked_fill(~real, MASKED_LOGIT)
@@ -225,7 +220,7 @@ def _frame_cosines(query: Tensor, frames: Tensor, mask: Tensor) -> Tensor:
 
 
 def _schedule(case: Case, name: str) -> np.ndarray:
-    """Return a value that changes with the epoch, such as the distillation weight: one number per epoch."""
+    """Return one number per epoch: the value of the distillation weight or of a share of the labels."""
     num_epochs = case.setting("n_epoch")
     for constant, value in SCHEDULE_CONSTANTS.items():
         case.require_constant(constant, value)

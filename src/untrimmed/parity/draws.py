@@ -12,9 +12,9 @@ from untrimmed.parity.case import Case
 
 
 class RecordedDraws(Draws):
-    """Replays the choice of negatives that a case recorded. A choice that was not recorded is drawn at random.
+    """Replays the negatives that a case recorded. Negatives that were not recorded are drawn at random.
 
-    A negative is chosen by its rank: 0 is the candidate with the highest score.
+    A negative is recorded as its rank among the candidates. Rank 0 is the candidate with the highest score.
     """
 
     recorded: dict[str, np.ndarray | None]
@@ -24,20 +24,20 @@ class RecordedDraws(Draws):
         object.__setattr__(self, "recorded", {term: case.batch.get(name) for term, name in file_names.items()})
 
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Tensor:
-        """Return for each row the recorded ranks of its negatives among the candidates."""
+        """Return the recorded ranks of each row's negatives among the candidates."""
         stored = self.recorded.get(f"candidate {term}")
         return super().candidate_ranks(term, num_rows, num_candidates) if stored is None else torch.from_numpy(stored)
 
     def foreign_ranks(self, term: str, num_foreign: Tensor) -> Tensor:
-        """Return for each video the recorded ranks of its negatives among the queries of other videos."""
+        """Return the recorded ranks of each video's negatives among the queries of other videos."""
         stored = self.recorded.get(f"foreign {term}")
         return super().foreign_ranks(term, num_foreign) if stored is None else torch.from_numpy(stored)
 
 
 class NoisyDraws(RecordedDraws):
-    """Replays the recorded noise of each loss term, and the choice of negatives.
+    """Replays the recorded noise of each loss term, and the recorded negatives.
 
-    An array of noise with three axes is the same for every training step. With four axes, the first axis is the step.
+    Noise with three axes is used at every training step. If noise has four axes, the first axis is the step.
     """
 
     noise: dict[str, Iterator[Tensor]]

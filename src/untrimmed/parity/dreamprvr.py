@@ -1,4 +1,4 @@
-"""Compare DreamPRVR with its released program (golden cases): the network, and its register generator alone."""
+"""Compare DreamPRVR with its released program (golden cases): the whole network, and the register generator alone."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -45,8 +45,8 @@ LIMITS: Rules = (
 class DreamPRVRParity(GMMFormerV2Parity):
     """The golden cases of DreamPRVR.
 
-    The network differs from GMMFormer v2's in the attention windows and in additional registers (vectors of a video's
-    topic). The token that weighs the layers is their mean.
+    The network is GMMFormer v2 with other attention windows and with registers (vectors that describe the topic of a
+    video). The token that determines the weights of the parallel layers is the layers' mean.
     """
 
     model_name = "dreamprvr"
@@ -54,11 +54,11 @@ class DreamPRVRParity(GMMFormerV2Parity):
     terms = ("clip_nce", "frame_nce", "query_diversity", "query_similarity", "register_kl", "register_diffusion")
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return the function for the cases of the register generator."""
+        """Return the function for cases of the register generator."""
         return {"registers": self._registers}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances of the register generator, followed by the common ones."""
+        """Return the tolerances of the register generator, followed by the common tolerances."""
         return [*LIMITS, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """List the modules whose outputs are compared: GMMFormer v2's, the registers' inputs, and the tokens."""
+        """List the modules whose outputs are compared: those of GMMFormer v2, the registers' inputs, and the tokens."""
         part = "attachments.registers"
         taps = [
             replace(tap, theirs=tap.theirs.replace("frame_encoder_1", "frame_encoder")) for tap in super().taps(model)
@@ -93,7 +93,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
         """Return query vectors, clips, frames and registers.
 
-        An encoded video does not contain its registers, so they are computed again from their inputs.
+        The registers are computed again, because encoded videos only contain the inputs of the registers.
         """
         encoded = super().encodings(model, queries, videos)
         if "registers" not in videos.attached:
@@ -134,7 +134,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def _registers(self, case: Case) -> dict[str, Any]:
         """Return the registers, intermediate values, gradients, and noise schedules.
 
-        The case records the output of the generator's first layer for the clips, which is the input here.
+        The input is the recorded output of the generator's first layer for the clips.
         """
         sizes = {"dim": case.setting("hidden_size"), "num_heads": case.setting("n_heads")}
         model = create_model(self.model_name, query_dim=1, video_dim=1, **sizes, registers=_register_settings(case))
@@ -171,7 +171,7 @@ class DreamPRVRParity(GMMFormerV2Parity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        Frames at padding are compared too, because they are 0 in both programs.
+        Padding of frames is also compared, because it is 0 in both programs.
         """
         return None if name.startswith("expected/mid.frame") else super()._row_mask(case, name)
 
@@ -211,7 +211,8 @@ def _diffusion_arrays(
 def schedule_arrays(num_steps: int) -> Arrays:
     """Return the arrays of a noise schedule with `num_steps` steps, by recorded name.
 
-    The first variance is 0 and has no logarithm. As released, its logarithm is that of the second variance.
+    The first variance is 0 and has no logarithm. The released program uses the logarithm of the second variance
+    instead.
     """
     schedule = Schedule.cosine(num_steps)
     alpha_bars = np.array(schedule.alpha_bars)

@@ -48,7 +48,7 @@ class GMMFormerParity(RetrievalParity[TwoBranchModel]):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return the query vectors, the clips, and one vector that represents each video's frames."""
+        """Return the query vectors, the clips, and one pooled vector per video."""
         pooled = TwoBranchVideos.of(videos).video
         assert pooled is not None, "the golden cases are of GMMFormer with its own frame branch"
         return {"query_vectors": queries.sentence, "encoded_clips": clips_of(videos), "video_vectors": pooled}
@@ -83,11 +83,11 @@ class ConsolidatedParity(GMMFormerParity):
     """Base class for GMMFormer v2 and for methods that extend it.
 
     These methods have one block of parallel layers in each branch. *Temporal consolidation* mixes the outputs of the
-    layers at every time point, with weights that depend on a token.
+    layers at each time point. A token determines the weights of the layers.
     """
 
     blocks: ClassVar[tuple[tuple[str, str], ...]] = (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block"))
-    tokens: ClassVar[str] = "cross_tokens"  # the released name of the token that decides the weights of the layers
+    tokens: ClassVar[str] = "cross_tokens"  # the released name of the token that determines the weights of the layers
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the temperature of the temporal consolidation and the settings of the query diversity loss."""
@@ -107,7 +107,7 @@ class ConsolidatedParity(GMMFormerParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, clips, and frames padded to the maximum length as in the released program."""
+        """Return query vectors, clips, and frames. As released, frames are padded to the maximum length."""
         frames = frames_of(videos)[0]
         padding = model.config.max_frames - frames.shape[1]
         return {
@@ -119,14 +119,14 @@ class ConsolidatedParity(GMMFormerParity):
 
 @parity_of("gmmformer-v2")
 class GMMFormerV2Parity(ConsolidatedParity):
-    """The golden cases of GMMFormer v2. A learned token weighs the eight parallel layers of each block."""
+    """The golden cases of GMMFormer v2. In each block, a learned token determines the weights of eight layers."""
 
     model_name = "gmmformer_v2"
     terms: ClassVar[tuple[str, ...]] = ("clip_nce", "frame_nce", "query_diversity", "optimal_matching")
     tokens = "tcm_tokens"
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the settings of `ConsolidatedParity`, and no settings for the matching loss."""
+        """Return the settings of `ConsolidatedParity`, and an empty entry that adds the matching loss."""
         values = super().settings(case)
         values["losses"] |= {"optimal_matching": {}}
         return values

@@ -26,10 +26,11 @@ COLLINEAR = 0.01  # angles whose sine is below this limit are compared by their 
 
 @parity_of("hlformer")
 class HLFormerParity(ConsolidatedParity):
-    """The golden cases of HLFormer.
+    """The golden cases of HLFormer, which extends GMMFormer v2.
 
-    It extends GMMFormer v2. Each block has Euclidean layers and layers in Lorentz space, and the token that weighs them
-    is their mean. One more loss, `partial_order`, moves captions into the cones of their videos in hyperbolic space.
+    Each block has Euclidean layers and layers in Lorentz space. The token that determines the weights of the layers is
+    the layers' mean. The additional loss `partial_order` moves captions into the cones of their videos in hyperbolic
+    space.
     """
 
     model_name = "hlformer"
@@ -42,14 +43,14 @@ class HLFormerParity(ConsolidatedParity):
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        Single formulas have the tolerances of the golden data's README, or smaller ones. Three of them are large:
+        Single formulas have the tolerances of the golden data's README, or smaller tolerances. Three are large:
 
-        - Curvature 0.1: the gradient of the curvature is 15, a sum of terms of size 1e5 that cancel. Its relative error
-          in single precision is 3e-4.
+        - Curvature 0.1: the gradient of the curvature is 15, but it is a sum of terms of size 1e5 that nearly cancel.
+          Its relative error in single precision is 3e-4.
         - Points near the origin: the cosine of an angle is a difference of numbers that agree in five digits. Recorded
-          angles differ from double precision by up to 5e-4, and gradients by 3e-3. The order of additions differs
-          between AVX2 and AVX-512, which changes angles by 7e-5 and gradients by 4e-4.
-        - Layers in Lorentz space: rounding changes gradients by 7e-6; the README allows 1.5e-5.
+          angles differ from double precision by up to 5e-4, and recorded gradients by 3e-3. AVX2 and AVX-512 add
+          numbers in different orders, which changes angles by 7e-5 and gradients by 4e-4.
+        - Layers in Lorentz space: rounding changes gradients by 7e-6, and the README allows 1.5e-5.
         """
         if case.kind == "hyperbolic-maps":
             return (
@@ -84,7 +85,7 @@ class HLFormerParity(ConsolidatedParity):
         return taps
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return encodings, points in hyperbolic space, and the logits of the poolings that give these points."""
+        """Return encodings, points in hyperbolic space, and the logits of the poolings that produce these points."""
         loss = _loss(model)
         hierarchy = loss.hierarchy(queries, videos)
         assert loss.frame_pooling is not None
@@ -101,7 +102,7 @@ class HLFormerParity(ConsolidatedParity):
     def loss_arrays(
         self, case: Case, model: TwoBranchModel, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return all losses, and for each caption its angle and the aperture of its video's cone."""
+        """Return all losses, and each caption's angle and the aperture of the cone of its video."""
         index = case.training_batch().video_index
         curvature = scores["curvature"]
         video = scores["video_hyperbolic"][index]
@@ -116,8 +117,8 @@ class HLFormerParity(ConsolidatedParity):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Transform both arrays of a single formula before they are compared.
 
-        Values above 1 are compared by relative difference. Angles near 0 and pi are compared by their cosine, because a
-        small rounding error of the cosine is a large error of the angle there.
+        Values above 1 are compared by relative difference. Angles near 0 and pi are compared by their cosine, because
+        near these angles a small rounding error of the cosine is a large error of the angle.
         """
         if case.kind != "hyperbolic-maps" or ours.shape != theirs.shape:
             return super().align(case, name, ours, theirs, exact)
@@ -130,7 +131,7 @@ class HLFormerParity(ConsolidatedParity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        Frames at padding are compared too, because the token is a mean that includes them.
+        Padding of frames is also compared, because the token is a mean over frames and padding.
         """
         if name.startswith(("expected/mid.frame", "expected/mid.modular_vector_mapping_")):
             return None

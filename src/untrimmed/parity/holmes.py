@@ -1,4 +1,4 @@
-"""Compare Holmes with its released program (golden cases): the network, and two of its losses alone."""
+"""Compare Holmes with its released program (golden cases): the whole network, and two losses alone."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from untrimmed.parity.registry import parity_of
 from untrimmed.parity.retrieval import Tap
 from untrimmed.running.batches import video_batch
 
-# Evidence e is compared as log(e + 1), because the released program computes e + 1 - 1 in float32, which removes the
+# Evidence e is compared as log(e + 1), because the released program computes e + 1 - 1 in float32. This removes the
 # last digits of a small e.
 LIMITS: Rules = (
     (r"expected/(\w+\.)?evidence_", Tolerance(4e-5)),
@@ -38,7 +38,7 @@ BRANCHES = ("frame", "clip")
 class HolmesParity(GMMFormerV2Parity):
     """The golden cases of Holmes.
 
-    The network differs from GMMFormer v2's in the attention windows, in the token, and in two more losses (`evidence`,
+    The network is GMMFormer v2 with other attention windows, another token, and two additional losses (`evidence` and
     `transport`).
     """
 
@@ -49,7 +49,7 @@ class HolmesParity(GMMFormerV2Parity):
         return replace(case, config=case.config | {"case": case.kind.removeprefix("dual-")})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return the functions that compute the golden cases of the two losses."""
+        """Return the functions for cases of the two additional losses."""
         return {"evidence": _evidence, "transport": _transport}
 
     def rules(self, case: Case) -> Rules:
@@ -57,14 +57,14 @@ class HolmesParity(GMMFormerV2Parity):
         return [*LIMITS, *super().rules(case)]
 
     def name_of(self, case: Case) -> str:
-        """Return the model's name. The second query branch is RAL's, which scores frames by words."""
+        """Return the model's name. With two query branches, RAL's branch scores frames by words."""
         return "holmes+ral" if case.setting("query_branch") == "dual" else "holmes"
 
     def settings(self, case: Case) -> dict[str, Any]:
         """Return the temperature of the temporal consolidation and the settings of the three attached losses.
 
-        The losses have a warm-up, which is set to epoch 0. So a case before the end of the warm-up is computed at epoch
-        0, and a case after it at epoch 1.
+        The warm-up of the losses is set to epoch 0 only. A case that was recorded during the warm-up is then computed
+        at epoch 0, and a later case at epoch 1.
         """
         margin, scale, focus = case.setting("neg_factor")
         losses = {
@@ -85,14 +85,14 @@ class HolmesParity(GMMFormerV2Parity):
         return ral | {"temperature": case.setting("sft_factor"), "losses": losses}
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return 0 if the case recorded the step during the losses' warm-up, otherwise 1."""
+        """Return 0 if the step was recorded during the warm-up of the losses, otherwise 1."""
         switched = case.config.get("warmup_end_per_step")
         return int(case.setting("warmup_end") if switched is None else switched[step])
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """List the modules whose outputs are compared: GMMFormer v2's, tokens, and all layers of a block."""
+        """List the modules whose outputs are compared: those of GMMFormer v2, tokens, and all layers of a block."""
         taps = [tap for tap in super().taps(model) if ".attn" not in tap.theirs]
-        # both query towers call the same module for positions, so two outputs were recorded under one name
+        # both query towers call the same position module, whose two outputs were recorded under the same name
         if "ral" in model.attachments:
             taps = [tap for tap in taps if tap.theirs != "query_pos_embed"]
         for theirs, ours in (("clip_encoder", "clip_block"), ("frame_encoder_1", "frame_block")):
@@ -104,7 +104,7 @@ class HolmesParity(GMMFormerV2Parity):
         ]
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, clips and frames, and the word vectors of the second query branch if there is one."""
+        """Return query vectors, clips and frames. If there is a second query branch, also return its word vectors."""
         words = word_encodings(model, queries) if "ral" in model.attachments else {}
         return super().encodings(model, queries, videos) | words
 
@@ -136,7 +136,7 @@ class HolmesParity(GMMFormerV2Parity):
     def watched(self, case: Case, model: TwoBranchModel, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
         """Return which queries are ambiguous at this step.
 
-        The result is empty during the warm-up, because queries are only classified after it.
+        The result is empty during the warm-up, because queries are not classified until its end.
         """
         if not self.epoch(case, step):
             return {}
@@ -149,7 +149,7 @@ class HolmesParity(GMMFormerV2Parity):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return log(e + 1) for evidence e, and transport plans without the rows at padding."""
+        """Return log(e + 1) for evidence e, and transport plans without rows of padding."""
         array = name.rpartition(".")[2].removeprefix("expected/")
         if array.startswith("evidence_"):
             return np.log1p(ours.astype(np.float64)), np.log1p(theirs.astype(np.float64))
@@ -168,7 +168,7 @@ class HolmesParity(GMMFormerV2Parity):
     def _row_mask(self, case: Case, name: str) -> np.ndarray | None:
         """Return the mask of the rows to compare, or None for all rows.
 
-        Frames at padding are compared too, because the token depends on them.
+        Padding of frames is also compared, because the token depends on it.
         """
         if name.startswith("expected/mid.frame"):
             return None
@@ -190,7 +190,7 @@ def _divisions(cosines: Sequence[Tensor], index: Tensor, *, temperature: float, 
 def evidence_arrays(
     cosines: Sequence[Tensor], index: Tensor, *, temperature: float, bound: float, smoothing: float, is_switched: bool
 ) -> dict[str, Tensor]:
-    """Compute evidence, errors, groups and labels from the cosines of clips and of frames; by recorded name."""
+    """Return evidence, errors, groups and labels by recorded name, computed from the cosines of frames and of clips."""
     pairs = zip(BRANCHES, cosines, strict=True)
     values = {branch: evidence.evidence(cosine, temperature=temperature) for branch, cosine in pairs}
     values["combined"] = evidence.combine(*values.values())
@@ -216,9 +216,9 @@ def evidence_arrays(
 def plan_arrays(
     query: Tensor, clips: Tensor, index: Tensor, share: float, *, regularisation: float, iterations: int
 ) -> dict[str, Tensor]:
-    """Return the similarities, the transport plan and the value of its dustbin, by recorded name.
+    """Return the similarities, the transport plan and the dustbin value, by recorded name.
 
-    The released program computes this value of the dustbin but does not use it.
+    The dustbin value is the k-th smallest similarity. The released program computes this value but does not use it.
     """
     shared = transport.similarities(query, clips, index)
     plan = transport.transport_plan(
@@ -264,7 +264,7 @@ def _transport(case: Case) -> dict[str, Tensor]:
 
 
 def _block(case: Case, block: str, names: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-    """Return each query's video index, and the named input arrays (with gradients) of one block of the case."""
+    """Return each query's video index, and the named inputs (with gradients) of one block of the case."""
     stored = [f"{block}.{name}" for name in ("text_labels", *names)]
     case.require(stored)
     index, *arrays = (torch.from_numpy(case.batch[name]) for name in stored)

@@ -40,14 +40,14 @@ BRANCHES = ("glance", "attention", "gaze")
 CONV_BIAS = "global_conv1d.conv_layer.bias"
 CONV_WEIGHT = "global_conv1d.conv_layer.weight"
 RECALL = "video_recall_at_"
-TIE = 1e-5  # smallest lead in cosine at which the best proposal of the golden data is unambiguous
+TIE = 1e-5  # if the two best proposals' cosines differ by less, the golden data call the best proposal ambiguous
 
 
 @parity_of("jsg")
 class JSGParity(RetrievalParity[JSG]):
     """The golden cases of JSG's two variants, `event` and `video`.
 
-    The kind of a case that runs a network begins with its variant.
+    If a case runs a network, its kind begins with the variant.
     """
 
     model_name = "jsg"
@@ -68,20 +68,20 @@ class JSGParity(RetrievalParity[JSG]):
         return dataclasses.replace(case, config=case.config | {"case": kind})
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return functions for cases of proposals, of features, and of event metrics."""
+        """Return the functions for cases of proposals, features and metrics."""
         return {"proposals": proposals, "feature-pipeline": feature_pipeline, "metrics": metrics}
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances. Those of spans are in seconds. Recalls were recorded in percent with two decimals.
 
-        The convolution's bias has no effect, because a layer norm follows, so its true gradient is zero. The recorded
-        gradient is the rounding error of a large sum; it may differ by 1e-3. BertAdam's first update from such noise is
-        0.1 / sqrt(0.001) = 3.2 times the learning rate in either direction. The final bias may therefore differ by 6.4
-        times the sum of the learning rates.
+        The bias of the convolution has no effect, because a layer norm follows. Its true gradient is therefore zero.
+        The recorded gradient is the rounding error of a large sum, and its tolerance is 1e-3. BertAdam's first update
+        from such noise is 0.1 / sqrt(0.001) = 3.2 times the learning rate in either direction. The tolerance of the
+        final bias is therefore 6.4 times the sum of the learning rates.
 
         The gradients of the convolution's four weights have large rounding errors for the same reason. At gradients of
-        0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours. So they may differ by
-        1e-4 of the largest entry.
+        0.16, float32 differs from float64 by 5e-6 in a direct implementation and by 7e-6 in ours. The tolerance is
+        therefore 1e-4 of the largest entry.
         """
         rates = sum_of_rates(case)
         cosines = r"expected/(glance|gaze|attention|fused|gaze_proposal)_scores|expected/matched_.*"
@@ -102,7 +102,7 @@ class JSGParity(RetrievalParity[JSG]):
         return [*noise, *limits, *super().rules(case)]
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return the settings of the case under the names of our options."""
+        """Return the settings of the case by their names in our model."""
         case.require_constant("sigma", WIDTHS_PER_DEVIATION)
         names = {
             "variant": "variant",
@@ -129,8 +129,8 @@ class JSGParity(RetrievalParity[JSG]):
     def loss_weights(self, case: Case) -> dict[str, float]:
         """Return the weights of the loss terms.
 
-        The variant `event` has no losses on attention. The variant `video` has no InfoNCE loss of the gaze branch, and
-        no losses that compare spans of one video.
+        The variant `event` has no losses of the attention branch. The variant `video` has no InfoNCE loss of the gaze
+        branch, and no losses that compare spans of the same video.
         """
         c = case.config
         if case.setting("variant") == "video":
@@ -167,7 +167,7 @@ class JSGParity(RetrievalParity[JSG]):
     ) -> dict[str, Tensor]:
         """Return the scores.
 
-        The gaze branch's scores differ between training and evaluation but have the same names.
+        The scores of the gaze branch have the same names in training and evaluation, but are computed differently.
         """
         if model.training:
             return self._training_scores(model, queries, videos, batch)
@@ -228,7 +228,7 @@ class JSGParity(RetrievalParity[JSG]):
 
     @torch.no_grad()
     def _events(self, case: Case) -> Arrays:
-        """Return the down-sampled inputs, and the moments of all videos in one ranking with and without suppression."""
+        """Return the down-sampled inputs, and one ranking of all videos' moments, with and without suppression."""
         case.require(("durations",))
         model = self.model(case).eval()
         batch = case.training_batch()
@@ -266,7 +266,7 @@ class JSGParity(RetrievalParity[JSG]):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return both arrays. Indices of best proposals are left out if another proposal has nearly the same cosine."""
+        """Return both arrays without ambiguous best proposals, to which another proposal's cosine is nearly equal."""
         if not name.startswith("expected/"):
             return super().align(case, name, ours, theirs, exact)
         if ours.shape != theirs.shape or not name.startswith("expected/glance_best_"):
@@ -280,7 +280,7 @@ class JSGParity(RetrievalParity[JSG]):
 
 
 def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
-    """Return how much the best proposal's cosine exceeds the second best one's, for each query and video [Q, V]."""
+    """Return the difference between the two largest proposal cosines, for each query and video [Q, V]."""
     unit_query = F.normalize(query.double(), dim=-1)
     unit_proposals = F.normalize(proposals.double(), dim=-1)
     best = torch.einsum("qd,vpd->qvp", unit_query, unit_proposals).topk(2).values
@@ -288,7 +288,7 @@ def lead_of_best(query: Tensor, proposals: Tensor) -> Tensor:
 
 
 def proposals(case: Case) -> dict[str, Tensor]:
-    """Return lists of proposals and their weights.
+    """Return the centers, widths and pooling weights of proposals.
 
     The array `sliding_UNITS_STEP` lists the sliding windows over UNITS units with step STEP.
     """
@@ -316,7 +316,7 @@ def proposals(case: Case) -> dict[str, Tensor]:
 
 
 def feature_pipeline(case: Case) -> Arrays:
-    """Return the packed clips and frames of a data set with one video. They are float32, as in JSG's program."""
+    """Return the packed clips and frames of a data set with one video, in float32 as in JSG's program."""
     arrays = {}
     for name in case.expected:
         kind, _, count = name.partition("_")

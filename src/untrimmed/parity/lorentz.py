@@ -1,4 +1,4 @@
-"""Golden cases of HLFormer without a network: hyperbolic formulas, and one block of attention in Lorentz space."""
+"""Compute HLFormer's golden cases without a network: hyperbolic formulas, and an attention block in Lorentz space."""
 
 import math
 
@@ -15,7 +15,7 @@ from untrimmed.parity.retrieval import replace_dropout
 
 
 def hyperbolic_maps(case: Case) -> dict[str, Tensor]:
-    """Return results and gradients of the formulas for maps to and from the hyperboloid, heads, centroids and cones."""
+    """Return results and gradients of the formulas for maps, attention heads, centroids and cones in Lorentz space."""
     inputs = {name: torch.from_numpy(array).clone() for name, array in case.batch.items()}
     leaves = {name: x.requires_grad_() for name, x in inputs.items() if x.is_floating_point()}
     arrays = {
@@ -74,7 +74,7 @@ def gradient_of(leaf: Tensor) -> Tensor:
 class Pattern(nn.Module):
     """Replaces a dropout layer and multiplies every second number by a factor.
 
-    The comparison then fails if a dropout layer is in another place than in the released program.
+    The comparison then fails if a dropout layer is at another position than in the released program.
     """
 
     def __init__(self, factor: float):

@@ -22,8 +22,8 @@ from untrimmed.scores.score import required_best
 class MSSLParity(RetrievalParity[MSSL]):
     """The golden cases of MS-SL.
 
-    In training, the frame branch computes a query x query matrix of scores: row i and column j compare query i with the
-    video of query j. Negatives are drawn in its rows and in its columns.
+    In training, the frame branch computes a query x query matrix of scores. The entry in row i and column j compares
+    query i with the video of query j. Negatives are drawn from the rows and from the columns.
     """
 
     model_name = "ms_sl"
@@ -36,18 +36,18 @@ class MSSLParity(RetrievalParity[MSSL]):
     }
 
     def settings(self, case: Case) -> dict[str, Any]:
-        """Return no settings, because `shared_settings` translates all of them."""
+        """Return no settings, because `shared_settings` contains all of them."""
         return {}
 
     def loss_weights(self, case: Case) -> dict[str, float]:
-        """Return the weights of the loss terms, which are settings of the case."""
+        """Return the weights of the loss terms from the settings of the case."""
         terms = ("nce_clip", "triplet_clip", "nce_frame", "triplet_frame")
         return {"_".join(reversed(term.split("_"))): case.setting("loss_weights")[term] for term in terms}
 
     def taps(self, model: MSSL) -> list[Tap]:
         """List the modules whose outputs are compared: input layers, positions, attentions and encoders of the towers.
 
-        An attention's result is compared before its output projection.
+        The output of an attention layer is compared before the output projection.
         """
         taps = [Tap("modular_vector_mapping", "query_tower.pooling.score")]
         for theirs, tower in (("query", "query_tower.tower"), ("clip", "clip_tower"), ("frame", "frame_tower")):
@@ -60,7 +60,7 @@ class MSSLParity(RetrievalParity[MSSL]):
         return taps
 
     def encodings(self, model: MSSL, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return query vectors, clips, proposals and frames. The proposals of one clip are the clips."""
+        """Return query vectors, clips, proposals and frames. The first proposals span one clip and equal the clips."""
         videos = MSSLVideos.of(videos)
         clips = videos.clips
         return {
@@ -102,7 +102,7 @@ class MSSLParity(RetrievalParity[MSSL]):
     def loss_arrays(
         self, case: Case, model: MSSL, scores: dict[str, Tensor], terms: dict[str, Tensor], draws: Draws
     ) -> dict[str, Tensor]:
-        """Return the losses of the clip branch, and those of the frame branch by rows and by columns of its matrix."""
+        """Return the losses of both branches; losses of the frame branch are computed over rows and over columns."""
         index = case.training_batch().video_index
         margin = model.config.margin
         arrays = branch_losses("clip", scores["clip_scores"], scores["clip_scores_raw"], index, draws, margin)

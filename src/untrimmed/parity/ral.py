@@ -29,13 +29,13 @@ NOISE = {"text_proxies": "noise_text", "video_proxies": "noise_video"}
 class RALParity(GMMFormerV2Parity):
     """The golden cases of RAL: GMMFormer v2 with RAL's frame branch and its two losses on distributions.
 
-    RAL represents a query or a video by a Gaussian distribution and draws samples from it.
+    RAL represents each query and each video by a Gaussian distribution and draws samples from the distribution.
     """
 
     model_name = "gmmformer_v2+ral"
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return the functions for cases of features and of metrics."""
+        """Return the functions for cases of features and metrics."""
         return {"feature-pipeline": _feature_pipeline, "retrieval-metrics": _retrieval_metrics}
 
     def settings(self, case: Case) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class RALParity(GMMFormerV2Parity):
         return super().loss_weights(case) | weights
 
     def taps(self, model: TwoBranchModel) -> list[Tap]:
-        """Return no pairs, because these cases record no intermediate results."""
+        """Return an empty list, because these cases record no intermediate results."""
         return []
 
     def draws(self, case: Case) -> Draws:
@@ -58,7 +58,7 @@ class RALParity(GMMFormerV2Parity):
         return NoisyDraws(case, self.recorded_ranks, NOISE)
 
     def encodings(self, model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-        """Return encodings, including the word vectors that RAL's frame branch compares and the words' weights."""
+        """Return encodings, and the word vectors and word weights of RAL's frame branch."""
         return super().encodings(model, queries, videos) | word_encodings(model, queries)
 
     def scores(
@@ -107,7 +107,7 @@ class RALParity(GMMFormerV2Parity):
 
 
 def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, Tensor]:
-    """Return the word vectors that RAL's frame branch compares, and the words' weights, by recorded name."""
+    """Return the word vectors and word weights of RAL's frame branch, by recorded name."""
     csa = _ral(model).csa
     record = _ral(model).record_of(queries)
     assert csa is not None
@@ -120,7 +120,7 @@ def word_encodings(model: TwoBranchModel, queries: EncodedQueries) -> dict[str, 
 
 
 def word_scores(model: TwoBranchModel, queries: EncodedQueries, videos: EncodedVideos) -> dict[str, Tensor]:
-    """Return the scores of words and frames of RAL's frame branch, by recorded name."""
+    """Return the scores of RAL's frame branch, which compares words with frames, by recorded name."""
     scores: dict[str, Similarity] = {"frame_scores": "cosine", "frame_scores_raw": "dot"}
     return {name: _ral(model).word_score(model, queries, videos, by).value for name, by in scores.items()}
 
@@ -134,7 +134,7 @@ def _ral(model: TwoBranchModel) -> RAL:
 def _support_buffers(queries: RALQueries, video_index: Tensor, num_videos: int, room: int) -> tuple[Tensor, Tensor]:
     """Return the words of each video's captions, padded with zeros to `room` captions, and the mask of the words.
 
-    Our pooling needs no padding. These arrays are built only because the released program records them.
+    Our pooling needs no padding. The arrays are only built for the comparison with the recorded arrays.
     """
     words = queries.words
     mask = queries.word_mask

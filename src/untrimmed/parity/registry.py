@@ -1,4 +1,4 @@
-"""Find the comparison code of a method by name, and compare one golden case."""
+"""Compare a golden case, with the comparison code that is registered for its method."""
 
 import importlib
 import pkgutil
@@ -26,21 +26,21 @@ class MethodParity(ABC):
     def produce(self, case: Case) -> Arrays:
         """Return our arrays by `file/array`, such as `expected/clip_scores`.
 
-        If a recorded array is missing here, the comparison fails.
+        The comparison fails if a recorded array is missing from the result.
         """
 
     def rules(self, case: Case) -> Rules:
         """Return the tolerances.
 
-        The first match applies, so a subclass lists its own tolerances before the common ones. Its docstring gives the
-        reason for larger tolerances.
+        The first match applies. A subclass therefore lists its own tolerances before the common tolerances. Its
+        docstring explains larger tolerances.
         """
         return RULES
 
     def exact(self, case: Case) -> Arrays:
-        """Return our arrays in double precision, to measure the rounding error of single precision.
+        """Return our arrays in double precision, from which the rounding error of single precision is measured.
 
-        The result is empty if the case needs no such measurement.
+        The result is empty if the rounding error is not needed.
         """
         return {}
 
@@ -51,7 +51,7 @@ class MethodParity(ABC):
     def align(
         self, case: Case, name: str, ours: np.ndarray, theirs: np.ndarray, exact: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return both arrays as they are compared. Subclasses leave out rows of padding or transform values."""
+        """Return both arrays in the form in which they are compared. Subclasses drop padding or transform values."""
         return ours, theirs
 
 
@@ -89,7 +89,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
     except UntrimmedError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        # cases have no schema; invalid content causes any error where it is read
+        # cases have no schema, so invalid content can raise any of these errors
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise FeatureError(
             f"{folder}: its settings or arrays do not fit a {case.kind} case of {name} ({reason})"
@@ -111,7 +111,7 @@ def run_case(folder: Path, method: str | None = None) -> list[ArrayComparison]:
 
 
 def _largest_difference(ours: np.ndarray, exact: np.ndarray) -> float:
-    """Return the largest finite difference, or 0 if the shapes differ."""
+    """Return the largest finite absolute difference, or 0 if the shapes differ."""
     if ours.shape != exact.shape:
         return 0.0
     difference = np.abs(ours - exact)

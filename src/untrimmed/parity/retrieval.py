@@ -37,7 +37,7 @@ from untrimmed.running.opened import OpenedModel
 from untrimmed.training.optim import BertAdam, parameter_groups, tensor_norms, warmup_linear
 
 M = TypeVar("M", bound=RetrievalModel)
-# a gradient smaller than this in double precision is a rounding error of 0
+# if a gradient is smaller than this in double precision, its true value is 0
 NULL_GRADIENT = 1e-12
 SIZES = {
     "video_dim": "visual_dim",
@@ -54,7 +54,7 @@ WITH_CLIPS = SIZES | {"dim": "hidden_size", "num_clips": "map_size"}
 
 @dataclass(frozen=True)
 class Tap:
-    """A module whose output is compared: its released name, our name, and which part of our output to compare."""
+    """A module whose output is compared: its released name and our name. `pick` selects the part to compare."""
 
     theirs: str
     ours: str
@@ -64,7 +64,7 @@ class Tap:
 class Scaling(nn.Module):
     """Replaces a dropout layer and multiplies by a constant.
 
-    The comparison then fails if a dropout layer is in another place than in the released program.
+    The comparison then fails if a dropout layer is at another position than in the released program.
     """
 
     def __init__(self, factor: float):
@@ -87,7 +87,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         "clip_weight": "clip_scale_w",
         "frame_weight": "frame_scale_w",
     }
-    probe_sign: ClassVar[int] = -1  # replaces dropout p by the factor 1 + probe_sign * p
+    probe_sign: ClassVar[int] = -1  # a dropout layer of probability p is replaced by the factor 1 + probe_sign * p
     recorded_ranks: ClassVar[dict[str, str]] = {
         f"{side} {branch}": f"rank_neg_{name}_{branch}"
         for branch in ("clip", "frame")
@@ -95,7 +95,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     }
 
     def produce(self, case: Case) -> Arrays:
-        """Return our arrays by `file/array`. Raises FeatureError for an unknown kind of case."""
+        """Return our arrays by `file/array`; raises FeatureError for an unknown kind of case."""
         case = self.common(case)
         networks = {
             "forward": self._network,
@@ -112,20 +112,20 @@ class RetrievalParity(MethodParity, Generic[M]):
         return dict(make(case)) if make in networks.values() else expected(make(case))
 
     def common(self, case: Case) -> Case:
-        """Return the case without the prefix that the method adds to its kind, so that the kind is a common one."""
+        """Return the case with a kind that other methods also have. A subclass removes the prefix of its own kinds."""
         return case
 
     def own_kinds(self) -> dict[str, Callable[[Case], Mapping[str, Any]]]:
-        """Return, by kind, the functions for the kinds of cases that only this method has."""
+        """Return {kind: function} for the kinds of cases that only this method has."""
         return {}
 
     def rules(self, case: Case) -> Rules:
-        """Return the tolerances. After eight optimizer steps, scores may differ five times as much as before.
+        """Return the tolerances. After eight optimizer steps, the tolerances of scores are larger.
 
         The optimizer divides a gradient by the square root of its mean square. If the true gradient of a tensor is zero
-        (the golden data list these tensors), its computed gradient is a rounding error, which the division scales up to
-        normal size. Each update may then change the tensor by up to the learning rate. So the tolerance of its final
-        weights is the sum of the learning rates.
+        (the golden data list these tensors), the computed gradient is a rounding error. The division scales this error
+        up to normal size, so that each update may change the tensor by up to the learning rate. The tolerance of the
+        final weights is therefore the sum of the learning rates.
         """
         rates = sum_of_rates(case)
         noise = [
@@ -144,7 +144,7 @@ class RetrievalParity(MethodParity, Generic[M]):
         return self.produce(replace(case, precision=torch.float64)) if case.has_network else {}
 
     def widest(self, case: Case) -> float:
-        """Return by which factor rounding may raise a tolerance: 2, or 10 after optimizer updates.
+        """Return the largest factor by which rounding may raise a tolerance: 2, or 10 after optimizer updates.
 
         BertAdam divides a gradient by its root mean square plus 1e-6. If both are near 1e-6, a rounding error of 1e-8
         in the gradient changes the weight by up to a hundredth of the learning rate. After eight updates these changes
@@ -192,11 +192,11 @@ class RetrievalParity(MethodParity, Generic[M]):
         return self.model_name
 
     def epoch(self, case: Case, step: int = 0) -> int:
-        """Return the epoch of a step of the case, because some losses depend on the epoch."""
+        """Return the epoch in which a step of the case is computed. Some losses depend on the epoch."""
         return 0
 
     def watched(self, case: Case, model: M, batch: TrainingBatch, step: int) -> dict[str, Tensor]:
-        """Return by name the additional values that a case of optimizer updates records at each step."""
+        """Return the additional values, by name, that a case of optimizer updates recorded at this step."""
         return {}
 
     def draws(self, case: Case) -> Draws:
@@ -277,14 +277,14 @@ class RetrievalParity(MethodParity, Generic[M]):
             f"weights_final/{name}": t.numpy()
             for name, t in export_released(model.released_names(), model.state_dict()).items()
         }
-        # The released program has tensors that it never reads or changes. Our model lacks them, so their recorded
-        # initial values are copied.
+        # The released program has tensors that it never reads or changes. Our model does not have these tensors, so
+        # their recorded initial values are copied.
         unread = {name for name, slot in model.released_names().items() if slot is UNUSED}
         final |= {f"weights_final/{name}": array for name, array in case.weights.items() if name in unread}
         return expected(results) | final | {f"null_gradient/{name}": null[name] for name in null}
 
     def _evaluation(self, case: Case) -> Arrays:
-        """Score the toy data set of the case as validation does. Rows are captions in the released program's order."""
+        """Return the results of a validation on the case's toy data set. Rows are captions in the released order."""
         model = self.model(case).eval()
         dataset = toy_dataset(case, case.config.get("eval_split", "val"))
 
@@ -315,7 +315,7 @@ class RetrievalParity(MethodParity, Generic[M]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return both arrays without rows of padding, which the released programs compute but never use.
 
-        Final weights with a true gradient of zero are left out too, if their difference is at most the sum of the
+        Final weights with a true gradient of zero are also left out, unless they differ by more than the sum of the
         learning rates.
         """
         null = exact.get(name.replace("weights_final/", "null_gradient/")) if "weights_final/" in name else None
@@ -359,7 +359,7 @@ def is_updated(case: Case) -> bool:
 def branch_losses(
     branch: str, cosine: Tensor, dot: Tensor, video_index: Tensor, draws: Draws, margin: float
 ) -> dict[str, Tensor]:
-    """Return InfoNCE and triplet losses of a branch in both directions, and the chosen negatives, by recorded name."""
+    """Return a branch's InfoNCE and triplet losses in both directions, and the chosen negatives, by recorded name."""
     video_ranks = draws.foreign_ranks(branch, num_foreign_queries(video_index, cosine.shape[1]))
     query_ranks = draws.candidate_ranks(branch, *cosine.shape)
     return {
@@ -403,7 +403,7 @@ def _norm(gradient: Tensor | None) -> float:
 
 
 def expected(arrays: Mapping[str, Any]) -> Arrays:
-    """Return arrays as NumPy arrays, with the prefix `expected/` before their names."""
+    """Return NumPy arrays whose names begin with `expected/`."""
     return {
         f"expected/{name}": array.detach().numpy() if isinstance(array, Tensor) else np.asarray(array)
         for name, array in arrays.items()

@@ -12,10 +12,10 @@ from untrimmed.parity.registry import MethodParity, parity_of
 
 @parity_of("tf-prvr")
 class TFPRVRParity(MethodParity):
-    """The golden cases of TF-PRVR. Every intermediate result for one video and some queries is compared."""
+    """The golden cases of TF-PRVR: all intermediate results for one video and several queries."""
 
     def produce(self, case: Case) -> Arrays:
-        """Return segments, the graph of similar segments, its propagation kernel, moments, and scores."""
+        """Return segments, the graph of similar segments, the propagation kernel of the graph, moments, and scores."""
         case.require(("frames", "queries"))
         frames = case.batch["frames"]
         settings = TFPRVRSettings(wavelet=case.setting("wavelet"), beta=case.setting("beta"))
