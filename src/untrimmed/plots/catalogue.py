@@ -1,7 +1,4 @@
-"""The catalogue of pictures.
-
-A picture has a name, a description, the papers' figures that it reproduces, and the runs that it needs.
-"""
+"""The catalogue of pictures. Each picture reproduces figures of papers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -41,7 +38,7 @@ MOST_WITH_SEEDS = 64
 
 @dataclass(frozen=True, kw_only=True)
 class PlotOptions:
-    """The captions, files and seed of a picture. Fields are named like the options of `untrimmed plot`."""
+    """The captions, files and seed of a picture. Fields have the names of the options of `untrimmed plot`."""
 
     query: tuple[str, ...] = ()  # ids of captions
     videos: Path | None = None  # folder with video files
@@ -63,9 +60,9 @@ class PlotOptions:
 class Picture:
     """One kind of picture. `draw` is called with the runs and the options.
 
-    The picture accepts `fewest_runs` to `most_runs` runs, at most `most_queries` captions, and only the options named
-    in `options`. The first run's model must contain a module of type `part`. `methods` describes such models
-    in words.
+    The picture accepts `fewest_runs` to `most_runs` runs, at most `most_queries` captions, and only the options whose
+    names are in `options`. If `part` is set, the model of the first run must contain a module of this type. `methods`
+    names the methods that have such a module.
     """
 
     description: str
@@ -140,13 +137,13 @@ PICTURES: dict[str, Picture] = {
         most_runs=MOST_WITH_SEEDS,
     ),
     "noise": Picture(
-        "SumR if every video begins with noise",
+        "SumR if noise is added before every video",
         "RAL Fig. 5",
         lambda runs, options: draw_robustness(robustness_of(runs)),
         most_runs=MOST_WITH_SEEDS,
     ),
     "uncertainty": Picture(
-        "R@1 by the caption's uncertainty, as the first run predicts it",
+        "R@1 by the uncertainty that the first run predicts for captions",
         "RAL Fig. 3",
         lambda runs, options: draw_recall_by_uncertainty(recall_by_uncertainty_of(runs, options.moment_ratio)),
         options=frozenset({"moment_ratio"}),
@@ -200,13 +197,14 @@ def plot(
 ) -> None:
     """Draw a picture of runs into a .png or .svg file.
 
-    `root` is the folder of data sets if they have moved since training. Arguments are checked before any model is read.
+    `root` is the new folder of data sets that have moved since training. Arguments are checked before any model is
+    read.
 
     Raises:
-        UnknownNameError: The picture or a caption is unknown.
-        ConfigError: The runs do not fit the picture or each other.
-        CheckpointError: A folder has no finished run.
-        FeatureError: Features or annotations are missing or damaged, or they do not fit the model.
+        UnknownNameError: for an unknown picture or caption.
+        ConfigError: for runs that the picture does not support, or that have different splits.
+        CheckpointError: for a folder without a finished run.
+        FeatureError: for missing or damaged features or annotations, or features that do not fit the model.
     """
     picture = get_picture(name)
     require_suffix(out)
@@ -222,7 +220,7 @@ def plot(
 
 
 def get_picture(name: str) -> Picture:
-    """Return the picture with this name. Raises: UnknownNameError if there is none."""
+    """Return the picture with this name; raises UnknownNameError if there is none."""
     if name not in PICTURES:
         raise UnknownNameError.among("picture", name, PICTURES)
     return PICTURES[name]
@@ -256,7 +254,7 @@ def _require_part(name: str, picture: Picture, folder: Path, run: TrainedRun) ->
         return
     attached = [f"+{attachment}" for attachment in run.model.attachments]
     if any(attachment in picture.methods for attachment in attached):
-        problem = f"was trained without the part that plot {name} shows; enable that part and train again"
+        problem = f"was trained without the module that plot {name} shows; enable this module and train again"
     else:
-        problem = f"has no part that plot {name} shows, expected {picture.methods}; give such a run"
+        problem = f"has no module that plot {name} shows, expected {picture.methods}; give such a run"
     raise ConfigError(f"{folder}: {run.model.name} {problem}, or choose another picture (untrimmed plot lists them)")

@@ -1,4 +1,4 @@
-"""SumR of the combinations that a study tried: one panel per data set, one line per combination."""
+"""A picture of SumR for the combinations that a study tried: one panel per data set, one line per combination."""
 
 import re
 from collections.abc import Sequence
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from untrimmed.plots.style import BLUE, GREY, VERMILION, Axes, Figure, new_figure, styled
 
 LINE_IN = 0.16  # height of one line of text, in inches
-NAME = 30  # characters per line; they fill about half of the picture's width
+NAME = 30  # characters per line of a name, which fill about half of the picture's width
 LOOK = {True: ("o", VERMILION), False: ("D", BLUE)}  # marker and colour, by `is_kept`
 LEGEND = {True: "extended with more attachments", False: "not extended"}
 
 
 @dataclass(frozen=True)
 class CombinationResult:
-    """SumR of one combination. If `is_kept`, the search tried further attachments on it."""
+    """SumR of one combination. If `is_kept`, the search added further attachments to the combination."""
 
     label: str
     sum_r: float
@@ -31,9 +31,9 @@ class Combinations:
 
 @styled
 def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
-    """Draw one panel per data set, with SumR from left to right.
+    """Draw one panel per data set, with SumR on the horizontal axis.
 
-    If the search kept a combination (`is_kept`), a legend explains the marks.
+    If at least one combination is kept (`is_kept`), a legend explains the markers.
     """
     heights = [LINE_IN * (sum(len(_lines(result.label)) for result in world.results) + 2.5) for world in worlds]
     kinds = {result.is_kept for world in worlds for result in world.results}
@@ -42,7 +42,7 @@ def draw_combinations(worlds: Sequence[Combinations]) -> Figure:
     panels = figure.subplots(len(worlds), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, world in zip(panels, worlds, strict=True):
         _draw(axes, world)
-    # long names make the axes narrower, so the text can be wider than the axes
+    # right-aligned, because long names make the axes narrower than this text
     panels[-1].set_xlabel("validation SumR, one seed", loc="right")
     handles = [panels[-1].plot([], [], LOOK[kind][0], color=LOOK[kind][1], label=LEGEND[kind])[0] for kind in explained]
     if handles:
@@ -74,7 +74,7 @@ def _draw(axes: Axes, world: Combinations) -> None:
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Set a few ticks within the range of the values, and leave room for the numbers beside the points."""
+    """Set the limits and ticks of the horizontal axis, with room for the numbers beside the points."""
     from matplotlib.ticker import MaxNLocator
 
     middle = (min(values) + max(values)) / 2

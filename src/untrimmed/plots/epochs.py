@@ -1,4 +1,4 @@
-"""SumR on the validation split after each epoch, and the uncertainties that RAL predicts (RAL Fig. 10)."""
+"""A picture of validation SumR after each epoch, and of the uncertainties that RAL predicts (RAL Fig. 10)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ UNCERTAIN = {"query_uncertainty": ("queries", "-"), "video_uncertainty": ("video
 
 @dataclass(frozen=True)
 class Epochs:
-    """SumR in percent after each `epoch`, and the uncertainties that the runs recorded, by label of runs.
+    """SumR in percent after each `epoch`, and the recorded uncertainties. The keys of mappings are labels of runs.
 
     Runs that differ only in their seed share a label. Only epochs that all runs of a label reached are included. Epoch
-    0 is before training.
+    0 is the result before training.
     """
 
     epoch: Mapping[str, tuple[int, ...]]
@@ -25,7 +25,7 @@ class Epochs:
 
 
 def epochs_of(runs: Sequence[TrainedRun]) -> Epochs:
-    """Return the validation results of each epoch from metrics.jsonl of the runs."""
+    """Return the validation results of each epoch, from the runs' files `metrics.jsonl`."""
     epoch: dict[str, tuple[int, ...]] = {}
     sum_r: dict[str, Spread] = {}
     uncertainty: dict[str, dict[str, Spread]] = {}
@@ -45,7 +45,7 @@ def _spread(histories: Sequence[Sequence[Mapping[str, float]]], metric: str) -> 
 
 @styled
 def draw_epochs(data: Epochs) -> Figure:
-    """Draw SumR of every label with a band over seeds, and a lower panel with the recorded uncertainties."""
+    """Draw a line of SumR per label, with a band over seeds. A lower panel shows uncertainties if any were recorded."""
     has_more = any(data.uncertainty.values())
     figure = new_figure(3.6 if has_more else 2.2)
     panels = figure.subplots(1 + has_more, 1, sharex=True, squeeze=False)[:, 0]

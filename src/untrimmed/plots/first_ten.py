@@ -1,4 +1,4 @@
-"""Cosine of captions with their ten top-ranked videos, by rank (RAL Fig. 6)."""
+"""A picture of the cosine of captions with their ten top-ranked videos, by rank (RAL Fig. 6)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,10 +14,10 @@ QUARTILES = (25, 50, 75)
 
 
 def similarity_by_rank_of(runs: Sequence[TrainedRun]) -> dict[str, Float[np.ndarray, "3 P"]]:
-    """Return, by run, quartiles of the cosines between captions and the videos at each of the first ten ranks [3, P].
+    """Return {label: quartiles [3, P]} of the cosines between captions and the videos at each of the first ten ranks.
 
-    The quartiles are over captions. A cosine is the fused score divided by the sum of the branches' weights, so that
-    methods with different sums can be compared. Runs that differ only in their seed are averaged.
+    Quartiles are computed over captions. A cosine is the fused score divided by the sum of the branches' weights, so
+    that methods with different weights can be compared. Runs that differ only in their seed are averaged.
     """
     require_same_split(runs)
     return {group.label: np.mean([_quartiles(run) for run in group.runs], axis=0) for group in group_by_seed(runs)}

@@ -1,4 +1,4 @@
-"""Heat maps of the cosine of captions with the clips of their video over time, with true and predicted moments."""
+"""Heat maps of captions and their video over time: the cosine with each clip, and true and predicted moments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from untrimmed.plots.timeline import best_windows, cell_edges
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 MOST_CAPTIONS = 5
-TICK_IN = 0.1  # distance of a tick label from the axes, and total height of all margins, in inches
+TICK_IN = 0.1  # distance of a tick label from the axes, and total width of the margins, in inches
 STRIP_IN = 0.17
 TEXT_IN = 0.19
 REST_IN = 1.1
@@ -33,9 +33,9 @@ REST_IN = 1.1
 
 @dataclass(frozen=True)
 class Strip:
-    """One caption and one model: cosines of the caption with the parts of the video, and the best moment.
+    """The cosines of a caption with the parts of the video, and the best moment, according to one model.
 
-    Part i is drawn from `edges[i]` to `edges[i + 1]`, which are shares of the video.
+    Part i is drawn from `edges[i]` to `edges[i + 1]`, which are fractions of the video's duration.
     """
 
     label: str
@@ -46,7 +46,7 @@ class Strip:
 
 @dataclass(frozen=True)
 class HeatMapCaption:
-    """A caption, its annotated moments, and a strip for each model."""
+    """A caption, its annotated moments, and one strip per model."""
 
     text: str
     truth_s: tuple[Span, ...]
@@ -63,9 +63,7 @@ class HeatMap:
 
 
 def heat_map_of(runs: Sequence[TrainedRun], caption_id: str | None) -> HeatMap:
-    """Return the similarities of a caption with the parts of its video for each model.
-
-    Without an id, return the similarities of up to five captions of one video.
+    """Return the similarities of a caption, or without an id of up to five captions, with the parts of their video.
 
     Raises: FeatureError for a video without a duration, ConfigError for a method without frames and clips.
     """
@@ -94,7 +92,7 @@ def _strips(run: TrainedRun, captions: np.ndarray, video: int, duration_s: float
 
 @styled
 def draw_heat_map(data: HeatMap) -> Figure:
-    """Draw one strip per caption and model: dark where the cosine is high, with true and predicted moments framed."""
+    """Draw one strip per caption and model. High cosines are dark, and frames mark true and predicted moments."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.lines import Line2D
 
@@ -108,7 +106,7 @@ def draw_heat_map(data: HeatMap) -> Figure:
     all_axes[-1].set_xlabel(f"time in {short(data.video_id, 30)} (s)")
     bar = figure.colorbar(ScalarMappable(cmap=HEAT), ax=all_axes, location="bottom", aspect=45, pad=0.03, ticks=[0, 1])
     low, high = bar.ax.set_xticklabels(["lowest", "highest"])
-    # text beside the bar would make the strips narrower, so the text is inside the bar
+    # align the text with the ends of the bar, because wider text would make the strips narrower
     low.set_horizontalalignment("left")
     high.set_horizontalalignment("right")
     bar.set_label("similarity (scaled per strip)", labelpad=-8)
@@ -144,7 +142,7 @@ def _draw_caption(axes: Axes, caption: HeatMapCaption, duration_s: float, *, has
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     names_in = 0.0
-    # align the caption's text with the names at the left, so that it can use the whole width
+    # begin the caption's text at the left end of the names, so that the text can use the whole width
     if has_names:
         widest = max(label.get_window_extent().width for label in axes.get_yticklabels())
         names_in = widest / DPI + TICK_IN

@@ -1,4 +1,4 @@
-"""SumR by moment ratio: the share of the video that the caption describes."""
+"""A picture of SumR by moment ratio: the length of the caption's moment / the length of the video."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ GROUPINGS = {"MS-SL, RAL": MS_SL_EDGES, "GMMFormer": GMMFORMER_EDGES}
 
 @dataclass(frozen=True)
 class RecallByRatio:
-    """SumR in percent by grouping and by label of runs, with one value per group (NaN for an empty group).
+    """SumR in percent for groups of captions with similar moment ratios.
 
-    A grouping divides captions by moment ratio. `num_captions` has the number of captions per group, by grouping.
+    `sum_r` is {grouping: {label of runs: one value per group}}; the value of an empty group is NaN. `num_captions` is
+    {grouping: {group: number of captions}}.
     """
 
     sum_r: dict[str, dict[str, Spread]]
@@ -27,7 +28,7 @@ class RecallByRatio:
 
 
 def recall_by_ratio_of(runs: Sequence[TrainedRun]) -> RecallByRatio:
-    """Return SumR by moment length / video length, in the groups of MS-SL's paper and of GMMFormer's paper.
+    """Return SumR by moment ratio, in the groups of MS-SL's paper and in the groups of GMMFormer's paper.
 
     Raises: FeatureError if no caption has a moment.
     """
@@ -52,7 +53,7 @@ def recall_by_ratio_of(runs: Sequence[TrainedRun]) -> RecallByRatio:
 
 @styled
 def draw_recall_by_ratio(data: RecallByRatio) -> Figure:
-    """Draw one panel per grouping, with a bar for each label in each group and the number of captions below."""
+    """Draw one panel per grouping. Each group has one bar per label, and the number of captions below the bars."""
     figure = new_figure(2.4)
     panels = figure.subplots(1, len(data.sum_r), sharey=True)
     for axes, (grouping, by_label) in zip(panels, data.sum_r.items(), strict=True):

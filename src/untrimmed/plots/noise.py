@@ -1,4 +1,4 @@
-"""SumR if every video begins with a segment of noise (RAL Fig. 5)."""
+"""A picture of SumR if a segment of noise is added before every video (RAL Fig. 5)."""
 
 import tempfile
 from collections.abc import Sequence
@@ -24,17 +24,17 @@ LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 
 @dataclass(frozen=True)
 class Robustness:
-    """SumR in percent at each level, by label of runs. A level is the length of the noise / the length of the video."""
+    """SumR in percent at each noise level, by label of runs. A level is the length of the noise / of the video."""
 
     levels: tuple[float, ...]
     sum_r: dict[str, Spread]
 
 
 def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) -> Float[np.ndarray, "N D"]:
-    """Return round(level * T) rows of noise followed by the frames. The noise of a video is the same in every run.
+    """Return round(level * T) rows of noise, followed by the frames. The noise of a video is the same in every run.
 
-    Noise has random directions and the mean length of the video's frame vectors. The paper only says "randomly
-    generated". Random pixels are impossible, because a data set contains features and not pictures.
+    Noise vectors have random directions. Their length is the mean length of the video's frame vectors. The paper only
+    describes the noise as "randomly generated". We cannot use random pixels, because a data set contains only features.
     """
     count = round(level * len(frames))
     noise = np.random.default_rng(stable_hash(video_id)).standard_normal((count, frames.shape[1]))
@@ -44,7 +44,7 @@ def with_noise(frames: Float[np.ndarray, "T D"], level: float, video_id: str) ->
 
 
 class NoisyFrames(VectorSource):
-    """A source of frame features that adds a segment of noise before the frames of another source."""
+    """The frames of another source, with a segment of noise before each video."""
 
     def __init__(self, source: VectorSource, level: float):
         self.source = source
@@ -53,7 +53,7 @@ class NoisyFrames(VectorSource):
 
     @property
     def dim(self) -> int:
-        """The width of a frame's vector."""
+        """Width of a frame."""
         return self.source.dim
 
     def __contains__(self, name: str) -> bool:
@@ -74,7 +74,7 @@ class NoisyFrames(VectorSource):
 
 
 def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDataset:
-    """Return the run's split with noise before every video, resampled like the run's features."""
+    """Return the run's split with noise before every video. Features are resampled with the run's settings."""
     data = run.config.data
     dataset = run.dataset
     assert dataset.features.folder is not None, "the features of a run are in files"
@@ -89,7 +89,7 @@ def noisy_dataset(run: TrainedRun, level: float, cache_dir: Path) -> RetrievalDa
 
 
 def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) -> Robustness:
-    """Return SumR of every run at every level, as means over runs that differ only in their seed."""
+    """Return SumR at every noise level. Runs that differ only in their seed are averaged."""
     require_same_split(runs)
     groups = group_by_seed(runs)
     return Robustness(
@@ -101,8 +101,8 @@ def robustness_of(runs: Sequence[TrainedRun], levels: Sequence[float] = LEVELS) 
 def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
     results = []
     for level in levels:
-        # The cache identifies features by their files, which do not contain the noise. So noisy features have their
-        # own folder.
+        # The cache identifies features by their files, and these files are the same at every level. Each level
+        # therefore has its own cache.
         with tempfile.TemporaryDirectory() as folder:
             noisy = noisy_dataset(run, level, Path(folder))
             rank = ranks(replace(run, dataset=noisy).score().fused, noisy.video_index)
@@ -112,7 +112,7 @@ def _sums(run: TrainedRun, levels: Sequence[float]) -> list[float]:
 
 @styled
 def draw_robustness(data: Robustness) -> Figure:
-    """Draw a line for each label with a band over seeds."""
+    """Draw one line per label, with a band over seeds."""
     figure = new_figure(2.5)
     axes = figure.subplots()
     percent = [100 * level for level in data.levels]

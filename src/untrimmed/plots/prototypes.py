@@ -1,4 +1,4 @@
-"""Pictures of prototypes (ProtoPRVR): attention over a video and inside moments, and how often each matches best."""
+"""Pictures of ProtoPRVR's prototypes: attention over a video and inside moments, and how often each matches best."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ MARGIN = 1 / 20  # moments are extended on each side by this share of their leng
 class PrototypeAttention:
     """Attention of each prototype over M equal parts of a video. Rows are sorted by similarity to a caption.
 
-    `prototype` has the index of each row's prototype, `similarity` its cosine with the caption.
+    `prototype` is the index of each row's prototype, and `similarity` is the prototype's cosine with the caption.
     """
 
     video_id: str
@@ -49,10 +49,7 @@ class PrototypeAttention:
 
 @dataclass(frozen=True)
 class Attendance:
-    """The share of attention inside moments, by rank of the prototype.
-
-    `by_chance` is the share if attention is uniform.
-    """
+    """The share of attention inside moments, by rank of the prototype. `by_chance` is that of uniform attention."""
 
     inside: Float[np.ndarray, " K"]
     by_chance: float
@@ -74,7 +71,7 @@ def _similarities(run: TrainedRun, queries: EncodedQueries, encoded: EncodedVide
 
 
 def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> PrototypeAttention:
-    """Return the prototypes' attention over a caption's video.
+    """Return the attention of all prototypes over a caption's video.
 
     Raises: FeatureError for a video without a duration, ConfigError for a model that does not keep attention.
     """
@@ -97,7 +94,7 @@ def prototype_attention_of(run: TrainedRun, caption_id: str | None) -> Prototype
 
 
 def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray, " M"]:
-    """Return the share of each equal part of a video that a span covers.
+    """Divide a video into equal parts, and return the share of each part that a span covers.
 
     As in the paper, the span is first extended on each side by 1/20 of its length.
 
@@ -114,7 +111,7 @@ def covered(span_s: Span, duration_s: float, num_parts: int) -> Float[np.ndarray
 def inside_by_rank(
     attention: Float[np.ndarray, "K M"], similarity: Float[np.ndarray, " K"], inside: Float[np.ndarray, " M"]
 ) -> Float[np.ndarray, " K"]:
-    """Return each prototype's share of attention inside the moment, sorted by its similarity to the caption.
+    """Return each prototype's share of attention inside the moment, with the most similar prototype first.
 
     >>> inside_by_rank(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0.3, 0.7]), np.array([0.0, 1.0])).tolist()
     [0.8, 0.1]
@@ -150,7 +147,7 @@ def attendance_of(run: TrainedRun) -> Attendance:
 
 
 def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
-    """Return, by branch, how many captions match each prototype index best (ProtoPRVR Fig. 6)."""
+    """Return {branch: for each prototype, the number of captions that match it best} (ProtoPRVR Fig. 6)."""
     branches = ("clip", "frame") if isinstance(run.model, Proto) else ("clip",)
     counts: dict[str, np.ndarray] = {}
     for rows, encoded in run.all_videos():
@@ -166,7 +163,7 @@ def matching_frequency_of(run: TrainedRun) -> dict[str, Int[np.ndarray, " K"]]:
 
 @styled
 def draw_prototype_attention(data: PrototypeAttention) -> Figure:
-    """Draw one row per prototype, the most similar to the caption first. Dotted frames are annotated moments."""
+    """Draw one row per prototype, with the most similar prototype first. Dotted frames are annotated moments."""
     num = len(data.attention)
     figure = new_figure(2.9)
     axes = figure.subplots()
@@ -185,7 +182,7 @@ def draw_prototype_attention(data: PrototypeAttention) -> Figure:
 
 @styled
 def draw_attendance(data: Attendance) -> Figure:
-    """Draw a bar for each rank, and a line at uniform attention."""
+    """Draw one bar per rank, and a line for uniform attention."""
     figure = new_figure(2.0)
     axes = figure.subplots()
     axes.bar(np.arange(1, len(data.inside) + 1), 100 * data.inside, color=BLUE, width=0.8)
@@ -199,7 +196,7 @@ def draw_attendance(data: Attendance) -> Figure:
 
 @styled
 def draw_matching_frequency(data: Mapping[str, Int[np.ndarray, " K"]]) -> Figure:
-    """Draw one panel per branch: a bar for each prototype, and a line at equal frequency."""
+    """Draw one panel per branch, with one bar per prototype and a line for uniform use."""
     figure = new_figure(0.45 + 1.35 * len(data))
     all_axes = figure.subplots(len(data), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (branch, counts), colour in zip(all_axes, data.items(), (BLUE, ORANGE), strict=False):

@@ -14,7 +14,7 @@ from untrimmed.running.run import seed_groups
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs with equal settings and data but different seeds, and their label in pictures."""
+    """Runs that differ only in their seed, and their common label in pictures."""
 
     label: str
     runs: tuple[TrainedRun, ...]
@@ -22,7 +22,7 @@ class SeedGroup:
 
 @dataclass(frozen=True)
 class Spread:
-    """The mean of several seeds, their standard deviation (None for one seed), and their number."""
+    """The mean and the standard deviation (None for one seed) over seeds, and the number of seeds."""
 
     mean: Float[np.ndarray, " N"]
     deviation: Float[np.ndarray, " N"] | None
@@ -32,18 +32,18 @@ class Spread:
 def group_by_seed(runs: Sequence[TrainedRun]) -> list[SeedGroup]:
     """Return groups of runs that differ only in their seed, in the order of their first runs.
 
-    A group of several runs is labelled with their method, or with the first run's label if another group has this
-    method.
+    A group of several runs is labelled with its method. If another group has the same method, the label of the first
+    run is used instead.
 
-    Raises: ConfigError for more groups than there are colours, and for two runs with the same settings and seed.
+    Raises: ConfigError for more groups than colours, and for two runs with the same settings and seed.
     """
     by_label = {run.label: run for run in runs}
     names = seed_groups({label: run.config for label, run in by_label.items()})
     groups = [[by_label[label] for label in group] for group in names]
     if len(groups) > len(COLOURS):
         raise ConfigError(
-            f"found {len(groups)} settings, expected at most {len(COLOURS)}, because there are no more colours; give "
-            "fewer runs (those that differ only in their seed count once)"
+            f"found {len(groups)} settings, expected at most {len(COLOURS)}, the number of colours; give fewer runs "
+            "(runs that differ only in their seed count as one)"
         )
     methods = [group[0].model.name for group in groups]
     return [SeedGroup(_label(group, methods), tuple(group)) for group in groups]
@@ -59,7 +59,7 @@ def _label(runs: Sequence[TrainedRun], methods: Sequence[str]) -> str:
 def spread_of(values: Sequence[Sequence[float] | Float[np.ndarray, " _"]]) -> Spread:
     """Return the mean and the sample standard deviation over seeds (rows).
 
-    Longer rows are cut to the length of the shortest.
+    All rows are cut to the length of the shortest row.
 
     >>> spread = spread_of([[1.0, 2.0], [3.0, 2.0, 9.0]])
     >>> spread.mean.tolist(), spread.deviation.round(3).tolist(), spread.num_seeds
@@ -71,7 +71,7 @@ def spread_of(values: Sequence[Sequence[float] | Float[np.ndarray, " _"]]) -> Sp
 
 
 def seeds_note(counts: Sequence[int], *, drawn: str = "areas") -> str:
-    """Return a line for a picture that explains its error bands, or warns that there is only one seed.
+    """Return a line of text for a picture, which explains error bands or warns that there is only one seed.
 
     >>> seeds_note([3, 3]), seeds_note([1, 1])
     ('areas: standard deviation over 3 seeds', 'one seed each: small differences may be chance')

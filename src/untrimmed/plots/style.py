@@ -1,7 +1,7 @@
-"""The style of all pictures, and how they are saved. Pictures are as wide as a column of a paper.
+"""Style, layout and saving of pictures. A picture is as wide as a column of a paper.
 
-The colours are Okabe and Ito's, which colour-blind readers can distinguish. Lines also differ in their markers and bars
-in their hatching, so that they can be distinguished in grey. No text is smaller than 7 points at the column's width.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish. Lines also have different markers,
+and bars have different hatching, so that a picture can be read in grey. The smallest text has 7 points.
 """
 
 import textwrap
@@ -19,7 +19,7 @@ from untrimmed.files import whole_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure as Figure
-else:  # matplotlib is optional, so drawing functions import it when they run
+else:  # matplotlib is optional, so it is imported only when a picture is drawn
     Axes = Figure = Any
 
 D = TypeVar("D", bound=Callable[..., Any])
@@ -62,7 +62,7 @@ _SETTINGS: Any = {
 
 
 def styled(draw: D) -> D:
-    """Wrap a function so that it draws in our style. Calling it without matplotlib raises a ConfigError."""
+    """Return a function that draws in our style; it raises ConfigError if matplotlib is not installed."""
 
     @wraps(draw)
     def in_style(*args: Any, **settings: Any) -> Any:
@@ -78,7 +78,7 @@ def styled(draw: D) -> D:
 
 def new_figure(height_in: float) -> Figure:
     """Return an empty figure as wide as a column."""
-    # pyplot would keep figures in memory and open a window system.
+    # pyplot would keep figures in memory and could open windows
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -92,8 +92,8 @@ def new_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Return a figure with panels in rows of two, or with a single panel.
 
-    Heights are in inches: `beside_in` of a row of two panels, `alone_in` of a single panel, `rest_in` of everything
-    else.
+    Heights are in inches. `beside_in` is the height of a row of two panels, `alone_in` the height of a single panel,
+    and `rest_in` the height of everything else.
     """
     num_columns = min(2, count)
     num_rows = -(-count // num_columns)
@@ -113,7 +113,7 @@ def require_suffix(path: Path) -> None:
 
 @styled
 def save(figure: Figure, path: Path) -> None:
-    """Write the picture atomically; the same data give the same bytes.
+    """Write the picture atomically. Equal data produce equal bytes.
 
     Raises: ConfigError for a suffix that is neither .png nor .svg.
     """
@@ -130,7 +130,7 @@ def plot_band(
     deviation: Float[np.ndarray, " N"] | None,
     **look: Any,
 ) -> None:
-    """Draw a line. If `deviation` is given, draw an area of one deviation above and below it."""
+    """Draw a line. If `deviation` is given, also draw an area of one deviation above and below the line."""
     if deviation is not None:
         axes.fill_between(x, mean - deviation, mean + deviation, color=look["color"], alpha=0.15, linewidth=0)
     axes.plot(x, mean, **look)
@@ -152,9 +152,9 @@ def legend_over(figure: Figure, axes: Axes) -> None:
 
 
 def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
-    """Draw the legend above the axes, where it hides no data.
+    """Draw the legend of the axes above the axes, where it hides no data.
 
-    `gap` is the distance between legend and axes as a share of the axes' height.
+    `gap` is the vertical position of the legend's lower edge, as a multiple of the axes' height.
     """
     names = axes.get_legend_handles_labels()[1]
     axes.legend(
@@ -163,7 +163,7 @@ def legend_above(axes: Axes, *, gap: float = 1.0) -> None:
 
 
 def columns_for(names: Sequence[str]) -> int:
-    """Return how many columns of a legend with these names fit into the width of a picture.
+    """Return the number of legend columns with these names that fit into the width of a picture.
 
     >>> columns_for(["proto", "ral"]), columns_for(["gmmformer_v2+ral, two thirds of the data"])
     (3, 1)
@@ -172,7 +172,7 @@ def columns_for(names: Sequence[str]) -> int:
 
 
 def short(text: str, width: int) -> str:
-    """Shorten the text to one line of at most `width` characters.
+    """Return the text as one line, shortened to at most `width` characters.
 
     >>> short("a man sits down on a chair", 16)
     'a man sits …'

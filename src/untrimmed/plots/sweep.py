@@ -1,4 +1,4 @@
-"""SumR by the value of one setting, from runs that differ from a base run only in this setting."""
+"""A picture of SumR by the value of one setting, from runs that differ from a base run only in this setting."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,16 @@ from untrimmed.plots.style import BLUE, VERMILION, Axes, Figure, legend_above, n
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.presets import has_preset, load_preset
 
-# runs may also differ in these settings; results of seeds are averaged
+# runs may also differ in these settings; results of different seeds are averaged
 IGNORED = ("data", "train.seed", "reported", "dataset")
 
 
 @dataclass(frozen=True)
 class SweepCurve:
-    """SumR in percent for each value of a setting. Values ascend. With several seeds, a value has several results."""
+    """SumR in percent for each value of a setting, in ascending order of values. Each value has one SumR per seed.
+
+    `published` is the value in the paper, or None if there is no preset for the method and data set.
+    """
 
     setting: str
     values: tuple[float, ...]
@@ -27,15 +30,15 @@ class SweepCurve:
 
 
 def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the swept settings, each with the names of its runs.
+    """Return {swept setting: names of its runs}.
 
-    `settings` has the settings of each run by dotted key. There must be a base run from which every other run differs
-    in at most one setting. The base run belongs to every swept setting.
+    `settings` contains the settings of each run by dotted key. There must be a base run from which every other run
+    differs in at most one setting. The base run belongs to every swept setting.
 
     >>> swept_settings({"a": {"x": 1.0, "y": 1.0}, "b": {"x": 2.0, "y": 1.0}, "c": {"x": 1.0, "y": 3.0}})
     {'x': ['a', 'b'], 'y': ['a', 'c']}
 
-    Raises: ConfigError if no run can be the base run, or no setting differs.
+    Raises: ConfigError if no run can be the base run, or if no setting differs.
     """
     names = list(settings)
     fewest: tuple[int, str, str, list[str]] | None = None
@@ -52,8 +55,8 @@ def swept_settings(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, list[
     assert fewest is not None
     _, base, worst, keys = fewest
     raise ConfigError(
-        f"{base} and {worst} differ in {', '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}; a sweep expects "
-        "runs that differ from one of them in one setting each"
+        f"{base} and {worst} differ in {', '.join(keys[:3])}{' ...' if len(keys) > 3 else ''}, expected a base run "
+        "from which every other run differs in one setting; leave out the other runs"
     )
 
 
@@ -62,15 +65,15 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[st
 
 
 def comparable_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings by dotted keys, without those in `IGNORED`."""
+    """Return the settings by dotted key, without the settings in `IGNORED`."""
     ignored = tuple(f"{key}." for key in IGNORED)
     return {key: value for key, value in flat(settings).items() if not f"{key}.".startswith(ignored)}
 
 
 def sweep_of(runs: Sequence[TrainedRun]) -> list[SweepCurve]:
-    """Return a curve for each setting that was swept.
+    """Return one curve per swept setting.
 
-    Raises: ConfigError if the swept setting is ambiguous or not a number.
+    Raises: ConfigError if the swept settings are ambiguous, or if the value of a swept setting is not a number.
     """
     require_same_split(runs)
     settings = {run.label: comparable_settings(to_plain(run.config)) for run in runs}
@@ -107,7 +110,7 @@ def _published(run: TrainedRun, setting: str) -> float | None:
 
 @styled
 def draw_sweep(data: Sequence[SweepCurve]) -> Figure:
-    """Draw a panel for each setting, with its values at equal steps and a ring around the published value."""
+    """Draw one panel per setting. Values are equally spaced, and a ring marks the published value."""
     figure, panels = new_panels(len(data), rest_in=0.5, beside_in=1.6, alone_in=1.8)
     for axes, curve in zip(panels, data, strict=True):
         _draw_curve(axes, curve)

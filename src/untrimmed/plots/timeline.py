@@ -23,7 +23,7 @@ class PartSimilarity:
 
     @property
     def position(self) -> Float[np.ndarray, " Q"]:
-        """The middle of each caption's best part, as a share of the video.
+        """The middle of each caption's best part, as a fraction of the video's duration.
 
         >>> PartSimilarity(np.array([[0.1, 0.9], [0.8, 0.2]])).position.tolist()
         [0.75, 0.25]
@@ -32,10 +32,10 @@ class PartSimilarity:
 
 
 def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
-    """Return the `count + 1` edges between which the parts of a video are drawn, as shares of the video.
+    """Return the `count + 1` edges between which the parts of a video are drawn, as fractions of the duration.
 
-    The edge of two parts is halfway between their times. In released JSG, part i of N is at time i / (N - 1), so the
-    first and the last part are half as wide as the others.
+    The edge between two parts is halfway between their times. In released JSG, part i of N is at time i / (N - 1). The
+    first and the last part are then half as wide as the others.
 
     >>> cell_edges(4, "middle").tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -47,9 +47,9 @@ def cell_edges(count: int, row_times: RowTimes) -> Float[np.ndarray, " E"]:
 
 
 def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-    """Return vectors and mask of each video's parts: its clips if they are in temporal order, else the timeline.
+    """Return vectors and mask of each video's parts: clips if they are in temporal order, otherwise the timeline.
 
-    Raises: ConfigError for a method that encodes a video as one vector only.
+    Raises: ConfigError for a method that encodes a video as a single vector.
     """
     clips = videos.clips
     in_order = model.has_clips and not any(attachment.config.replaces_clips for attachment in model.carried)
@@ -61,9 +61,9 @@ def parts(model: RetrievalModel, videos: EncodedVideos) -> tuple[Float[Tensor, "
 def part_similarities(
     model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos, video_index: Int[np.ndarray, " Q"]
 ) -> list[PartSimilarity]:
-    """Return the similarities of each video's captions with the video's parts.
+    """Return, for each video, the similarities of its captions with its parts.
 
-    `video_index` contains indices into `videos`.
+    `video_index` is the index in `videos` of each caption's video.
     """
     units, mask = parts(model, videos)
     similarities = []
@@ -77,9 +77,10 @@ def part_similarities(
 def best_windows(
     run: TrainedRun, captions: Int[np.ndarray, " Q"], video: int
 ) -> tuple[PartSimilarity, Float[np.ndarray, "Q 2"]]:
-    """Return the similarities of captions with a video's parts, and each caption's best window in shares of the video.
+    """Return the similarities of captions with a video's parts, and the best window of each caption.
 
-    A window is one of JSG's proposals: it pools the vectors of neighbouring parts. Moments are found in the same way.
+    A window is [start, end] as fractions of the duration. Windows are JSG's proposals, which pool the vectors of
+    neighbouring parts. Search finds moments in the same way.
     """
     encoded = run.videos(np.array([video]))
     queries = run.queries(captions)

@@ -1,4 +1,4 @@
-"""The top-ranked videos of captions: relevance over time, best moment, and frames if there are video files."""
+"""A picture of captions' top-ranked videos: relevance over time, best moment, and frames if there are video files."""
 
 import os
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from untrimmed.plots.trained_run import TrainedRun, require_same_split
 from untrimmed.running.top import CaptionRanking, RetrievedVideo, top_videos
 from untrimmed.video.reader import frame_at, is_video_path
 
-NUM_VIDEOS = 3  # videos shown for a single run; with several runs, each shows its first video
+NUM_VIDEOS = 3  # number of videos shown for a single run; with several runs, only the first video of each is shown
 MOST_CAPTIONS = 4
 NUM_FRAMES = 6
 FRAME_PIXELS = (96, 72)  # width and height of a frame in the picture
@@ -58,7 +58,7 @@ class TopVideo:
 
 @dataclass(frozen=True)
 class TopCaption:
-    """A caption, the rank of its video by run, and its top-ranked videos."""
+    """A caption, the rank of the correct video for each run, and the top-ranked videos."""
 
     text: str
     rank: dict[str, int]
@@ -66,12 +66,12 @@ class TopCaption:
 
 
 def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | None = None) -> list[TopCaption]:
-    """Return each caption's three top-ranked videos of one run, or the first video of each of several runs.
+    """Return the top-ranked videos of each caption: three videos of a single run, or one video of each of several runs.
 
-    `videos` is a folder with video files. A file's name is the id of the video, with any suffix.
+    `videos` is a folder with video files. The name of a file is the id of the video, with any suffix.
 
-    Raises: UnknownNameError for an unknown caption, FeatureError for a video without a duration, or if the folder has
-        no file for any of these videos.
+    Raises: UnknownNameError for an unknown caption, FeatureError for a video without a duration, or if the folder
+        contains none of the top-ranked videos.
     """
     require_same_split(runs)
     rows = np.array([runs[0].caption(caption) for caption in captions or (None,)])
@@ -96,7 +96,7 @@ def top_of(runs: Sequence[TrainedRun], captions: Sequence[str], videos: Path | N
 
 
 def video_files(folder: Path) -> dict[str, Path]:
-    """Return all video files below a folder by their names without suffixes.
+    """Return {name without suffix: path} of all video files in a folder and its subfolders.
 
     Raises: FeatureError if the folder does not exist.
     """
@@ -120,7 +120,7 @@ def _top_video(run: TrainedRun, ranking: CaptionRanking, ranked: RetrievedVideo,
 
 
 def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
-    """Return the middle frame of each of several equal parts of a video, cropped to one size."""
+    """Divide a video into equal parts, and return the middle frame of each part. All frames are cropped to one size."""
     from PIL import Image, ImageOps
 
     times_s = (np.arange(NUM_FRAMES) + 0.5) / NUM_FRAMES * duration_s
@@ -130,9 +130,9 @@ def _frames(path: Path, duration_s: float) -> UInt8[np.ndarray, "F Y X 3"]:
 
 @styled
 def draw_top(data: Sequence[TopCaption]) -> Figure:
-    """Draw a strip for each video with its best and annotated moments.
+    """Draw one strip per video, with its best moment and its annotated moments.
 
-    The strips of a caption and run have the same scale.
+    Strips of the same caption and run have the same vertical scale.
     """
     from matplotlib.lines import Line2D
 

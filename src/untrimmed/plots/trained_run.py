@@ -18,9 +18,9 @@ from untrimmed.running.run import RunConfig, is_run, open_run
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedRun(OpenedModel):
-    """The best model of a run and a split of a data set. `label` is the run's name in pictures.
+    """The best model of a run, and a split of a data set. `label` is the run's name in pictures.
 
-    `history` has one entry per epoch: the lines of metrics.jsonl.
+    `history` contains the lines of metrics.jsonl, one per epoch.
     """
 
     label: str
@@ -29,11 +29,11 @@ class TrainedRun(OpenedModel):
 
     @cached_property
     def rank(self) -> Int[np.ndarray, " Q"]:
-        """The rank of each caption's video, 1 for the best."""
+        """The rank of the correct video for each caption. Rank 1 is best."""
         return ranks(self.score().fused, self.dataset.video_index)
 
     def duration_s(self, video: int) -> float:
-        """Return the duration of a video in seconds. Raises: FeatureError if it is unknown."""
+        """Return the duration of a video in seconds; raises FeatureError if the duration is unknown."""
         dataset = self.dataset
         duration_s = float(dataset.durations_s[video])
         if not duration_s > 0:
@@ -44,7 +44,7 @@ class TrainedRun(OpenedModel):
         return duration_s
 
     def captions_of(self, videos: Int[np.ndarray, " V"]) -> tuple[Int[np.ndarray, " Q"], Int[np.ndarray, " Q"]]:
-        """Return the rows of the captions of these videos, and for each caption the index of its video in `videos`.
+        """Return the row numbers of all captions of some videos, and the position in `videos` of each caption's video.
 
         `videos` must be sorted.
         """
@@ -53,9 +53,10 @@ class TrainedRun(OpenedModel):
         return captions, np.searchsorted(videos, index[captions])
 
     def caption(self, caption_id: str | None) -> int:
-        """Return the row of a caption.
+        """Return the row number of a caption.
 
-        Without an id, choose the video with the most captions that have a moment, and return its first such caption.
+        By default, choose the video with the largest number of captions that have a moment, and return the first of
+        these captions.
 
         Raises: UnknownNameError if the split has no such caption.
         """
@@ -75,7 +76,7 @@ class TrainedRun(OpenedModel):
 def open_trained(
     folder: Path, *, label: str, split: str = "test", root: Path | None = None, device: str = "auto"
 ) -> TrainedRun:
-    """Return the best model of a run and a split of its data set. `root` is the folder of moved data sets.
+    """Return the best model of a run and a split of its data set. `root` is the folder of data sets if they have moved.
 
     Raises: CheckpointError for a folder without a finished run, FeatureError for features that do not fit the model.
     """
@@ -88,7 +89,7 @@ def open_trained(
 
 
 def labels(folders: Sequence[Path]) -> list[str]:
-    """Return a unique short name for each run: the folder's name, or as much of its path as distinguishes the runs.
+    """Return a unique short name for each run: the name of its folder, or the shortest end of its path that is unique.
 
     >>> labels([Path("a/proto"), Path("a/ral")]), labels([Path("a/run"), Path("b/run")])
     (['proto', 'ral'], ['a/run', 'b/run'])
@@ -113,6 +114,6 @@ def require_same_split(runs: Sequence[TrainedRun]) -> None:
     for run in runs[1:]:
         if run.dataset.caption_ids != first.dataset.caption_ids:
             raise ConfigError(
-                f"{first.label} was trained on {first.config.data.name} at {first.config.data.root} and {run.label} on "
-                f"{run.config.data.name} at {run.config.data.root}; compare runs of one data set"
+                f"{first.label} was trained on {first.config.data.name} in {first.config.data.root}, {run.label} on "
+                f"{run.config.data.name} in {run.config.data.root}; compare runs with the same data set"
             )

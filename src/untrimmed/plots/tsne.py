@@ -1,4 +1,4 @@
-"""Captions and clips of a few videos in two dimensions, by t-SNE."""
+"""Pictures of the captions and clips of a few videos in two dimensions, computed by t-SNE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from untrimmed.plots.timeline import part_similarities, parts
 from untrimmed.plots.trained_run import TrainedRun, require_same_split
 
 NUM_VIDEOS = 2
-NUM_RANDOM = 10  # number of random videos in the picture of captions alone
+NUM_RANDOM = 10  # number of random videos in the picture that shows only captions
 SEED = 0
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """Captions and clips of one model in two dimensions. `matched` marks clips that are the best clip of a caption."""
+    """Captions and clips in two dimensions, encoded by one model. `matched` marks the best clip of each caption."""
 
     label: str
     queries: Float[np.ndarray, "Q 2"]
@@ -44,7 +44,7 @@ def closest_videos(
     """Return at most `count` videos with similar captions, in ascending order.
 
     Only videos with two or more captions are chosen. The first two videos are the pair with the most similar mean
-    caption vectors. Each further video is the one that is most similar on average to the videos already chosen.
+    caption vectors. Then the video that is most similar, on average, to the chosen videos is added repeatedly.
 
     >>> closest_videos(np.eye(3)[[0, 0, 1, 1, 1, 2, 0, 0]], np.array([0, 0, 1, 1, 2, 2, 3, 3]), 2).tolist()
     [0, 3]
@@ -64,12 +64,12 @@ def closest_videos(
 
 
 def embeddings_of(runs: Sequence[TrainedRun]) -> Embeddings:
-    """Return the encodings of two videos by each run.
+    """Return the captions and clips of two videos, encoded by each run.
 
-    These videos have the most similar captions according to the first run.
+    They are the two videos with the most similar captions according to the first run.
 
-    Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn or for a method
-        that keeps neither frames nor clips.
+    Raises: FeatureError unless at least two videos have two captions, ConfigError if scikit-learn is not installed or
+        for a method that keeps neither frames nor clips.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
@@ -102,7 +102,7 @@ def _embedded(run: TrainedRun, videos: Int[np.ndarray, " V"]) -> Embedded:
 
 @dataclass(frozen=True)
 class Captions:
-    """Captions in two dimensions, by run. `video` is the index of each caption's video in `video_ids`."""
+    """Captions in two dimensions, by label of the run. `video` is the index in `video_ids` of each caption's video."""
 
     video_ids: tuple[str, ...]
     video: Int[np.ndarray, " Q"]
@@ -110,9 +110,11 @@ class Captions:
 
 
 def random_captions_of(runs: Sequence[TrainedRun], seed: int = 0) -> Captions:
-    """Return the captions of ten random videos with several captions, encoded by each run (GMMFormer Fig. 6).
+    """Return the captions of ten random videos, encoded by each run (GMMFormer Fig. 6).
 
-    Raises: FeatureError unless at least two videos have two captions, ConfigError without scikit-learn.
+    Only videos with several captions are chosen.
+
+    Raises: FeatureError unless at least two videos have two captions, ConfigError if scikit-learn is not installed.
     """
     require_same_split(runs)
     dataset = runs[0].dataset
@@ -150,9 +152,9 @@ def in_two_dimensions(vectors: Float[np.ndarray, "N D"]) -> Float[np.ndarray, "N
 
 @styled
 def draw_embeddings(data: Embeddings) -> Figure:
-    """Draw one panel per run: captions as stars and clips as marks.
+    """Draw one panel per run, with captions as stars and clips as markers.
 
-    The mark of a clip is filled if the clip is the best clip of a caption.
+    The marker of a clip is filled if the clip is the best clip of a caption.
     """
     from matplotlib.lines import Line2D
 
@@ -194,7 +196,7 @@ def _frame(axes: Axes) -> None:
 
 @styled
 def draw_captions(data: Captions) -> Figure:
-    """Draw one panel per run. Each video has a colour and a mark, and lines connect its captions with their mean."""
+    """Draw one panel per run. Each video has a colour and a marker. Lines connect its captions with their mean."""
     figure, panels = new_panels(len(data.by_run), rest_in=0.3, beside_in=1.75, alone_in=2.6, sharey=False)
     for axes, (label, points) in zip(panels, data.by_run.items(), strict=True):
         for video in range(len(data.video_ids)):

@@ -1,4 +1,4 @@
-"""R@1 by the uncertainty that RAL predicts for captions (RAL Fig. 3)."""
+"""A picture of R@1 by the uncertainty that RAL predicts for captions (RAL Fig. 3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ FEWEST_CAPTIONS = 5
 
 @dataclass(frozen=True)
 class RecallByUncertainty:
-    """R@1 in percent in groups of captions, by label of runs. `level` is the mean uncertainty of each group.
+    """R@1 in percent in groups of captions with similar uncertainty, by label of runs.
 
-    `error` is the standard error over the captions of a group.
+    `level` is the mean uncertainty of each group. `error` is the standard error over the captions of a group.
     """
 
     level: Float[np.ndarray, " G"]
@@ -32,7 +32,7 @@ class RecallByUncertainty:
 
 
 def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, " _"]]:
-    """Return ten groups of captions of equal size by ascending uncertainty, or fewer groups of at least five.
+    """Return ten groups of captions with equal sizes, by ascending uncertainty, or fewer groups of at least five.
 
     >>> [group.tolist() for group in equal_groups(np.array([5.0, 1, 2, 3, 4, 10, 9, 8, 7, 6]))]
     [[1, 2, 3, 4, 0], [9, 8, 7, 6, 5]]
@@ -44,7 +44,7 @@ def equal_groups(uncertainty: Float[np.ndarray, " Q"]) -> list[Int[np.ndarray, "
 def recall_by_uncertainty_of(
     runs: Sequence[TrainedRun], moment_ratio: tuple[float, float] | None = None
 ) -> RecallByUncertainty:
-    """Return R@1 of all runs in groups of captions. The first run's uncertainties define the groups.
+    """Return R@1 of all runs in groups of captions. The groups depend on the uncertainties of the first run.
 
     If `moment_ratio` is (low, high), only captions with low < moment length / video length <= high are used.
 
@@ -79,7 +79,7 @@ def recall_by_uncertainty_of(
 
 @styled
 def draw_recall_by_uncertainty(data: RecallByUncertainty) -> Figure:
-    """Draw a line for each label with standard errors over captions, and a band over seeds."""
+    """Draw one line per label, with standard errors over captions as bars and a band over seeds."""
     figure = new_figure(2.5)
     axes = figure.subplots()
     for place, (label, spread) in enumerate(data.recall.items()):

@@ -1,4 +1,4 @@
-"""The variance of the positions at which a video's captions match it best."""
+"""A picture of the variance, within each video, of the positions at which its captions match best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ NUM_BINS = 20
 
 @dataclass(frozen=True)
 class PositioningVariances:
-    """Variances of positions within each video: where captions match best, and where annotated moments are.
+    """Variances of positions within each video, for best matches and for annotated moments.
 
-    Positions are shares of the video. `by_label` has the variances of the best matches by label of runs; each row is
-    one seed. Videos with one caption are excluded. `annotated` is empty if no caption has a moment.
+    Positions are fractions of the duration. Videos with one caption are excluded.
+
+    - `by_label` has the variances of the positions of best matches, by label of runs. Each row is one seed.
+    - `annotated` has the variances of the middles of annotated moments. It is empty if no caption has a moment.
     """
 
     by_label: dict[str, Float[np.ndarray, "N V"]]
@@ -58,7 +60,7 @@ def positioning_variances_of(runs: Sequence[TrainedRun]) -> PositioningVariances
 
 
 def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
-    """Return where in its video each caption matches best, as a share of the video."""
+    """Return the position in its video at which each caption matches best, as a fraction of the duration."""
     best = np.zeros(len(run.dataset.video_index))
     for rows, encoded in run.all_videos():
         captions, local = run.captions_of(rows)
@@ -70,10 +72,7 @@ def positions(run: TrainedRun) -> Float[np.ndarray, " Q"]:
 
 @styled
 def draw_positioning_variances(data: PositioningVariances) -> Figure:
-    """Draw one histogram for each label, as a line with a band over seeds.
-
-    A grey histogram shows annotated moments.
-    """
+    """Draw one histogram per label as a line, with a band over seeds. A grey histogram shows annotated moments."""
     figure = new_figure(2.6)
     axes = figure.subplots()
     widest = max(values.max(initial=0) for values in (*data.by_label.values(), data.annotated))

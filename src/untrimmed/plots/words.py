@@ -1,4 +1,4 @@
-"""The confidence that RAL gives each word of a caption, and the similarity of each word with the video's frames."""
+"""A picture of the words of a caption: RAL's confidence in each word, and its similarity with the video's frames."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from untrimmed.running.top import top_videos
 class WordConfidence:
     """The words of a caption, their confidences, and their cosines with the frames of the video.
 
-    The confidences sum to 1, as released.
+    The confidences sum to 1, as in the released program.
     """
 
     video_id: str
@@ -28,12 +28,12 @@ class WordConfidence:
     words: tuple[str, ...]
     confidence: Float[np.ndarray, " W"]
     similarity: Float[np.ndarray, "W T"]
-    rank: int  # rank of the caption's video with these confidences
-    even_rank: int  # rank of the caption's video if all words have equal confidences
+    rank: int  # rank of the correct video with these confidences
+    even_rank: int  # rank of the correct video if all words have equal confidences
 
 
 def word_names(text: str, num_rows: int) -> tuple[str, ...]:
-    """Return the words of a caption, or numbers if its features are for word pieces instead of words.
+    """Return the words of a caption, or numbers if the number of words differs from the number of feature rows.
 
     >>> word_names("A dog, running.", 3), word_names("A dog, running.", 5)
     (('A', 'dog', 'running'), ('1', '2', '3', '4', '5'))
@@ -71,13 +71,13 @@ def word_confidence_of(run: TrainedRun, caption_id: str | None) -> WordConfidenc
 
 
 def with_even_confidences(run: TrainedRun) -> TrainedRun:
-    """Return the run with a model that gives all words of a caption equal confidence (RAL Fig. 8c)."""
+    """Return a copy of the run whose model gives all words of a caption equal confidences (RAL Fig. 8c)."""
     return replace(run, model=with_settings(run.model, {"model.ral.confidences": "even"}))
 
 
 @styled
 def draw_word_confidence(data: WordConfidence) -> Figure:
-    """Draw a row for each word: its cosine with the frames, and its confidence. Dotted frames are annotated moments."""
+    """Draw one row per word: its cosine with each frame, and its confidence. Dotted boxes are annotated moments."""
     num = len(data.words)
     figure = new_figure(1.0 + 0.16 * num)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[2.5, 1])
