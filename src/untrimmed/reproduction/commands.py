@@ -18,7 +18,7 @@ EVALUATE = f"{EVALUATE_MOMENTS} --no-moments"
 
 @dataclass(frozen=True)
 class RowCommands:
-    """The commands of one row on one data set, stored as the arguments of `untrimmed train` and `evaluate`."""
+    """The arguments of `untrimmed train` and `untrimmed evaluate` for one row of a table on one data set."""
 
     row: TableRow
     column: Column
@@ -32,7 +32,7 @@ class RowCommands:
 
     @property
     def train_template(self) -> str:
-        """The arguments of `train` with DATA in place of the data set."""
+        """The arguments of `train`, with the word DATA instead of the name of the data set."""
         return self.train_arguments.replace(f" --data {self.column.data_name}", " --data DATA", 1)
 
     @property
@@ -42,7 +42,7 @@ class RowCommands:
 
 
 def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
-    """Yield the commands for every row on every data set of a table, with all settings that the table uses."""
+    """Yield the commands for each row of a table on each data set, with all settings of the row."""
     for row, column in pairs_of(table):
         trial = trial_of(row, column, RunSettings(Path(), root=Path()))
         train = [row.method, "--data", column.data_name]
@@ -58,14 +58,14 @@ def commands_of(table: TrainedTable) -> Iterator[RowCommands]:
 
 
 def untrained_commands(table: UntrainedTable) -> Iterator[tuple[Column, str]]:
-    """Yield each data set of a table with the command that evaluates the table's model on this data set."""
+    """Yield (data set, command) for each data set of a table; the command evaluates the table's model."""
     for column in table.columns:
         only_videos = "" if column.events else " --no-moments"
         yield column, f"untrimmed evaluate {table.model} --data {column.data_name} --root DIR{only_videos}"
 
 
 def drawing(table: TrainedTable, settings: RunSettings) -> Iterator[str]:
-    """Yield the commands that draw a figure from its runs, or nothing for a table."""
+    """Yield the commands that draw a figure from its runs. For a table, yield nothing."""
     if not table.picture:
         return
     column = available_columns(table, settings)[0][0]
@@ -80,7 +80,7 @@ def _assignments(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield settings as `KEY=VALUE`."""
     for key, value in settings.items():
         text = yaml.safe_dump(_plain(value), default_flow_style=True, width=10**6, sort_keys=False)
-        yield f"{key}={text.splitlines()[0]}"  # YAML ends a document that is one value with a second line
+        yield f"{key}={text.splitlines()[0]}"  # after a single value, YAML writes a second line that ends the document
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The Markdown page of the papers' results, the commands that reproduce them, and our costs."""
+"""Write the Markdown page with the papers' results, the commands that reproduce them, and our costs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,10 +41,10 @@ SHARED_NOTES = (*shared_notes(), COSTS_NOTE, *EFFICIENCY_NOTES.values(), SETTING
 def grids_of(
     entry: Entry, settings: RunSettings, on_progress: OnProgress = lambda step: None, *, simulated: bool = False
 ) -> Iterator[Grid]:
-    """Yield the result tables of an entry, or nothing if it has none.
+    """Yield the result tables of an entry. Some entries have no result tables.
 
-    The rows of a trained table are run if the settings have a root of data sets or if `simulated` is set. Otherwise the
-    tables contain only the paper's results.
+    The rows of a trained table are run if the settings name a root of data sets, or if `simulated` is set. Otherwise
+    the tables contain only the paper's results.
     """
     if isinstance(entry, TrainedTable):
         if settings.root is not None:
@@ -73,9 +73,9 @@ def document(
     command: str,
     on_progress: OnProgress = lambda step: None,
 ) -> Iterator[str]:
-    """Yield the parts of the page: how to read it, each paper with its entries, costs, and notes.
+    """Yield the parts of the page: an introduction, one section per paper, costs, and notes.
 
-    Several tables of costs become one table, with the costs at each table's largest corpus.
+    If there are several tables of costs, they are combined into one table with the costs at the largest corpus.
     """
     yield _preface(papers, command, settings)
     costs = {
@@ -113,7 +113,7 @@ def document(
 
 
 def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) -> Iterator[Grid]:
-    """Yield the tables of an entry in the page's form, with one line per row."""
+    """Yield the tables of an entry for the page, with one line per row."""
     if isinstance(entry, TrainedTable) and settings.root is None:
         yield page_grid(entry)
     else:
@@ -121,7 +121,7 @@ def _page_grids(entry: Entry, settings: RunSettings, on_progress: OnProgress) ->
 
 
 def _settings_list(grid: Grid, note: str) -> str:
-    """Return the note on a table of settings, and the settings that differ from the paper's."""
+    """Return the note on a table of settings, and a list of the settings that differ between paper and preset."""
     items = []
     missing = []
     for key, *cells in grid.lines:
@@ -142,9 +142,9 @@ def _settings_list(grid: Grid, note: str) -> str:
 
 
 def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, on_progress: OnProgress) -> Grid:
-    """Return one table of costs.
+    """Return one table of costs, with one line per method and one column per quantity.
 
-    It has a line for each method, and a column for each quantity at a table's largest corpus.
+    A quantity that depends on the size of the corpus is given for the largest corpus of each table.
     """
     names = list(dict.fromkeys(name for table in tables.values() for name in table.methods))
     cells: dict[str, dict[str, str]] = {name: {} for name in names}
@@ -166,14 +166,14 @@ def _joined_costs(tables: Mapping[str, EfficiencyTable], settings: RunSettings, 
 
 
 def _cost_columns(table: EfficiencyTable, grid: Grid) -> list[str]:
-    """Return the column headings: quantities, with the corpus size for those that depend on it."""
+    """Return the column headings: the quantity and, if the quantity depends on the corpus, the size of the corpus."""
     units = {UNITS[quantity] for quantity in SIZED_QUANTITIES}
     size = f", {table.corpus_sizes[0]:,} videos" if table.corpus_sizes else ""
     return [f"{unit}{size}" if unit in units else unit for unit in grid.header[1:]]
 
 
 def _section_notes(grid: Grid, entry: Entry) -> list[str]:
-    """Return this entry's own notes, without the note on systems that are not implemented."""
+    """Return the notes that only this entry has, without the note on systems that are not implemented."""
     left_out = left_out_note(entry) if isinstance(entry, TrainedTable | EfficiencyTable) else ""
     return [note for note in grid.notes if note not in (*SHARED_NOTES, left_out)]
 
@@ -203,7 +203,7 @@ def _sections(paper: Paper, entries: Sequence[Entry], settings: RunSettings) -> 
 
 
 def _joined(first: Entry, second: Entry) -> TrainedTable | None:
-    """Join two tables, or return None if they differ in more than data sets, numbers and notes."""
+    """Return two tables as one, or None if they differ in anything except data sets, numbers and notes."""
     if not (isinstance(first, TrainedTable) and isinstance(second, TrainedTable)):
         return None
     columns = first.columns + second.columns
@@ -223,7 +223,7 @@ def _joined(first: Entry, second: Entry) -> TrainedTable | None:
 
 
 def _subject(title: str) -> str:
-    """Return the part of a title before the data set, such as "Comparison on "."""
+    """Return the beginning of a title up to " on ", such as "Comparison on ". Other titles are returned unchanged."""
     return title[: title.find(" on ") + len(" on ")] if " on " in title else title
 
 

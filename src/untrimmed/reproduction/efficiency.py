@@ -1,8 +1,9 @@
-"""Costs of a method at its published sizes: parameters, FLOPs, time and memory of one query, on random features.
+"""Measure the costs of a method at its published sizes: parameters, FLOPs, query time and memory, on random features.
 
 As in the papers of GMMFormer, GMMFormer v2 and RAL, FLOPs count only matrix products with learned weights. A
-multiplication and its addition count as two. Products of activations, as in attention, are counted separately. Our code
-avoids some products of the released programs; they are counted, too, so that each layer has its published costs.
+multiplication and an addition count as two FLOPs. Products of activations, as in attention, are counted separately. Our
+code avoids some products of the released programs. These products are counted too, so that layers have their published
+costs.
 """
 
 import json
@@ -38,19 +39,19 @@ UNITS = {
     "matching_g": "GFLOPs of matching",
 }
 SIZED_QUANTITIES = ("runtime_ms", "memory_mb", "matching_g")  # quantities that depend on the size of the corpus
-LEAST_S = 0.5  # time queries for at least this many seconds
+LEAST_S = 0.5  # repeat a timed query for at least this many seconds
 
 
 @dataclass(frozen=True)
 class Flops:
-    """The FLOPs of matrix products with learned weights, and those of products of activations."""
+    """The FLOPs of matrix products with learned weights, and the FLOPs of products of activations."""
 
     weights: int
     activations: int
 
 
 class _Counter(TorchDispatchMode):
-    """Counts the FLOPs of matrix products, separately for products with a parameter or a view of one."""
+    """Counts the FLOPs of matrix products. Products with a parameter, or with a view of one, are counted separately."""
 
     def __init__(self, model: RetrievalModel):
         super().__init__()
@@ -72,7 +73,7 @@ class _Counter(TorchDispatchMode):
 
 
 def published_model(method: str, overrides: Mapping[str, Any] | None = None, preset: str = "tvr") -> RetrievalModel:
-    """Return a method with random weights at the sizes of a preset."""
+    """Return a model of the method, with random weights and the sizes of a preset."""
     return create_model(method, **load_preset(method, preset, overrides).settings).eval()
 
 
@@ -92,7 +93,7 @@ def flops(model: RetrievalModel) -> Flops:
 
 
 class _SavedMaps:
-    """Counts the FLOPs that our token attention saves: it does not project its input to keys and values."""
+    """Counts the FLOPs that our token attention saves, because it does not project its input to keys and values."""
 
     def __init__(self, model: nn.Module):
         self.flops = 0
@@ -101,8 +102,8 @@ class _SavedMaps:
 
     def _count(self, module: Any, args: Any, output: Tensor) -> None:
         inputs = args[1]
-        # If several tokens attend to the same rows, the rows are expanded with stride 0 along the tokens. Count them
-        # once.
+        # If several tokens attend to the same rows, the rows are expanded with stride 0 along the tokens. Such rows are
+        # counted once.
         rows = math.prod(size for size, step in zip(inputs.shape[:-1], inputs.stride(), strict=False) if step)
         self.flops += 2 * rows * (module.key.weight.numel() + module.value.weight.numel())
 
@@ -114,15 +115,15 @@ class _SavedMaps:
 
 @torch.no_grad()
 def stored_numbers(model: RetrievalModel) -> int:
-    """Return how many numbers are stored for scoring a video of `max_frames` frames (vectors times width)."""
+    """Return how many numbers are stored to score a video of `max_frames` frames (number of vectors times width)."""
     encoded = model.encode_videos(_videos(model.config))
-    # `unit_attention` is not counted, because it serves moments and not the score.
+    # `unit_attention` is not counted, because it is used for moments but not for the score
     fields = {name: tensor for name, tensor in encoded.tensors().items() if not name.endswith("unit_attention")}
     return sum(tensor.numel() for tensor in fields.values() if tensor.is_floating_point())
 
 
 def megabytes_per_video(model: RetrievalModel) -> float:
-    """Return the size of a video in float32, in 10^6 bytes."""
+    """Return the size of an encoded video in float32, in 10^6 bytes."""
     return stored_numbers(model) * 4 / 1e6
 
 
@@ -133,7 +134,7 @@ def matching_gflops(model: RetrievalModel, num_videos: int) -> float:
 
 @torch.no_grad()
 def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the median time (ms) from a query's word features to its first 100 videos in an encoded corpus."""
+    """Return the median time in ms from a query's word features to its 100 best videos in an encoded corpus."""
     corpus = _corpus(model, num_videos)
     queries = _queries(model.config)
     times: list[float] = []
@@ -148,8 +149,8 @@ def query_ms(model: RetrievalModel, num_videos: int, clock: Callable[[], float] 
 class MethodCosts:
     """Costs of methods at their published sizes. Measured times are cached in the file `times`.
 
-    Several tables show the same times. If a page is written again, it shows the cached times, because new ones could
-    differ.
+    Several tables show the same times. A page that is written again also shows the cached times, because new
+    measurements would differ.
     """
 
     times: Path
@@ -159,7 +160,7 @@ class MethodCosts:
     ) -> dict[str, tuple[float, ...]]:
         """Return the requested quantities (keys of `UNITS`).
 
-        A quantity that depends on the corpus has one number per corpus size, the others have one number.
+        A quantity that depends on the corpus has one number per corpus size. Other quantities have a single number.
         """
         torch.manual_seed(0)
         model = published_model(method)
@@ -186,7 +187,7 @@ class MethodCosts:
 
 
 def conditions() -> str:
-    """Return the versions and the machine that times depend on."""
+    """Return a text about what times depend on: the versions of programs, and the machine."""
     versions = f"untrimmed {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
     return f"{versions}, {torch.get_num_threads()} threads on a machine with {os.cpu_count()} cores"
 
@@ -205,7 +206,7 @@ def _queries(config: ModelConfig) -> QueryBatch:
 
 
 def _corpus(model: RetrievalModel, num_videos: int) -> EncodedVideos:
-    """Return `num_videos` copies of one encoded video, each in its own memory."""
+    """Return `num_videos` copies of one encoded video. The copies do not share memory."""
     encoded = model.encode_videos(_videos(model.config))
     copies = {name: tensor.repeat(num_videos, *[1] * (tensor.ndim - 1)) for name, tensor in encoded.tensors().items()}
     return encoded.with_tensors(copies)

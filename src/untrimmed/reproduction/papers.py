@@ -1,4 +1,4 @@
-"""Load the papers, and their tables and figures, from `presets/published.yaml`."""
+"""Load the papers with their tables and figures from `presets/published.yaml`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -88,7 +88,7 @@ def _row(name: str, settings: Mapping[str, Any], table: Mapping[str, Any]) -> Ta
 def _papers() -> dict[str, Paper]:
     papers = {}
     for name, values in read_papers().items():
-        if "title" in values:  # a paper without a title is not listed: only presets use its results
+        if "title" in values:  # the results of a paper without a title are used only in presets
             entries = (_entry(entry, fields) for entry, fields in values.items() if entry != "title")
             papers[name] = Paper(name=name, title=values["title"], entries=tuple(entries))
     return papers
@@ -98,7 +98,7 @@ PAPERS = _papers()
 
 
 def paper_named(name: str) -> Paper:
-    """Return the paper with this name. Raises: UnknownNameError if it is unknown."""
+    """Return the paper with this name; raises UnknownNameError for an unknown name."""
     if name not in PAPERS:
         raise UnknownNameError.among("paper", name, PAPERS)
     return PAPERS[name]

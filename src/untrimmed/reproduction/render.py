@@ -1,4 +1,4 @@
-"""Tables of text cells, the list of a paper's tables and figures, and output as Markdown."""
+"""Tables of text cells and their form in Markdown, and the list of a paper's tables and figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from untrimmed.reproduction.tables import CommandEntry, Entry, NotCovered, Paper
 
 @dataclass(frozen=True)
 class Grid:
-    """A printed table: `num_labels` columns of text, then columns of numbers, then `num_commands` columns of code."""
+    """A table of text: `num_labels` columns of labels, then columns of numbers, then `num_commands` columns of code."""
 
     title: str
     header: tuple[str, ...]
@@ -21,18 +21,18 @@ class Grid:
 
     @property
     def are_figures(self) -> tuple[bool, ...]:
-        """For each column, whether it contains numbers. Such columns are right-aligned."""
+        """Whether each column contains numbers. Columns with numbers are right-aligned."""
         count = len(self.header)
         return tuple(self.num_labels <= column < count - self.num_commands for column in range(count))
 
 
 def in_bold(cell: str) -> str:
-    """Return a cell in bold, for Markdown."""
+    """Return the text of a cell in bold Markdown."""
     return f"**{cell}**"
 
 
 def mean_and_deviation(values: Sequence[float], decimals: int = 1) -> str:
-    """Return the mean and the standard deviation of a figure over seeds.
+    """Return, as text, the mean and (for several seeds) the standard deviation of a figure.
 
     >>> mean_and_deviation([1.0, 3.0]), mean_and_deviation([2.0])
     ('2.0 ± 1.4', '2.0')
@@ -42,7 +42,7 @@ def mean_and_deviation(values: Sequence[float], decimals: int = 1) -> str:
 
 
 def listing(paper: Paper) -> Grid:
-    """Return a table of a paper's tables and figures: name, title, and command or the reason why there is none."""
+    """Return a table of a paper's tables and figures: name, title, and the command (or why there is no command)."""
     lines = tuple((entry.name, entry.title, command_of(paper, entry)) for entry in paper.entries)
     return Grid(paper.title, ("name", "shows", "command"), lines, num_labels=3)
 
@@ -58,7 +58,7 @@ def command_of(paper: Paper, entry: Entry) -> str:
 
 
 def markdown(grid: Grid, *, heading: str = "") -> str:
-    """Return the grid as a Markdown table, below its notes and its title (unless that equals `heading`)."""
+    """Return the grid as a Markdown table below its title and notes. A title that equals `heading` is left out."""
     rules = ("---:" if figures else "---" for figures in grid.are_figures)
     escaped = ([cell.replace("|", r"\|") for cell in line] for line in (grid.header, tuple(rules), *grid.lines))
     text = "\n".join(f"| {' | '.join(line)} |".replace("\n", "<br>") for line in escaped)

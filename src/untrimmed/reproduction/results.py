@@ -1,4 +1,4 @@
-"""Result tables: the papers' results, ours on real or simulated data, costs, and hyper-parameters."""
+"""Result tables: the papers' results, our results on real or simulated data, costs, and hyper-parameters."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -44,8 +44,8 @@ def printed_grids(table: TrainedTable) -> Iterator[Grid]:
 def page_grid(table: TrainedTable) -> Grid:
     """Return the table of the page: one line per row, with the paper's results and the row's arguments.
 
-    With one data set, each metric has a column. With several, each data set has a column, and a cell contains all
-    metrics. The arguments are those of `untrimmed train` and `evaluate`.
+    The arguments are those of `untrimmed train` and `untrimmed evaluate`. If the table has one data set, each metric
+    has a column. If it has several data sets, each data set has a column, and a cell contains all metrics.
     """
     commands: dict[str, list[RowCommands]] = {row.name: [] for row in table.rows}
     for command in commands_of(table):
@@ -79,7 +79,7 @@ def _page_header(columns: Sequence[Column], *, with_folders: bool) -> list[str]:
 
 
 def _train_cell(commands: Sequence[RowCommands]) -> str:
-    """Return the arguments of `train` for a row: once with the word DATA, or per data set if they differ otherwise."""
+    """Return a row's arguments of `train`: once, with the word DATA, if they are otherwise equal on all data sets."""
     templates = [command.train_template for command in commands]
     if len(commands) > 1 and len(set(templates)) == 1:
         return _code(templates)
@@ -91,7 +91,7 @@ def _code(texts: Sequence[str]) -> str:
 
 
 def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings) -> Grid:
-    """Return the rows that ran on simulated features. Their results mean nothing and are left out."""
+    """Return the rows that ran on simulated features. Their results are left out, because they have no meaning."""
     label = {column.name: column.label for column in results.columns}
     lines = tuple((row, label[column], "trained and evaluated") for row, column in results.figures)
     title = f"{table.title} ({settings.scale.num_videos} simulated videos, seed {settings.data_seed})"
@@ -99,9 +99,9 @@ def smoke_grid(table: TrainedTable, results: TableResults, settings: RunSettings
 
 
 def trained_grids(table: TrainedTable, results: TableResults, settings: RunSettings) -> Iterator[Grid]:
-    """Yield one grid for each data set that was run: the paper's results, ours, and the difference.
+    """Yield one grid per data set that was run: the paper's results, our results, and the differences.
 
-    On a simulated data set the paper's results do not apply, so the grid compares ours with baselines that need no
+    The paper's results do not apply to a simulated data set. Our results are then compared with baselines that need no
     training.
     """
     for column in results.columns:
@@ -123,7 +123,7 @@ def _missing_note(missing: Sequence[str]) -> list[str]:
 def _simulated_grid(
     table: TrainedTable, column: Column, results: TableResults, root: Path, settings: RunSettings
 ) -> Grid:
-    """Return our results on one simulated data set, below baselines without training on the same split."""
+    """Return our results on one simulated data set, below the results of untrained baselines on the same split."""
     untrained, split = untrained_rows_of(column.data_name, root, column.split)
     trained = {row: figures for (row, on), figures in results.figures.items() if on == column.name}
     lines = [
@@ -142,9 +142,9 @@ def _simulated_grid(
 def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
     """Return the paper's results with the commands to reproduce them, and our results on the data sets in the root.
 
-    Several videos can match a query, and the paper accepts any of them. We report two results: one accepts only the
-    annotated video, the other any matching video. The second needs labels of all matching videos (dense labels) and
-    covers only queries that have them.
+    Several videos can match a query, and the paper accepts any of these videos. We report two results. The first
+    accepts any matching video. It needs dense labels, which list all matching videos, and covers only queries with such
+    labels. The second result accepts only the annotated video.
 
     Raises: ConfigError if the root has none of the table's data sets; any error of evaluation.
     """
@@ -168,7 +168,7 @@ def untrained_grid(table: UntrainedTable, settings: RunSettings) -> Grid:
 
 
 def notes_of(entry: Entry) -> tuple[str, ...]:
-    """Return the notes of a table or figure, each a sentence or more."""
+    """Return the notes on a table or figure. Each note has one or more sentences."""
     notes = entry.notes
     if isinstance(entry, TrainedTable | EfficiencyTable) and entry.left_out:
         notes += (left_out_note(entry),)
@@ -181,7 +181,7 @@ def notes_of(entry: Entry) -> tuple[str, ...]:
 
 
 def left_out_note(table: TrainedTable | EfficiencyTable) -> str:
-    """Return the note that lists the table's systems that are not implemented."""
+    """Return the note that lists the systems of a table that are not implemented."""
     return f"Not available here: {table.left_out}."
 
 
@@ -217,7 +217,7 @@ def efficiency_grid(
 ) -> Grid:
     """Return a table of costs at the published sizes, with one line per method.
 
-    Costs that depend on the size of the corpus have one line per method and quantity.
+    If the table has several corpus sizes, it has one line per method and quantity, and one column per size.
     """
     quantities = list(table.paper)
     if "flops_g" in quantities:
@@ -263,7 +263,7 @@ EFFICIENCY_NOTES = {
 
 
 def settings_grid(table: SettingsTable) -> Grid:
-    """Return the paper's hyper-parameters, and the values of our presets where they differ."""
+    """Return the paper's hyper-parameters. If the value of our preset differs, the cell contains both values."""
     presets = {name: load_preset(table.method, name) for name in table.datasets}
     lines = []
     for key, printed in table.paper.items():
@@ -281,7 +281,7 @@ def _setting(paper: float | None, preset: float) -> str:
 
 
 def _preset_title(name: str) -> str:
-    """Return the title of a preset's data set. It ends with "events" for a preset that ranks moments."""
+    """Return the title of a preset's data set. If the preset ranks moments, the title ends with "events"."""
     data = name.removesuffix("_event")
     return Column(name=name, data=data, events=name != data).label
 

@@ -1,6 +1,6 @@
 """Train and evaluate the rows of a table, on real data or on simulated features.
 
-The name of a run's folder contains a hash of all its settings, so equal rows of several tables share a run.
+The name of a run's folder contains a hash of all settings. Equal rows of several tables therefore share a run.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ Figures = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Sizes for training on simulated features. A row takes about a second. This only tests that rows run."""
+    """Small sizes for training on simulated features. A row trains in about a second, which only tests that it runs."""
 
     num_videos: int = 15
     features: SimulationSettings = SMALL
@@ -47,14 +47,14 @@ class Scale:
     )
 
     def overrides_of(self, column: Column) -> dict[str, Any]:
-        """Return the overrides for all rows of a column: small sizes, the column's own settings, feature widths."""
+        """Return the overrides for all rows of a column: small sizes, the column's settings, and feature widths."""
         widths = {"model.query_dim": self.features.query_dim, "model.video_dim": self.features.video_dim}
         return {**self.overrides, **column.overrides, **widths}
 
 
 @dataclass(frozen=True)
 class TableProgress:
-    """Progress of a table: row `number` of `total` rows; `activity` describes the current step."""
+    """Progress of a table. `number` of `total` rows have been started; `activity` describes the current step."""
 
     number: int
     total: int
@@ -68,7 +68,7 @@ OnProgress = Callable[[TableProgress], None]
 
 @dataclass(frozen=True)
 class TableResults:
-    """The results of a table, by row and column."""
+    """The results of a table. `figures` is {(row name, column name): results}."""
 
     columns: tuple[Column, ...]  # columns whose data sets exist
     figures: Mapping[tuple[str, str], Figures]
@@ -92,14 +92,14 @@ class RunSettings:
 
     @property
     def data_seed(self) -> int:
-        """The seed of simulated features and of training on them."""
+        """The seed of simulated features, which is also the seed of training with these features."""
         return 0 if self.seed is None else self.seed
 
 
 def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgress = lambda step: None) -> TableResults:
     """Return the results of every row that can be run.
 
-    Rows are trained and evaluated unless there are results of a finished run.
+    Rows are trained and evaluated, unless results are cached.
 
     Raises: ConfigError if the root has none of the table's data sets; any error of training.
     """
@@ -117,7 +117,7 @@ def run_table(table: TrainedTable, settings: RunSettings, on_progress: OnProgres
 
 
 def pairs_of(table: TrainedTable) -> Iterator[tuple[TableRow, Column]]:
-    """Yield (row, column) for each result that the paper prints, and all columns for rows without printed results."""
+    """Yield (row, column) for each result that the paper prints. Rows without printed results have all columns."""
     for column in table.columns:
         for row in table.rows:
             if not row.without and (not row.paper or column.name in row.paper):
@@ -150,7 +150,7 @@ def available_columns(
 
 
 def trial_of(row: TableRow, column: Column, settings: RunSettings) -> Trial:
-    """Return the training of a row on a data set, with checked settings."""
+    """Return the trial that trains a row on a data set. Its settings are checked."""
     candidates = (column.preset_name, column.data_name)
     preset = next((name for name in candidates if has_preset(row.method, name)), None)
     root = settings.root
@@ -179,7 +179,7 @@ def trial_of(row: TableRow, column: Column, settings: RunSettings) -> Trial:
 
 
 def figures_of(row: TableRow, column: Column, settings: RunSettings, report: Callable[..., None]) -> Figures:
-    """Return the results of a row in percent. Trains the row unless its results are cached."""
+    """Return the results of a row in percent. The row is trained first, unless its results are cached."""
 
     def report_epoch(progress: TrainingProgress) -> None:
         position = f"epoch {progress.epoch}/{progress.num_epochs}"
@@ -215,12 +215,12 @@ def _evaluate(run: Run, row: TableRow, column: Column, device: str) -> dict[str,
 
 
 def simulated_data(settings: RunSettings, report: Callable[[str], None] = lambda activity: None) -> tuple[Path, str]:
-    """Return the root and name of the simulated data set, after writing it if it does not exist."""
+    """Return the root and name of the simulated data set. If the data set does not exist, it is written first."""
     root = settings.runs / "data"
     name = _simulated_name(settings)
     if not (root / name).is_dir():
         report("simulating features")
-        # create the folder first, so that an error names the folder that the user gave
+        # create the root first, so that an error message names the folder that the user chose
         root.mkdir(parents=True, exist_ok=True)
         features = dataclasses.replace(settings.scale.features, seed=settings.data_seed)
         simulate(name, root, num_videos=settings.scale.num_videos, teacher=True, settings=features)
@@ -233,5 +233,5 @@ def _simulated_name(settings: RunSettings) -> str:
 
 
 def _digest(values: Any) -> str:
-    """Return a short hash of plain values."""
+    """Return a short hash of values that can be written as JSON."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]

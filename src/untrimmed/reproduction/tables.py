@@ -14,8 +14,10 @@ from untrimmed.presets.published import RECALL
 class Column:
     """A data set of a table, the preset that trains on it, and the reported metrics.
 
-    `name` is the data set's name in `published.yaml`. `title` is its label, by default the benchmark's title. With
-    `events`, moments of all videos are ranked (R@K IoU=m) instead of videos. `split` is the evaluated split.
+    - `name` is the data set's name in `published.yaml`.
+    - `title` is the label of the data set, by default the title of the benchmark.
+    - If `events` is set, moments of all videos are ranked (R@K IoU=m) instead of videos.
+    - `split` is the evaluated split.
     """
 
     name: str
@@ -29,17 +31,17 @@ class Column:
 
     @property
     def data_name(self) -> str:
-        """The data set's folder."""
+        """The name of the data set's folder."""
         return self.data or self.name
 
     @property
     def preset_name(self) -> str:
-        """The data set whose preset is used."""
+        """The name of the preset."""
         return self.preset or self.name
 
     @property
     def label(self) -> str:
-        """The label of the data set; it ends with "events" if moments are ranked.
+        """The label of the data set. If moments are ranked, the label ends with "events".
 
         >>> Column(name="charades_event", data="charades", events=True).label
         'Charades-STA, events'
@@ -49,7 +51,7 @@ class Column:
 
 
 def titled(data: str) -> str:
-    """Return the title of the benchmark in this folder, or the folder's name if it is not a benchmark.
+    """Return the title of the benchmark with this name, or the name if there is no such benchmark.
 
     >>> titled("activitynet"), titled("mine")
     ('ActivityNet Captions', 'mine')
@@ -60,11 +62,12 @@ def titled(data: str) -> str:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A trained system: a method with attachments (`gmmformer_v2+ral`), changed settings and printed results.
+    """A row of a table: a method with attachments (`gmmformer_v2+ral`), changed settings and printed results.
 
-    `paper` has the printed results by column, one number per metric. `overrides` are settings of the training and
-    `evaluated_with` settings of the evaluation, both with dotted keys. `without` is the reason why a row cannot be run;
-    such a row is still listed.
+    - `overrides` are settings of the training, and `evaluated_with` are settings of the evaluation. Both have dotted
+      keys.
+    - `without` is the reason why a row cannot be run, or empty. Such a row is still listed.
+    - `paper` is {column: printed results}, with one number per metric.
     """
 
     name: str
@@ -76,9 +79,9 @@ class TableRow:
 
     @property
     def label(self) -> str:
-        """The printed name.
+        """The printed name of the row.
 
-        For CLIP4Clip, the label describes our variant, because we do not train the encoder as its authors do.
+        The label of CLIP4Clip also describes our variant, because its authors train the encoder and we do not.
 
         >>> TableRow("CLIP4Clip", "clip4clip").label, TableRow("JSG", "jsg").label
         ('CLIP4Clip (ours: mean pooling over frozen features)', 'JSG')
@@ -100,9 +103,10 @@ class Entry:
 class TrainedTable(Entry):
     """A table whose rows are trained and evaluated, or a figure that plots such results.
 
-    A table with `sweep` runs only if it is requested by name. `left_out` lists systems that are not implemented. For a
-    figure, `picture` is its name in `untrimmed plot`, and each of its `panels` shows the rows whose names start with
-    the panel's name.
+    - A table with `sweep` is run only if the user requests it by name.
+    - `left_out` lists systems that are not implemented.
+    - `picture` is the name of a figure in `untrimmed plot`. Each panel in `panels` shows the rows whose names begin
+      with the panel's name.
     """
 
     columns: tuple[Column, ...]
@@ -122,8 +126,8 @@ class TrainedTable(Entry):
 class UntrainedTable(Entry):
     """A table of a model without training, on data sets whose features come from different encoders.
 
-    `model` is the argument of `untrimmed evaluate`, `row` the model's row in the paper, and `beside` the row to compare
-    it with.
+    `model` is the argument of `untrimmed evaluate`. `row` is the model's row in the paper, and `beside` is the row that
+    it is compared with.
     """
 
     model: str
@@ -137,7 +141,7 @@ class UntrainedTable(Entry):
 class EfficiencyTable(Entry):
     """A table of costs at the published sizes, measured on random features.
 
-    `paper` has the published numbers in the units of `efficiency.UNITS`. Quantities that depend on the corpus
+    `paper` contains the published numbers in the units of `efficiency.UNITS`. Quantities that depend on the corpus
     (`runtime_ms`, `memory_mb`, `matching_g`) have one number per corpus size.
     """
 
@@ -151,7 +155,7 @@ class EfficiencyTable(Entry):
 class SettingsTable(Entry):
     """A table of hyper-parameters that is compared with the presets.
 
-    A table named `settings` is not in the paper, which states these numbers only in its text.
+    A table named `settings` is not a table of the paper. Its numbers come from the text of the paper.
     """
 
     method: str
@@ -184,7 +188,7 @@ class Paper:
     entries: tuple[Entry, ...]
 
     def entry(self, text: str) -> Entry:
-        """Return the table or figure with this name, in spellings such as `table 1`, `T1`, `tab.1` and `fig5`.
+        """Return the table or figure with this name. Spellings such as `table 1`, `T1`, `tab.1` and `fig5` are allowed.
 
         Raises: UnknownNameError if the paper has no such table or figure.
         """
@@ -196,7 +200,7 @@ class Paper:
 
 
 def entry_name(text: str) -> str:
-    """Return the name of a table or figure for any common spelling.
+    """Return the name of a table or figure from any common spelling.
 
     >>> entry_name("Table 4"), entry_name("T4"), entry_name("fig. 5")
     ('table4', 'table4', 'figure5')

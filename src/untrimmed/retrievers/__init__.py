@@ -1,1 +1,1 @@
-"""Retrievers that return moments as documents to other libraries. Each module needs the extra of its name."""
+"""Retrievers for other libraries, which return moments as documents. Each module needs the extra with its name."""

@@ -1,4 +1,4 @@
-"""Find moments as documents, for all retrievers."""
+"""Search for moments and return them as documents. All retrievers use this module."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _METADATA = ("video_id", "start_s", "end_s", "peak_s", "score", "confidence", "d
 class MomentDocument:
     """A moment as a document.
 
-    The library has no captions, so the text is the file name and the span. `metadata` has `video` (a path), `video_id`,
-    `start_s`, `end_s`, `peak_s`, `score`, `confidence` (None if it was not measured) and the `duration_s` of the video.
+    The text is the file name and the span, because the library has no captions. The keys of `metadata` are `video` (a
+    path), `video_id`, `start_s`, `end_s`, `peak_s`, `score`, `confidence` (None if it was not measured) and
+    `duration_s` (the length of the video).
     """
 
     document_id: str
@@ -48,7 +49,7 @@ def find_documents(
     filters: Filters = Filters(),
     group_by: GroupBy = "video",
 ) -> list[MomentDocument]:
-    """Return the moments that match a sentence best, best first. Without `group_by="moment"`, one moment per video.
+    """Return the moments that match a sentence best, best first. By default, return only one moment per video.
 
     Raises: UntrimmedError if the library refuses the query or no service answers at the address.
     """

@@ -11,17 +11,17 @@ from untrimmed.search.query.query import Filters, GroupBy
 
 
 class MomentRetriever(BaseRetriever):
-    """Finds moments for a sentence. A document is the file name and span; `metadata` has the details.
+    """Finds moments for a sentence. The text of a document is the file name and the span; `metadata` has the details.
 
-    `ainvoke` searches in a separate thread. Errors are those of the library.
+    `ainvoke` searches in a separate thread. Raises the errors of `find_documents`.
 
     Attributes:
         source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's library.
         token: The token of the service, if it requires one.
         limit: Maximum number of documents.
-        min_confidence: Leave out documents with a lower confidence, from 0 to 1.
+        min_confidence: Smallest confidence of a document, from 0 to 1.
         filters: Which videos to search.
-        group_by: `video` for the best moment of each video, `moment` for any moments.
+        group_by: `video` for the best moment of each video, `moment` for all moments.
     """
 
     source: Source = Field(default_factory=Library)

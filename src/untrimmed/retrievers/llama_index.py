@@ -13,9 +13,9 @@ from untrimmed.search.query.query import Filters, GroupBy
 
 
 class MomentRetriever(BaseRetriever):
-    """Finds moments for a sentence. A node is the file name and span; `metadata` has the details.
+    """Finds moments for a sentence. The text of a node is the file name and the span; `metadata` has the details.
 
-    `aretrieve` searches in a separate thread. Errors are those of the library.
+    `aretrieve` searches in a separate thread. Raises the errors of `find_documents`.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class MomentRetriever(BaseRetriever):
             source: A library, or the address of a service (`http://127.0.0.1:8765`); by default the user's library.
             token: The token of the service, if it requires one.
             limit: Maximum number of nodes.
-            min_confidence: Leave out nodes with a lower confidence, from 0 to 1.
+            min_confidence: Smallest confidence of a node, from 0 to 1.
             filters: Which videos to search.
-            group_by: `video` for the best moment of each video, `moment` for any moments.
+            group_by: `video` for the best moment of each video, `moment` for all moments.
             callback_manager: Passed to LlamaIndex.
         """
         super().__init__(callback_manager)

@@ -1,4 +1,4 @@
-"""Costs of a study's candidates: number of parameters, time of a training step, and bytes stored per video."""
+"""Measure the costs of a study's candidates: parameters, time of a training step, and bytes stored per video."""
 
 import json
 import statistics
@@ -30,7 +30,7 @@ ROUNDS = 7
 
 
 class Stepper:
-    """A model and its optimizer, with the settings of a preset. It measures the time of single training steps."""
+    """Measures the time of training steps, with the model and the optimizer of a preset."""
 
     def __init__(self, preset: Preset, encode: Encode = encode_here):
         torch.manual_seed(0)
@@ -41,7 +41,7 @@ class Stepper:
         self.optimizer = BertAdam(parameter_groups(self.model), lr=preset.train.learning_rate)
 
     def step(self, batch: TrainingBatch) -> float:
-        """Train one step with all losses active. Return the processor time of the step in seconds."""
+        """Train one step with all losses active, and return the processor time of the step in seconds."""
         start_s = time.process_time()
         terms = self.model(batch, draws=Draws(hard_pool=1), epoch=self.preset.train.epochs, encode=self.encode)
         loss = total_loss(terms, self.weights)
@@ -53,7 +53,7 @@ class Stepper:
 
 @dataclass(frozen=True)
 class CandidateCosts:
-    """Parameters, processor time of a training step on the CPU (seconds), and stored bytes per video."""
+    """The number of parameters, the CPU time of a training step in seconds, and the bytes stored per video."""
 
     parameters: int
     step_s: float
@@ -61,13 +61,13 @@ class CandidateCosts:
 
 
 def read_costs(path: Path) -> dict[str, CandidateCosts]:
-    """Return the costs by candidate from a file that `stored_costs` wrote, or nothing if it does not exist."""
+    """Return {candidate: costs} from a file that `stored_costs` wrote, or an empty dictionary if there is no file."""
     stored = read_json(path) if path.is_file() else {}
     return {name: build(CandidateCosts, costs, where=str(path)) for name, costs in stored.items()}
 
 
 def stored_costs(path: Path, trials: Mapping[str, Trial]) -> dict[str, CandidateCosts]:
-    """Return the costs of trials by candidate, from a file beside the runs.
+    """Return {candidate: costs} from a file beside the runs, and measure missing costs.
 
     If the costs of one candidate are missing, all candidates are measured again, so that their times can be compared.
     """
@@ -81,7 +81,7 @@ def stored_costs(path: Path, trials: Mapping[str, Trial]) -> dict[str, Candidate
 def costs_of(trials: Sequence[Trial]) -> list[CandidateCosts]:
     """Return the costs of each trial.
 
-    The steps of all trials are timed in turn, so that other programs slow all trials equally.
+    Every round times one step of each trial, so that other programs slow down all trials equally.
     """
     keep_freed_memory()
     cpu = torch.device("cpu")

@@ -1,4 +1,4 @@
-"""Greedy search: add one attachment at a time to a method while SumR rises."""
+"""Search greedily for attachments of a method: add one attachment at a time while SumR rises."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from untrimmed.study.setup import Candidate
 class CandidateResult:
     """A candidate that the search tried, and its SumR on validation videos.
 
-    The candidate is `over` with one attachment more. It was trained with the best learning rate of `base`, the method
-    with which the search began. Searches from several methods can give the same candidate.
+    The candidate is `over` with one more attachment. It was trained with the best learning rate of `base`, the method
+    from which the search started. Searches that start from different methods can find the same candidate.
     """
 
     candidate: Candidate
@@ -22,12 +22,15 @@ class CandidateResult:
 
 @dataclass(frozen=True)
 class Growth:
-    """The search for attachments of one method. `accepted` lists the method alone, then its best candidates by size."""
+    """The result of a search for attachments of one method.
+
+    `accepted` begins with the method alone. Each further candidate has one more attachment than the previous candidate.
+    """
 
     results: tuple[CandidateResult, ...]
     accepted: tuple[Candidate, ...]
-    refused: Mapping[Candidate, str]  # {combination that cannot exist: the reason}
-    waiting: tuple[Candidate, ...] = ()  # combinations that are not trained yet and may still win
+    refused: Mapping[Candidate, str]  # {impossible combination: reason}
+    waiting: tuple[Candidate, ...] = ()  # combinations that are not trained yet and could still win
 
 
 def grow(
@@ -37,11 +40,13 @@ def grow(
     reach: Callable[[Sequence[Candidate]], Sequence[float | None]],
     max_attachments: int | None = None,
 ) -> Growth:
-    """Add the attachment that raises SumR most, and repeat until none raises it or `max_attachments` are added.
+    """Return the result of a search that repeatedly adds the attachment that raises SumR most.
 
-    `reach` returns the SumR of candidates, or None for a candidate that is not trained yet. `refusal` returns the
-    reason why a candidate cannot exist, or an empty text. An attachment that is refused once is not tried again in this
-    search.
+    The search ends when no attachment raises SumR, or when `max_attachments` have been added.
+
+    - `refusal` returns the reason why a candidate is impossible, or an empty text. An attachment that was refused is
+      not tried again in this search.
+    - `reach` returns the SumR of each candidate, or None for a candidate that is not trained yet.
     """
     (base_sum_r,) = reach([base])
     if base_sum_r is None:

@@ -1,4 +1,4 @@
-"""One table of any finished runs as Markdown, LaTeX or CSV, with the best run first.
+"""Compare finished runs in a Markdown, LaTeX or CSV table, with the best runs first.
 
 Runs that differ only in the seed share a row.
 """
@@ -36,9 +36,9 @@ class JointRow:
 
 
 def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[JointRow]:
-    """Return the rows of all runs. Data sets are in the order of the runs, and each data set's best row is first.
+    """Return the rows of all runs. Data sets are in the order of the runs, and rows of a data set are sorted by SumR.
 
-    If a method occurs with several settings, the labels of its rows include the settings that differ.
+    If a method has several rows on a data set, their labels include the settings in which they differ.
 
     Raises: ConfigError for two runs with the same settings and seed.
     """
@@ -58,7 +58,7 @@ def joint_rows(runs: Sequence[Run], report_of: Callable[[Run], Report]) -> list[
 
 
 def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> str:
-    """Return the method's name, followed by the settings in which the method's rows differ on this data set."""
+    """Return the method's name, followed by the settings in which the rows of this method and data set differ."""
     namesakes = [entry for entry in all_settings if all(entry[key] == settings[key] for key in ("method", "data.name"))]
     keys = dict.fromkeys(key for entry in namesakes for key in entry)
     differing = [key for key in keys if len({repr(entry.get(key)) for entry in namesakes}) > 1]
@@ -66,12 +66,12 @@ def _label(settings: dict[str, Any], all_settings: Sequence[dict[str, Any]]) -> 
 
 
 def recall_cells(reports: Sequence[Report]) -> list[str]:
-    """Return, as text, the mean and standard deviation over seeds of each recall and of SumR."""
+    """Return one text per recall, and one for SumR: the mean and standard deviation over seeds."""
     return [mean_and_deviation(values_of_seeds(reports, column)) for column in RECALL]
 
 
 def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[[str], str]) -> list[list[str]]:
-    """Return the cells of the rows of one data set: label, seeds, figures and p-values. The best row is bold."""
+    """Return the cells of each row of one data set: label, seeds, figures and p-values. The best row is bold."""
     best = rows[0]
     lines = []
     for row in rows:
@@ -81,7 +81,7 @@ def _cells(rows: Sequence[JointRow], bold: Callable[[str], str], text: Callable[
 
 
 def _p_to_best(row: JointRow, best: JointRow) -> tuple[float | None, float | None]:
-    """Return two p-values of a row's difference from the best row: over seeds, over queries. The best row has none."""
+    """Return the p-values (over seeds, over queries) of a row's difference from the best row, or None for that row."""
     return (None, None) if row is best else p_of_sum_r(row.reports, best.reports)
 
 
@@ -111,7 +111,7 @@ def joint_latex(rows: Sequence[JointRow]) -> str:
 def joint_entries(rows: Sequence[JointRow]) -> list[dict[str, Any]]:
     """Return the fields of each row in full precision: means, deviations over seeds and p-values.
 
-    Deviations of a single seed, and the p-values of a data set's best row, are None.
+    Deviations are None if there is a single seed. The p-values of a data set's best row are None.
     """
     entries = []
     for data, part in _by_data(rows).items():

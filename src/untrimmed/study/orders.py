@@ -1,4 +1,4 @@
-"""Orders of methods by SumR: ours, the papers', and those on data sets with different simulated features."""
+"""Compare orders of methods by SumR: our order, the order in papers, and orders on different simulated data sets."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from untrimmed.reproduction.render import Grid, markdown, mean_and_deviation
 if TYPE_CHECKING:
     from untrimmed.study.study import StudyResults
 
-SumR = Mapping[str, Sequence[float]]  # SumR of each seed on test videos, by method
-FEWEST = 3  # fewest methods whose orders are compared
+SumR = Mapping[str, Sequence[float]]  # {method: SumR on test videos of each seed}
+FEWEST = 3  # orders of fewer methods are not compared
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How much two orders of the same methods agree. Each order begins with the best method.
+    """The agreement of two orders of the same methods. Each order begins with the best method.
 
-    `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value.
-    `differences` are the pairs (A, B) in which A is before B in the first order and after B in the second.
+    - `tau` is Kendall's tau-b: 1 for the same order, -1 for the reverse order. `p` is its two-sided p-value.
+    - `differences` are the pairs (A, B) for which A is before B in the first order, but after B in the second order.
     """
 
     first: tuple[str, ...]
@@ -37,7 +37,7 @@ class Agreement:
 
     @classmethod
     def of(cls, first: Mapping[str, float], second: Mapping[str, float]) -> Agreement | None:
-        """Compare two orders on the methods that both contain. Return None for fewer than three such methods.
+        """Return the agreement on the methods that are in both orders, or None for fewer than three such methods.
 
         >>> Agreement.of({"a": 3, "b": 2, "c": 1}, {"a": 3, "b": 1, "c": 2}).differences
         (('b', 'c'),)
@@ -57,7 +57,7 @@ class Agreement:
         return cls(orders[0], orders[1], float(result.statistic), float(result.pvalue), differences)
 
     def __str__(self) -> str:
-        """Return tau with its p-value, for a table."""
+        """Return tau and its p-value as text for a table."""
         return f"{self.tau:.2f} (p {format_p(self.p)})"
 
 
@@ -70,7 +70,7 @@ def notes(results: StudyResults) -> Iterator[str]:
 
 
 def chosen(results: StudyResults) -> Iterator[str]:
-    """Yield one line with the settings that the search chose for each candidate, or nothing if all are equal."""
+    """Yield one line with the settings that the search chose for each candidate, or no line if all are equal."""
     settings = {
         candidate: str(results.points[base])
         for candidate in results.reports
@@ -82,12 +82,12 @@ def chosen(results: StudyResults) -> Iterator[str]:
 
 
 def sum_r_of(results: StudyResults) -> dict[str, list[float]]:
-    """Return the SumR of each seed on test videos, by candidate."""
+    """Return {candidate: SumR on test videos of each seed}."""
     return {str(name): values_of_seeds(reports) for name, reports in results.reports.items()}
 
 
 def published_sum_r(results: StudyResults) -> dict[str, float]:
-    """Return the SumR that papers report, by candidate. Candidates with changed settings have none."""
+    """Return {candidate: SumR that the papers report}. Candidates with changed settings are left out."""
     benchmark = results.setup.facts.benchmark
     published: dict[str, float] = {}
     for candidate in results.reports:
@@ -100,7 +100,7 @@ def published_sum_r(results: StudyResults) -> dict[str, float]:
 def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
     """Yield our order and the papers' order, Kendall's tau, and the pairs of methods whose order differs.
 
-    Yield nothing for fewer than three methods.
+    For fewer than three methods, yield nothing.
     """
     agreement = Agreement.of(_means(sum_r), published)
     if agreement is None:
@@ -124,8 +124,8 @@ def papers_order(sum_r: SumR, published: Mapping[str, float]) -> Iterator[str]:
 def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
     """Yield a table of SumR by method and world, and the settings that each world changes.
 
-    Yield nothing for fewer than two worlds. Worlds are data sets with simulated features. Only worlds that simulate the
-    same benchmark as the first world are compared.
+    Worlds are data sets with simulated features. Only worlds that simulate the same benchmark as the first world are
+    compared. For fewer than two such worlds, yield nothing.
     """
     worlds = [entry for entry in results if entry.reports and entry.setup.facts.simulation is not None]
     worlds = [entry for entry in worlds if entry.setup.facts.benchmark == worlds[0].setup.facts.benchmark]
@@ -150,9 +150,9 @@ def across_worlds(results: Sequence[StudyResults]) -> Iterator[str]:
 
 
 def worlds_grid(worlds: Mapping[str, SumR], published: Mapping[str, float]) -> Grid:
-    """Return a table of SumR by method and world. It begins with the method that is best in the first world.
+    """Return a table of SumR by method and world. Methods are sorted by their SumR in the first world.
 
-    The last rows have Kendall's tau for the orders.
+    The last rows contain Kendall's tau between each world and the first world, and between each world and the papers.
     """
     averages = {world: _means(sum_r) for world, sum_r in worlds.items()}
     first, *variants = worlds
@@ -172,7 +172,7 @@ def _means(sum_r: SumR) -> dict[str, float]:
 
 
 def _in_words(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return a text that names pairs of methods, grouped by the first method of each pair."""
+    """Return pairs of methods as text, grouped by the first method."""
     trailing: dict[str, list[str]] = {}
     for ahead, passed in pairs:
         trailing.setdefault(ahead, []).append(f"`{passed}`")

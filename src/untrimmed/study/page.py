@@ -1,4 +1,4 @@
-"""Write a study's Markdown page: a table per data set, a picture of the search, and impossible combinations."""
+"""The Markdown page of a study: a table per data set, a picture of the search, and impossible combinations."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,7 +19,7 @@ HEADER = ("", *RECALL, *TESTS, "weights (M)", "step (ms)", "kB a video")
 
 
 def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
-    """Return the page in Markdown. `picture` is the address of the picture of the search."""
+    """Return the page in Markdown. `picture` is the URL or path of the picture of the search."""
     text = f"# Comparison of methods\n\nMade by:\n\n    {command}\n\n"
     text += "".join(f"{line}\n" for line in winners(results))
     text += "".join("\n" + "\n".join(section(entry)) for entry in results)
@@ -28,7 +28,7 @@ def page(results: Sequence[StudyResults], command: str, picture: str) -> str:
 
 
 def winners(results: Sequence[StudyResults]) -> Iterator[str]:
-    """Yield a sentence for each data set: the best candidate, its lead in SumR, and its place on other data sets."""
+    """Yield one sentence per data set: the best candidate, its lead in SumR, and its rank on other data sets."""
     ranked = [(entry, ordered(entry)) for entry in results if entry.reports]
     for result, (best, *followers) in ranked:
         line = f"- On {result.setup.data}, `{best}` has the highest SumR of the trained methods on test videos: "
@@ -56,7 +56,7 @@ def _lead(results: StudyResults, best: Candidate, rival: Candidate) -> str:
 
 
 def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
-    """Return a sentence if a baseline without training (except the oracle) beats the best candidate's SumR."""
+    """Return a sentence if an untrained baseline other than the oracle has a higher SumR than the best candidate."""
     rows = {name: of["SumR"] for name, of in results.untrained.items() if name != ORACLE}
     name = max(rows, key=lambda entry: rows[entry], default="")
     if not name or rows[name] <= mean_sum_r(results, best):
@@ -65,7 +65,7 @@ def _short_of_untrained(results: StudyResults, best: Candidate) -> str:
 
 
 def section(results: StudyResults) -> Iterator[str]:
-    """Yield the lines of the page about one data set."""
+    """Yield the lines of one data set's section."""
     setup = results.setup
     plan = results.plan
     videos = setup.facts.videos
@@ -97,7 +97,7 @@ def _rates(plan: StudyPlan) -> str:
 
 
 def table(results: StudyResults) -> Grid:
-    """Return the table: finalists from the best (in bold) to the worst, then baselines that need no training."""
+    """Return the table: finalists from best (bold) to worst, then baselines that need no training."""
     lines = []
     best = next(iter(ordered(results)), None)
     for candidate in ordered(results):
@@ -114,9 +114,9 @@ def table(results: StudyResults) -> Grid:
 
 
 def _tests(results: StudyResults, candidate: Candidate, rival: Candidate | None) -> tuple[str, str]:
-    """Return two p-values for the difference of two candidates: over seeds and over queries.
+    """Return the p-values over seeds and over queries of the difference between two candidates, as text.
 
-    Both texts are empty if there is no other candidate.
+    Both texts are empty if there is no second candidate.
     """
     if rival is None or rival == candidate:
         return "", ""
@@ -139,7 +139,7 @@ def mean_sum_r(results: StudyResults, candidate: Candidate) -> float:
 
 
 def _findings(results: StudyResults) -> Iterator[str]:
-    """Yield a line for each method: its SumR, and the SumR after each attachment that the search added."""
+    """Yield one line per method: its SumR, and the SumR after each attachment that the search added."""
     for growth in results.growths:
         base, *steps = growth.accepted
         sum_r = {entry.candidate: entry.sum_r for entry in growth.results}
@@ -158,7 +158,7 @@ def _findings(results: StudyResults) -> Iterator[str]:
 
 
 def _point(results: StudyResults, base: Candidate) -> str:
-    """Return a text with the method's best learning rate and settings, and the choices that were not tried yet."""
+    """Return the method's best learning rate and settings as text, and the choices that were not tried yet."""
     untried = " or ".join(map(str, results.untried[base]))
     return f"{results.points[base]}" + (f", not tried with {untried}" if untried else "")
 

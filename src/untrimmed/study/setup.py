@@ -1,4 +1,4 @@
-"""The candidates of a study, and the data set and sizes that all of them share."""
+"""The candidates of a study, and the data set and sizes that they share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from untrimmed.training.trials import Trial
 
 CAPTIONS = 3  # the digest of a data set reads the words of this many captions
 NUMBERS = 8  # the digest of a data set reads this many values of each feature table
-WARMUP_SHARE = 0.1  # the published 0.01 would be too few steps for large learning rates in a short training
+WARMUP_SHARE = 0.1  # the published share is 0.01, which gives too few warm-up steps in a short training
 SIZES = "sizes.json"  # file beside the runs: sizes of models and batches, and the digest of the data
 FACTS = "data.json"  # file beside the runs: what the page prints about the data
 UNTRAINED = "untrained.json"  # file beside the runs: results of baselines that need no training
@@ -45,28 +45,25 @@ COSTS = "costs.json"  # file beside the runs: costs of the finalists
 BESIDE_RUNS = frozenset((SIZES, FACTS, UNTRAINED, COSTS))
 RATE = "train.learning_rate"
 _VALUE = r"[\w.:+-]+"  # characters that the name of a run's folder may contain
-# setting of losses: the epoch in which they start; it is scaled with the number of epochs
+# name of the setting of a loss with the epoch in which the loss starts; the value is scaled with the number of epochs
 WARMUP_EPOCH = "warmup_epoch"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with attachments and settings: `METHOD+ATTACHMENT,KEY=VALUE`.
-
-    `+ATTACHMENT` and `,KEY=VALUE` can be repeated.
-    """
+    """A method with any number of attachments and settings, written `METHOD+ATTACHMENT,KEY=VALUE`."""
 
     name: ModelName
     settings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, text: str) -> Candidate:
-        """Parse a candidate.
+        """Return the candidate that a text describes.
 
         >>> str(Candidate.of("proto,model.iterations=1").carrying("evidence"))
         'proto+evidence,model.iterations=1'
 
-        Raises: ConfigError for characters that a folder name should not have.
+        Raises: ConfigError for characters that are not allowed in the name of a run's folder.
         """
         if not re.fullmatch(rf"[\w.+-]+(,[\w.]+={_VALUE})*", text):
             raise ConfigError(
@@ -80,16 +77,17 @@ class Candidate:
         return ",".join((str(self.name), *self.settings))
 
     def carrying(self, attachment: str) -> Candidate:
-        """Return the candidate with one attachment more."""
+        """Return a copy of the candidate with one more attachment."""
         return Candidate(ModelName(self.name.method, (*self.name.attachments, attachment)), self.settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
-    """What a study prints about a data set. It is stored beside the runs.
+    """What a study prints about a data set. These facts are stored beside the runs.
 
-    `videos` and `captions` are the numbers of videos and captions in each split. All candidates use the presets of
-    `benchmark`. `simulation` has the changed settings of simulated features, or None for real features.
+    - `videos` and `captions` count the videos and captions of each split.
+    - `benchmark` is the benchmark whose presets all candidates use.
+    - `simulation` contains the settings of simulated features that differ from the default, or None for real features.
     """
 
     videos: Mapping[str, int]
@@ -100,7 +98,7 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class Point:
-    """One choice that the search tries for a method: a learning rate, and `KEY=VALUE` for each key of the grid."""
+    """A choice of settings that the search tries: a learning rate, and `KEY=VALUE` for each key of the grid."""
 
     rate: float
     settings: tuple[str, ...] = ()
@@ -110,14 +108,14 @@ class Point:
 
 
 def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
-    """Return every combination of the rates and the values of a grid. Entries of the grid are `KEY=VALUE,VALUE,...`.
+    """Return all combinations of learning rates and values of a grid. A grid entry is `KEY=VALUE,VALUE,...`.
 
-    Keys that are joined by `+` have the same value.
+    Keys that are joined by `+` always have equal values.
 
     >>> [str(point) for point in points_of([0.001], ["model.dropout+model.input_dropout=0.1,0.2"])]
     ['rate 0.001, model.dropout=0.1, model.input_dropout=0.1', 'rate 0.001, model.dropout=0.2, model.input_dropout=0.2']
 
-    Raises: ConfigError for an entry of another form, a key that occurs twice, or the key of the learning rate.
+    Raises: ConfigError for an entry with another format, for a key that occurs twice, and for `train.learning_rate`.
     """
     axes: list[list[tuple[str, ...]]] = []
     earlier: list[str] = [RATE]
@@ -142,8 +140,8 @@ def points_of(rates: Sequence[float], grid: Sequence[str]) -> tuple[Point, ...]:
 class StudySetup:
     """A data set, and the model and batch sizes of all candidates. Runs are stored in `out`/`data`.
 
-    `presets` are YAML files. A candidate uses the preset of its method; of several, the one that names most of the
-    candidate's attachments.
+    `presets` are YAML files. A candidate uses the preset of its method. If there are several, it uses the preset with
+    the largest number of the candidate's attachments.
     """
 
     data: str
@@ -163,20 +161,20 @@ class StudySetup:
 
     @cached_property
     def sets(self) -> tuple[RetrievalDataset, RetrievalDataset, RetrievalDataset]:
-        """The splits train, val and test with features as stored."""
+        """The splits train, val and test, with features as stored."""
         train_set, val_set, test_set = (load_dataset(self.data, self.root, split) for split in ("train", "val", "test"))
         return train_set, val_set, test_set
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the features, because each training process maps them itself."""
+        """Return the fields to pickle. Features are left out, because each training process opens them itself."""
         return {name: value for name, value in vars(self).items() if name != "sets"}
 
     @cached_property
     def identity(self) -> str:
-        """A digest that identifies the data: test captions, and some features of words and frames.
+        """A digest of the data: the ids of test captions, and some word and frame features.
 
-        Features are rounded to hundredths of the largest number of their table, because simulated features may differ
-        between machines in the last digits.
+        Features are rounded to hundredths of the largest number in their table, because the last digits of simulated
+        features may differ between machines.
 
         Raises: FeatureError for missing or damaged captions and features, ConfigError for several frame features.
         """
@@ -196,7 +194,7 @@ class StudySetup:
 
     @cached_property
     def facts(self) -> DataFacts:
-        """The facts about the data: those stored beside the runs, or else computed from the data."""
+        """The facts that are stored beside the runs, or otherwise the facts computed from the data."""
         stored = self.folder / FACTS
         if stored.is_file():
             return build(DataFacts, read_json(stored), where=str(stored))
@@ -221,9 +219,9 @@ class StudySetup:
     def require_same(self) -> None:
         """Check that existing runs in the folder have the same sizes and data. Nothing is written.
 
-        Features are read only if there are runs.
+        Features are read only if the folder has runs.
 
-        Raises: ConfigError naming the first difference.
+        Raises: ConfigError if there is a difference; the message describes the first difference.
         """
         folder = self.folder
         if not self._noted.is_file():
@@ -244,7 +242,7 @@ class StudySetup:
             )
 
     def require_own(self) -> None:
-        """Check the folder as in `require_same`. Then write the sizes and the facts about the data beside the runs."""
+        """Check the folder like `require_same`, then write the sizes and the facts about the data beside the runs."""
         self.require_same()
         text = json.dumps(self._sizes | {"data": self.identity})
         if not self._noted.is_file() or self._noted.read_text(encoding="utf-8") != text:
@@ -257,16 +255,16 @@ class StudySetup:
 
     @property
     def simulated(self) -> bool:
-        """Whether the features are simulated. Then the simulated meaning gives a perfect method's results."""
+        """Whether the features are simulated. If they are, the results of a perfect method can be computed."""
         return is_simulated(self.data, self.root)
 
     @cached_property
     def _files(self) -> dict[ModelName, Path]:
-        """The files of `presets`, by the name of the model."""
+        """The files of `presets`, by model name."""
         return {preset_method(path): path for path in self.presets}
 
     def preset_for(self, name: ModelName) -> str:
-        """Return the preset of a method: one of the files in `presets`, or the benchmark's name."""
+        """Return the preset of a model: the path of one of the `presets`, or the benchmark's name."""
         fitting = [
             stated
             for stated in self._files
@@ -279,10 +277,10 @@ class StudySetup:
     def trial(self, candidate: Candidate, *, point: Point, steps: int, seed: int) -> Trial:
         """Return a trial that trains a candidate, with enough epochs for the steps.
 
-        Settings come from the candidate's preset. The study's sizes, the candidate's own settings and those of `point`
-        replace them. A loss that the preset starts late starts after the same share of the trial's epochs.
+        The settings of the candidate's preset are overridden by the study's sizes, by the candidate's own settings and
+        by those of `point`. If a loss of the preset starts late, it starts after the same share of the trial's epochs.
 
-        Raises: ConfigError if both the candidate and the point set a key.
+        Raises: ConfigError if both the candidate and `point` set a key.
         """
         keys = [setting.partition("=")[0] for setting in (*candidate.settings, *point.settings)]
         if repeated := [key for key in keys if keys.count(key) > 1]:
@@ -323,9 +321,9 @@ class StudySetup:
         )
 
     def report(self, trial: Trial) -> Report:
-        """Return the results on test videos.
+        """Return the results of a trial on test videos.
 
-        Raises: ConfigError if the stored results have another number of captions.
+        Raises: ConfigError if the number of captions differs from that of stored results.
         """
 
         def ranks(run: Run) -> list[int]:
@@ -336,9 +334,9 @@ class StudySetup:
         return self.report_of(trial.method, trial.measured("test", ranks), trial.note)
 
     def report_of(self, title: str, ranks: Sequence[int], stored: Path) -> Report:
-        """Return the results of stored ranks. The caption ids in it are numbers.
+        """Return the report of stored ranks. Its caption ids are consecutive numbers.
 
-        Raises: ConfigError if the data set has another number of captions.
+        Raises: ConfigError if the number of ranks differs from the number of test captions.
         """
         num_captions = self.facts.captions["test"]
         if len(ranks) != num_captions:
@@ -351,7 +349,7 @@ class StudySetup:
         return Report(title, self.facts.videos["test"], {"fused": recall(rank)}, rank, ids)
 
     def untrained(self) -> dict[str, dict[str, float]]:
-        """Return the results of the baselines that need no training. They are stored beside the runs."""
+        """Return the results of the baselines that need no training. The results are stored beside the runs."""
         path = self.folder / UNTRAINED
         if not path.is_file():
             rows = untrained_rows(*self.sets, open_world(self.data, self.root) if self.simulated else None)
@@ -361,7 +359,7 @@ class StudySetup:
 
 
 def read_sizes(path: Path) -> tuple[dict[str, Any], str]:
-    """Return the sizes and the digest of the data that `StudySetup.require_own` wrote.
+    """Return the sizes and the data digest that `StudySetup.require_own` wrote.
 
     Raises: ConfigError for a damaged file.
     """
@@ -378,9 +376,9 @@ def reached(trial: Trial) -> float:
 
 
 def require_files(trial: Trial) -> None:
-    """Check that the files of a method's teacher, and of the subtitles that it reads, exist.
+    """Check that the teacher's files and the subtitle files exist, if the method of a trial needs these files.
 
-    Raises: FeatureError that names the missing file.
+    Raises: FeatureError for a missing file; the message names the file.
     """
     if trial.settings.features.teacher:
         open_teacher(Layout.at(trial.root, trial.data))

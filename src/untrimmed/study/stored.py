@@ -29,7 +29,7 @@ class StoredRun:
 
 
 def stored_runs(folder: Path) -> list[StoredRun]:
-    """Return the results of all runs in OUT/DATA. Raises: ConfigError for a file that has no results."""
+    """Return the results of all runs in OUT/DATA; raises ConfigError for a file that cannot be read as results."""
     runs = []
     for path in sorted(folder.glob("*.json")):
         if path.name in BESIDE_RUNS:
@@ -51,18 +51,18 @@ def stored_runs(folder: Path) -> list[StoredRun]:
 
 
 def has_results(folder: Path) -> bool:
-    """Return whether OUT/DATA has results on test videos."""
+    """Whether OUT/DATA has results on test videos."""
     return any(run.ranks for run in stored_runs(folder))
 
 
 def stored_results(folder: Path) -> StudyResults:
     """Return the results in OUT/DATA.
 
-    Only runs with results on test videos are used, and of these only the longest (most training steps). Candidates that
-    have no run of this length are left out. If a candidate has runs with several settings, the setting with the most
-    seeds is used.
+    Among the runs with results on test videos, only those with the largest number of training steps are used.
+    Candidates without such a run are left out. If a candidate has runs with several settings, those with the most seeds
+    are used.
 
-    Raises: ConfigError if the folder has no such runs, lacks a file of the study, or has a damaged file.
+    Raises: ConfigError if the folder has no such runs, or if a file of the study is missing or damaged.
     """
     for name in (SIZES, FACTS, UNTRAINED):
         if not (folder / name).is_file():

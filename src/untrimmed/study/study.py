@@ -1,4 +1,4 @@
-"""A study: search learning rates, add attachments greedily, then train the best candidates with several seeds."""
+"""Run a study: search learning rates, add attachments greedily, then train the best candidates with several seeds."""
 
 import multiprocessing
 import os
@@ -29,11 +29,11 @@ SEARCH_SEED = 0
 class StudyPlan:
     """The trainings on each data set.
 
-    1. The search trains each method for `search_steps` steps with every combination of a learning rate of `rates` and
-       values of `grid` (entries `KEY=VALUE,VALUE,...`). The combination with the best SumR is used from then on.
-    2. The best `grow` methods are extended by `attachments`, at most `max_attachments` each.
-    3. The best `finalists` candidates and the methods that they extend are trained for `steps` steps with `seeds`
-       seeds. Without attachments, all methods are finalists.
+    1. The search trains each method for `search_steps` steps with every combination of a learning rate from `rates` and
+       values from `grid` (entries `KEY=VALUE,VALUE,...`). All later trainings use the combination with the best SumR.
+    2. The best `grow` methods are extended with `attachments`, at most `max_attachments` each.
+    3. The best `finalists` candidates, and the methods that they extend, are trained for `steps` steps with `seeds`
+       different seeds. Without attachments, all methods are finalists.
     """
 
     methods: tuple[Candidate, ...]
@@ -52,7 +52,7 @@ class StudyPlan:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected at least 1")
         if not self.methods or not self.rates:
-            raise ConfigError("a study needs at least one method and one learning rate; name them")
+            raise ConfigError("a study needs at least one method and one learning rate; add them")
         points_of(self.rates, self.grid)
         for what, names in (("method", self.methods), ("attachment", self.attachments)):
             if repeated := [name for name in names if names.count(name) > 1]:
@@ -60,7 +60,7 @@ class StudyPlan:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The rates and settings that the search tries for each method."""
+        """The learning rates and settings that the search tries for each method."""
         return points_of(self.rates, self.grid)
 
 
@@ -68,12 +68,12 @@ class StudyPlan:
 class StudyResults:
     """The results on one data set so far.
 
-    `reports` has one report on test videos for each completed seed of a candidate.
+    `reports` contains, for each candidate, one report on test videos per finished seed.
     """
 
     setup: StudySetup
     plan: StudyPlan
-    points: Mapping[Candidate, Point]  # the best rate and settings, by method
+    points: Mapping[Candidate, Point]  # {method: best learning rate and settings}
     growths: tuple[Growth, ...]
     finalists: tuple[Candidate, ...]
     untrained: Mapping[str, Mapping[str, float]]
@@ -82,7 +82,7 @@ class StudyResults:
 
     @property
     def untried(self) -> Mapping[Candidate, tuple[Point, ...]]:
-        """The rates and settings that were not trained yet, by method."""
+        """{method: learning rates and settings that were not trained yet}."""
         return {
             method: tuple(
                 point for point in self.plan.points if not _knows(trial_of(self.setup, self.plan, method, point), "val")
@@ -91,17 +91,17 @@ class StudyResults:
         }
 
     def base_of(self, candidate: Candidate) -> Candidate:
-        """Return the method that a candidate extends, and whose best rate and settings it uses.
+        """Return the method that a candidate extends. The candidate uses the best learning rate of this method.
 
-        If the search extended several methods to the same candidate, return the one with the best SumR. If the search
-        did not produce the candidate, return the candidate.
+        If the search found the candidate from several methods, return the method that gave the best SumR. If the search
+        did not find the candidate, return the candidate.
         """
         return next((result.base for result in self.ranking if result.candidate == candidate), candidate)
 
     def compared_with(self, candidate: Candidate) -> Candidate:
-        """Return what to compare a candidate with: the method that it extends.
+        """Return the candidate to compare with: the method that a candidate extends.
 
-        If the search did not produce the candidate, return its method without attachments, if that has results.
+        If the search did not find the candidate, return its method without attachments, if this method has results.
         """
         base = self.base_of(candidate)
         bare = replace(candidate, name=ModelName(candidate.name.method))
@@ -109,7 +109,7 @@ class StudyResults:
 
     @property
     def ranking(self) -> list[CandidateResult]:
-        """The candidates of the search, each once with its best SumR. The best candidate is first."""
+        """The candidates of the search with their best SumR, best first. No candidate is repeated."""
         best: dict[Candidate, CandidateResult] = {}
         results = (result for growth in self.growths for result in growth.results)
         for result in sorted(results, key=lambda result: -result.sum_r):
@@ -119,18 +119,18 @@ class StudyResults:
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains up to `jobs` trials at a time and reports each finished trial. With 0 jobs, nothing is trained."""
+    """Trains up to `jobs` trials at a time and prints a line for each finished trial. With 0 jobs, trains nothing."""
 
     print_line: Callable[[str], None] = lambda line: None
     jobs: int = 1
 
     def reached(self, trials: Sequence[Trial]) -> list[float | None]:
-        """Return the SumR of each trial on validation videos; None for trials that are not trained."""
+        """Return the SumR of each trial on validation videos, or None for a trial that is not trained."""
         are_known = self.known(trials, "val")
         return [reached(trial) if is_known else None for trial, is_known in zip(trials, are_known, strict=True)]
 
     def known(self, trials: Sequence[Trial], figure: str) -> list[bool]:
-        """Train trials that lack this figure, unless `jobs` is 0. Return for each trial whether it has the figure."""
+        """Return whether each trial has a figure. Trials without the figure are trained first, unless `jobs` is 0."""
         untrained = [trial for trial in trials if not _knows(trial, figure)]
         if not self.jobs:
             return [trial not in untrained for trial in trials]
@@ -148,7 +148,7 @@ class Trainer:
 
 
 def workers(jobs: int) -> ProcessPoolExecutor:
-    """Return a pool of processes that share the processor cores. They end with this process, even if it is killed."""
+    """Return a pool of processes that share the processor cores. They exit when this process exits or is killed."""
     spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
     threads = max(1, (os.cpu_count() or 1) // jobs)
     return ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_work, initargs=(threads, imported()))
@@ -168,14 +168,14 @@ def _end_with_parent() -> None:
 
 
 def _timed(trial: Trial) -> tuple[float, float]:
-    """Train a trial. Return its SumR on validation videos and the time in seconds."""
+    """Train a trial, and return its SumR on validation videos and the duration of the training in seconds."""
     start_s = time.perf_counter()
     trial.train()
     return reached(trial), time.perf_counter() - start_s
 
 
 def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[StudyResults]:
-    """Yield the results on one data set: after the search, and again after each seed of the finalists.
+    """Yield the results on one data set after the search, and again after each seed of the finalists.
 
     Raises: the errors of `outlook` and of training.
     """
@@ -205,10 +205,10 @@ def study(setup: StudySetup, plan: StudyPlan, trainer: Trainer) -> Iterator[Stud
 
 
 def outlook(setup: StudySetup, plan: StudyPlan) -> list[str]:
-    """Describe what the study will train, in lines of text. Nothing is trained or written.
+    """Return lines of text that describe what the study will train. Nothing is trained or written.
 
     Raises: UnknownNameError for an unknown method or attachment, ConfigError for an impossible method or a folder with
-    runs of other sizes or data, FeatureError if the files of a teacher are missing.
+        runs of other sizes or data, FeatureError if files of a teacher or of subtitles are missing.
     """
     for attachment in plan.attachments:
         attachment_class(attachment)
@@ -243,19 +243,16 @@ def trial_of(setup: StudySetup, plan: StudyPlan, candidate: Candidate, point: Po
 
 
 def _knows(trial: Trial, figure: str) -> bool:
-    """Return whether a figure of a trial is stored or can be measured.
+    """Whether a figure of a trial is stored, or can be measured from the finished run.
 
-    Raises: ConfigError if the run has other settings.
+    Raises: ConfigError if the existing run has other settings.
     """
     trial.require_same()
     return figure in trial.figures or trial.is_finished
 
 
 def _best_point(setup: StudySetup, plan: StudyPlan, method: Candidate, trainer: Trainer) -> Point:
-    """Return the rate and settings with the best SumR in the search.
-
-    If there is only one choice, return it without training.
-    """
+    """Return the learning rate and settings with the best SumR. If there is only one choice, nothing is trained."""
     points = plan.points
     if len(points) == 1:
         return points[0]
@@ -269,7 +266,7 @@ def _finalists(results: StudyResults) -> tuple[Candidate, ...]:
         trained = {result.candidate for result in results.ranking}
         return tuple(method for method in results.plan.methods if method in trained)
     finalists = [result.candidate for result in results.ranking[: results.plan.finalists]]
-    # the loop appends to the list that it visits: a base can extend another method
+    # the loop also visits appended methods, because such a method can itself extend another method
     for finalist in finalists:
         if (base := results.base_of(finalist)) not in finalists:
             finalists.append(base)
