@@ -1,4 +1,4 @@
-"""Checks of the arguments of `train`."""
+"""Check the arguments of `train`."""
 
 import logging
 import os
@@ -34,7 +34,7 @@ def require_arguments(
     video_features: str | None,
     overrides: Mapping[str, Any],
 ) -> str:
-    """Return the name of the data set. Raises: ConfigError for the first wrong argument of `train`."""
+    """Check the arguments of `train`, and return the name of the data set; raises ConfigError for a wrong argument."""
     require_sections(overrides)
     if isinstance(method, RetrievalModel):
         _require_trainable(method, overrides)
@@ -53,8 +53,10 @@ def require_arguments(
 
 
 def require_choices(train: TrainSettings) -> None:
-    """Check that every function or class that a setting names (optimizer, schedule and others) exists. Raises: the
-    errors of `choose`."""
+    """Check that the functions and classes that settings name exist, such as the optimizer and the schedule.
+
+    Raises: the errors of `choose`.
+    """
     for choose in (
         choose_optimizer,
         choose_schedule,
@@ -72,13 +74,15 @@ def _require_trainable(model: RetrievalModel, overrides: Mapping[str, Any]) -> N
         raise ConfigError(f"{fixed}: the model already exists; pass this to create_model, or train by method name")
     require_float32(model)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ConfigError(f"{model.name}: all parameters are frozen; set requires_grad of those to train")
+        raise ConfigError(f"{model.name}: all parameters are frozen; set requires_grad for the parameters to train")
 
 
 def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
-    """Check that features are not empty, that they fit the model's sizes, and that there are several training videos.
+    """Check that features have content and fit the model's sizes, and that there are at least two training videos.
 
-    A single validation video gives a warning. Raises: FeatureError, or ConfigError for arrays of the wrong size.
+    If there is only one validation video, a warning is logged.
+
+    Raises: FeatureError, or ConfigError for data in memory with the wrong sizes.
     """
     train_set, val_set = sets
     for dataset in sets:
@@ -93,7 +97,7 @@ def require_fit(sets: Sets, sizes: ModelConfig, preset: Preset) -> None:
 
 
 def warn_of_idle(sizes: ModelConfig, weights: Mapping[str, float], epochs: int) -> None:
-    """Warn about losses that have no effect because they start after the last epoch."""
+    """Log a warning for each loss that has no effect because it starts after the last epoch."""
     for name, loss in sizes.losses.items():
         if loss is not None and weights.get(name) and 0 < epochs <= loss.first_epoch:
             logger.warning(

@@ -1,4 +1,4 @@
-"""Average the weights of a model over its updates, with torch.optim.swa_utils."""
+"""Average the weights of a model over the updates of a training, with torch.optim.swa_utils."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +14,12 @@ _NAMED = {"ema": get_ema_multi_avg_fn, "swa": get_swa_multi_avg_fn}
 
 
 def choose_average(train: TrainSettings) -> Callable[..., Any] | None:
-    """Return the averaging function that `train.average` selects, or None. Raises: the errors of `choose`."""
+    """Return the averaging function that `train.average` selects, or None; raises the errors of `choose`."""
     return None if train.average is None else choose("train.average", train.average, _NAMED)
 
 
 def create_average(model: nn.Module, train: TrainSettings) -> AveragedModel | None:
-    """Return a copy of the model that holds the average weights (`train.average`); None without averaging.
+    """Return a copy of the model that stores the average weights (`train.average`), or None without averaging.
 
     Raises: the errors of `choose`, and ConfigError for settings that the average does not accept.
     """

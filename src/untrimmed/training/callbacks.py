@@ -1,8 +1,10 @@
-"""Callbacks, which receive the progress of training and may end it.
+"""Callbacks, which receive the progress of training and can stop the training.
 
-A callback is a function with one argument (`TrainingProgress`), or a class without required arguments whose objects are
-such functions. On the command line, it is `tensorboard`, `wandb`, MODULE:NAME or FILE.py:NAME. If a callback has
-`state_dict` and `load_state_dict`, its state is saved and restored when an interrupted run continues.
+A callback is a function with one argument (`TrainingProgress`), or a class without required arguments whose objects can
+be called in the same way. On the command line, a callback is `tensorboard`, `wandb`, MODULE:NAME or FILE.py:NAME.
+
+If a callback has the methods `state_dict` and `load_state_dict`, its state is saved with the run and restored when an
+interrupted run continues.
 """
 
 import inspect
@@ -27,11 +29,13 @@ _NAMED: Mapping[str, Callable[..., Any]] = {"tensorboard": TensorBoard, "wandb":
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """The progress of a run. Epochs and steps are counted from 1; `left_s` is the estimated time to the last epoch.
+    """The progress of a run. Epochs and steps are counted from 1.
 
-    `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after the epoch's
-    validation, and "finished" after the run. When the stage is "finished", epoch, step and losses describe the last
-    epoch. `results` contains the metrics of the last validation by name, in percent. `model` is the model in training.
+    - `stage` is "training" after a step, "validating" after the last step of an epoch, "validated" after the validation
+      of an epoch, and "finished" after the run. In the last case, epoch, step and losses describe the last epoch.
+    - `left_s` is the estimated time to the end of the last epoch, in seconds.
+    - `results` contains the metrics of the last validation by name, in percent.
+    - `model` is the model that is being trained.
     """
 
     epoch: int
@@ -54,15 +58,15 @@ class TrainingProgress:
     updates: int = 0  # finished updates of the weights since the start of the run
     # unweighted loss terms of the last batch, and its "loss"
     batch_terms: Mapping[str, float] = field(default_factory=dict)
-    process: int = 0  # number of this process of torchrun; only process 0 should write
+    process: int = 0  # number of this process (torchrun); only process 0 should write files
 
 
 @runtime_checkable
 class Callback(Protocol):
-    """Receives the progress of training. If it returns "stop", training ends after the current epoch's validation.
+    """Receives the progress of training. If it returns "stop", training ends with the validation of this epoch.
 
-    The run is then finished, and `train` with the same folder returns it unchanged. To train longer, start a new run in
-    another folder from the model of this run (`run.load_model()`).
+    The run is then finished, and `train` with the same folder returns the run unchanged. To train longer, start a new
+    run in another folder from the model of this run (`run.load_model()`).
     """
 
     def __call__(self, progress: TrainingProgress, /) -> Literal["stop"] | None:
@@ -78,8 +82,8 @@ Callbacks = Callback | str | Sequence[Callback | str] | None
 def open_callbacks(callbacks: Callbacks) -> list[Callback]:
     """Return callable objects for callbacks that are given as functions, classes or names.
 
-    Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported, a class that needs
-        arguments, and a function that cannot be called with the progress.
+    Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported, a class with
+        required arguments, or a function that cannot be called with one argument.
     """
     if callbacks is None:
         return []
@@ -110,7 +114,7 @@ def _require_callable(callback: Callback) -> None:
 
 
 def wants_stop(callbacks: Sequence[Callback], progress: TrainingProgress) -> bool:
-    """Call all callbacks. Return whether one of them ends the training.
+    """Call all callbacks, and return whether at least one of them stops the training.
 
     Raises: ConfigError for an answer other than "stop" or None.
     """

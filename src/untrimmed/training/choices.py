@@ -1,4 +1,4 @@
-"""Settings whose value is a function or class (as object, MODULE:NAME or short name), such as the optimizer."""
+"""Settings that select a function or class, such as the optimizer: an object, MODULE:NAME or a short name."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from untrimmed.presets.settings import Choice
 
 
 def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """Return the function or class that a setting selects. `named` maps the short names to their objects.
+    """Return the function or class that a setting selects. `named` maps short names to functions and classes.
 
     Raises: UnknownNameError for an unknown name, ConfigError for a module that cannot be imported or lacks the name.
     """
@@ -33,7 +33,7 @@ def choose(setting: str, value: Choice, named: Mapping[str, Callable[..., Any]])
 def call_choice(
     setting: str, chosen: Callable[..., Any], *args: Any, settings: Mapping[str, Any], **values: Any
 ) -> Any:
-    """Call a function or class that a setting selected. `settings` are arguments that the user set.
+    """Call a function or class that a setting selects, and return the result. `settings` are the user's arguments.
 
     Raises: ConfigError if the function or class does not accept the arguments.
     """
@@ -44,7 +44,7 @@ def call_choice(
 
 
 def ready_to_call(setting: str, chosen: Callable[..., Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function with `settings` as arguments, or an object of the class, created with `settings`.
+    """Return a function with `settings` as default arguments or, for a class, an object created with `settings`.
 
     Raises: ConfigError if the class does not accept the settings.
     """

@@ -28,8 +28,8 @@ def _figures(progress: "TrainingProgress") -> Iterator[tuple[str, float]]:
 class TensorBoard:
     """Writes event files for TensorBoard to `folder`, by default RUN/tensorboard.
 
-    Show them with `tensorboard --logdir`. If an interrupted run continues from a saved state, events after that state
-    are replaced.
+    Show the files with `tensorboard --logdir`. If an interrupted run continues from a saved state, events after that
+    state are replaced.
     """
 
     def __init__(self, folder: Path | str | None = None):
@@ -42,7 +42,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, progress: "TrainingProgress") -> None:
-        """Write the figures for the stage of `progress`."""
+        """Write the numbers for the stage of `progress`."""
         if progress.process or (self._writer is None and progress.stage == "finished"):
             return
         if self._writer is None:
@@ -62,8 +62,8 @@ class TensorBoard:
 class WandB:
     """Logs to Weights & Biases, with all settings of the run. `settings` are arguments of `wandb.init`.
 
-    Without `settings`, the environment variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. When an
-    interrupted run continues, its figures are added to the same run of Weights & Biases.
+    By default, the environment variables of wandb apply: WANDB_PROJECT, WANDB_MODE=offline and others. If an
+    interrupted run continues, its numbers are added to the same run of Weights & Biases.
     """
 
     def __init__(self, **settings: Any):
@@ -81,7 +81,7 @@ class WandB:
         self._run: Any = None
 
     def __call__(self, progress: "TrainingProgress") -> None:
-        """Log the figures for the stage of `progress`."""
+        """Log the numbers for the stage of `progress`."""
         if progress.process or (self._run is None and progress.stage == "finished"):
             return
         if self._run is None:
@@ -96,7 +96,7 @@ class WandB:
             self._run.log(dict(_figures(progress)), step=progress.updates)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the id of the run."""
+        """Return the id of the run in Weights & Biases."""
         return {"id": self._id}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

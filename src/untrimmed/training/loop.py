@@ -66,8 +66,7 @@ DROPOUT = 1  # id of the stream for dropout in process 0; process p uses 1 + p
 
 @dataclass
 class TrainingLoop:
-    """Trains one run. With several processes, all processes compute the same results, and process 0 writes the
-    files."""
+    """Trains one run. If there are several processes, all compute the same results, and process 0 writes the files."""
 
     config: RunConfig
     folder: Path
@@ -97,7 +96,7 @@ class TrainingLoop:
         self._batch_terms: dict[str, float] = {}
 
     def run(self) -> TrainingState:
-        """Train to the end, starting from the last saved state if there is one."""
+        """Train to the end, and return the final state. If there is a saved state, start from it."""
         if (self.folder / LAST).is_file():
             self.state = load_state(self.folder / LAST, self._parts())
             if self.state.finished:
@@ -131,13 +130,13 @@ class TrainingLoop:
         return self.state
 
     def _explaining_memory(self, *settings: str) -> AbstractContextManager[None]:
-        """Return a context in which an out-of-memory error lists the settings of `train` to reduce."""
+        """Return a context in which the message of an out-of-memory error names the settings to reduce."""
         values = " or ".join(f"train.{name} (now {getattr(self.config.train, name)})" for name in settings)
         new_folder = " and choose another --out" if (self.folder / LAST).is_file() else ""
         return explaining_memory(self.fabric.device, f"lower {values}{new_folder}")
 
     def _rehearse(self) -> None:
-        """Find mistakes before any file is written: compute the losses of two items and score a validation batch."""
+        """Compute the losses of two items and score a validation batch, to find mistakes before any file is written."""
         selects_by = self.config.train.selects_by
         needs_moments = selects_by in EVENT_METRICS
         if needs_moments and (reason := why_no_events(self.val_set)):
@@ -180,7 +179,7 @@ class TrainingLoop:
                 self._save()
 
     def _add_gradient(self, batch: TrainingBatch, rows: np.ndarray, is_update: bool) -> None:
-        """Add the gradient of a batch. It is divided by the number of batches per update."""
+        """Add the gradient of a batch, divided by the number of batches per update."""
         state = self.state
         train = self.config.train
         place = state.step % train.accumulate
@@ -200,7 +199,7 @@ class TrainingLoop:
             self.fabric.backward(loss / num_batches)
 
     def _local_gradients(self, are_local: bool) -> AbstractContextManager[Any]:
-        """Return a context in which processes add gradients locally until the last batch of an update."""
+        """Return a context in which processes do not exchange gradients, for all batches of an update but the last."""
         if self.fabric.world_size == 1:
             return nullcontext()
         return self.fabric.no_backward_sync(self.module, enabled=are_local)
@@ -215,7 +214,7 @@ class TrainingLoop:
         self.state.updates += 1
 
     def _require_finite(self, values: dict[str, torch.Tensor]) -> None:
-        """Raise a ConfigError if a loss term is not finite; otherwise add the terms to the epoch's sums."""
+        """Raise a ConfigError if a loss term is not finite; otherwise add the terms to the sums of the epoch."""
         state = self.state
         self._batch_terms = dict(zip(values, torch.stack(list(values.values())).tolist(), strict=True))
         for name, value in self._batch_terms.items():
@@ -224,12 +223,12 @@ class TrainingLoop:
             state.sums[name] = state.sums.get(name, 0.0) + value
 
     def _require_finite_weights(self) -> None:
-        """Raise a ConfigError if a weight is not finite, so that such weights are not saved."""
+        """Raise a ConfigError if a weight of the model is not finite, so that such weights are not saved."""
         if name := not_finite(self.model.state_dict()):
             self._give_up(f"{name} is not finite", self.state.step)
 
     def _give_up(self, problem: str, step: int) -> NoReturn:
-        """Raise a ConfigError that explains the values that are not finite."""
+        """Raise a ConfigError with advice about values that are not finite."""
         new_folder = ", with another --out" if (self.folder / LAST).is_file() else ""
         raise ConfigError(
             f"{self.folder}: {problem} in epoch {self.state.epoch + 1}, step {step}; lower train.learning_rate (now "
@@ -275,14 +274,14 @@ class TrainingLoop:
         self._save()
 
     def _validated_model(self) -> RetrievalModel:
-        """The model that is validated and saved: the averaged model if there is one, otherwise the trained model."""
+        """Return the model to validate and save: the averaged model if there is one, otherwise the trained model."""
         is_averaged = self.average is not None and self.average.n_averaged > 0
         return self.average.module if is_averaged else self.model  # type: ignore[return-value, union-attr]
 
     def _figures(self) -> dict[str, float]:
         """Return metrics on the validation split.
 
-        Metrics of moments are slow, so they are computed only if such a metric selects the best epoch.
+        Metrics of moments are slow. They are computed only if such a metric selects the best epoch.
         """
         train = self.config.train
         opened = self._opened()
@@ -308,9 +307,9 @@ class TrainingLoop:
         return SavedParts(self.model, self.optimizer, self.average, others)
 
     def _save(self) -> None:
-        """Save the state. It must be the last file that is written.
+        """Save the state. Call this after all other files are written.
 
-        If the process is killed earlier, the run continues from the older state and writes the other files again.
+        If the process is killed before, the run continues from the older state and writes the other files again.
         """
         if self.fabric.is_global_zero:
             save_state(self.folder / LAST, self.state, self._parts())

@@ -13,15 +13,16 @@ from untrimmed.nn.attention import stacked_dims
 from untrimmed.presets.settings import TrainSettings
 from untrimmed.training.choices import call_choice, choose, classes_of
 
-# LBFGS needs a closure, and SparseAdam needs sparse gradients. The training loop has neither.
+# LBFGS needs a closure, and SparseAdam needs sparse gradients; the training loop provides neither
 _OTHERS = ("LBFGS", "SparseAdam")
 
 
 class BertAdam(Optimizer):
     """Adam without bias correction, with decoupled weight decay. The gradient of each tensor is clipped separately.
 
-    A parameter can be a stack of separate tensors, each clipped separately. `stacked_dims` of a group is the number of
-    leading axes over which its parameters are stacked. Parameters without a gradient are not updated and do not decay.
+    A parameter can be a stack of tensors, which are then clipped separately. The value `stacked_dims` of a parameter
+    group is the number of leading axes that count the stacked tensors. Parameters without a gradient are not updated
+    and do not decay.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class BertAdam(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update all parameters that have a gradient."""
+        """Update all parameters that have a gradient, and return the result of `closure`."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -69,8 +70,11 @@ class BertAdam(Optimizer):
 
 
 def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
-    """Return the norm of each tensor in a stack. The first `leading` axes count the tensors; the others have size 1."""
-    # each tensor is one number; for an empty `dim`, `vector_norm` would return the norm of the whole stack
+    """Return the norm of each tensor in a stack. The first `leading` axes count the tensors.
+
+    In the result, all other axes have size 1.
+    """
+    # here each tensor is a single number; with an empty `dim`, `vector_norm` would return the norm of the whole stack
     if leading == gradient.ndim:
         return gradient.abs()
     tensor_axes = tuple(range(leading, gradient.ndim))
@@ -78,13 +82,13 @@ def tensor_norms(gradient: Tensor, leading: int) -> Tensor:
 
 
 def choose_optimizer(train: TrainSettings) -> Callable[..., Optimizer]:
-    """Return the optimizer class that `train.optimizer` selects. Raises: the errors of `choose`."""
+    """Return the optimizer class that `train.optimizer` selects; raises the errors of `choose`."""
     named = {"BertAdam": BertAdam, **classes_of(torch.optim, Optimizer, without=_OTHERS)}
     return choose("train.optimizer", train.optimizer, named)
 
 
 def create_optimizer(model: nn.Module, train: TrainSettings) -> Optimizer:
-    """Return the optimizer of a model's parameters.
+    """Return an optimizer for the parameters of a model.
 
     Raises: ConfigError for settings that the optimizer does not accept, and for a pattern that matches no parameter.
     """
@@ -109,8 +113,10 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return groups of parameters for an optimizer. Weight decay applies to all except biases and gains of layer norms.
 
-    Gains of norms with `decay_gain` do decay, because the released programs exempt gains by name and miss these gains.
-    Keys of `learning_rates` are patterns with wildcards such as `clip_*`. A parameter gets the rate of the first
+    It also applies to the gains of norms with `decay_gain`. The released programs exempt gains by their names, and
+    these gains have other names.
+
+    Keys of `learning_rates` are patterns with wildcards, such as `clip_*`. A parameter gets the rate of the first
     pattern that matches its name.
 
     Raises: ConfigError for a pattern that matches no parameter.
@@ -148,9 +154,9 @@ def _require_matches(patterns: list[str], matched: set[int], model: nn.Module) -
 
 
 def warmup_linear(step: int, *, total_steps: int, warmup_share: float) -> float:
-    """Return the factor of the learning rate: it rises linearly to 1 during the warm-up, then falls linearly to 0.
+    """Return the factor of the learning rate. It rises linearly to 1 during the warm-up, and then falls linearly to 0.
 
-    As released, `step` is the number of finished updates, so the first update has rate 0.
+    As released, `step` is the number of finished updates. The first update therefore has the rate 0.
 
     >>> [warmup_linear(step, total_steps=8, warmup_share=0.25) for step in (0, 1, 2, 5, 8, 9)]
     [0.0, 0.5, 1.0, 0.5, -0.0, 0.0]

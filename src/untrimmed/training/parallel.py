@@ -1,8 +1,8 @@
 """Training in one process or several.
 
-Each process of torchrun encodes a share of the batch and gathers the encodings of all processes, with gradients. Then
-every process computes the losses of the whole batch, so the results equal those of a single process. Every process
-reads the whole batch from memory-mapped files.
+Each process of torchrun reads the whole batch from memory-mapped files, encodes a share of it, and gathers the
+encodings of all processes, with gradients. Every process then computes the losses of the whole batch. The results are
+therefore the same as with a single process.
 """
 
 import os
@@ -35,8 +35,8 @@ class SharedEncoding(Encoding):
         total = len(rows)
         size = self.fabric.world_size
         share = -(-total // size)
-        # With n processes, each gets every n-th row, so that all get long and short videos. If the rows do not divide
-        # evenly, the first rows are used again.
+        # Of n processes, each encodes every n-th row, so that all processes encode long and short videos. If the number
+        # of rows is not a multiple of n, the first rows are used again.
         local_rows = (torch.arange(share) * size + self.fabric.global_rank) % total
         encoded = super().__call__(encoder, rows.select(local_rows))
         gathered = {name: self._gather(tensor)[:total] for name, tensor in encoded.tensors().items()}
@@ -50,7 +50,7 @@ class SharedEncoding(Encoding):
 
 
 def launch(device: str | torch.device, precision: Format, compiled: bool) -> tuple["Fabric", Encoding]:
-    """Join the processes of torchrun if there are several, and return how to encode batches.
+    """Connect the processes of torchrun if there are several. Return the Fabric and the encoding of batches.
 
     Raises: ConfigError if Lightning or the device is missing.
     """
@@ -67,7 +67,7 @@ def launch(device: str | torch.device, precision: Format, compiled: bool) -> tup
         fabric.launch()
         return fabric, Encoding(fabric.device, precision, compiled)
     num_local = int(os.environ.get("LOCAL_WORLD_SIZE", num_processes))
-    # DDP must not wait for gradients of parameters that only affect a term with weight 0.
+    # parameters that affect only a term of weight 0 have no gradient, and DDP must not wait for it
     strategy = DDPStrategy(find_unused_parameters=True)
     fabric = Fabric(accelerator=chosen.type, devices=num_local, num_nodes=num_processes // num_local, strategy=strategy)
     fabric.launch()

@@ -1,6 +1,6 @@
-"""A trial step before training: compute losses and validate on a few items.
+"""Compute losses and validate on a few items before training.
 
-It finds wrong settings, wrong features and mistakes in a method before anything is written.
+This finds wrong settings, wrong features and mistakes in a method before any file is written.
 """
 
 import math
@@ -32,10 +32,10 @@ from untrimmed.running.opened import OpenedModel
 def rehearse_step(
     model: RetrievalModel, batch: TrainingBatch, weights: Mapping[str, float], encode: Encode, *, how_to_check: str
 ) -> None:
-    """Compute the losses of a batch once. The error for infinite or NaN values includes the advice `how_to_check`.
+    """Compute the losses of a batch once, to find errors.
 
     Raises: ConfigError for a hook that fails or whose result has the wrong axes, a term without a weight, a value that
-        is not finite, or losses that depend on no parameter.
+        is not finite (the message then contains `how_to_check`), or losses that depend on no parameter.
     """
     model.train()  # some methods compute encodings for losses only in training mode
     queries = checked_queries(model, batch.queries)
@@ -57,11 +57,10 @@ def rehearse_step(
 
 
 def rehearse_validation(opened: OpenedModel, device: torch.device, *, needs_moments: bool = False) -> None:
-    """Score the first validation batch once, and compute its timeline.
+    """Score the first validation batch once and compute its timeline, to find errors.
 
-    A method without a timeline has no moments. For such a method, `needs_moments` is an error.
-
-    Raises: the errors of `rehearse_step`.
+    Raises: the errors of `rehearse_step`, and FeatureError if `needs_moments` is set for a method without a timeline,
+        because such a method has no moments.
     """
     model = opened.model
     dataset = opened.dataset

@@ -1,13 +1,13 @@
 """Choose the rows of each training batch (`train.sampler`), read them, and change the batch (`train.prepare_batch`).
 
-A sampler is called with the training set, and with `batch_size`, `batch_of`, `seed` and `epoch` if it has such
-parameters. It returns the rows of each batch: videos, or captions with `batch_of="captions"`. For equal arguments it
-must return equal rows, because an interrupted epoch continues after its last batch. All epochs must have the same
-number of batches.
+A sampler is called with the training set, and with those of `batch_size`, `batch_of`, `seed` and `epoch` for which it
+has parameters. It returns the row numbers of each batch. Rows are videos, or captions with `batch_of="captions"`. For
+equal arguments, a sampler must return equal rows, because an interrupted epoch continues after its last batch. All
+epochs must have the same number of batches.
 
 A function for `train.prepare_batch` is called with each batch and its `BatchContext`, and returns the batch to train
-on. It is called without gradients, after the previous update of the weights. It may use the model, which is in training
-mode.
+on. The function is called without gradients, after the previous update of the weights. It may use the model, which is
+in training mode.
 """
 
 from collections.abc import Callable
@@ -27,18 +27,19 @@ from untrimmed.running.batches import caption_training_batch, epoch_batches, tra
 from untrimmed.training.choices import accepted, choose, ready_to_call
 from untrimmed.training.state import seed_of
 
-PREPARATION = 2**31  # id of the stream of random numbers for `prepare_batch`; all processes use the same
+PREPARATION = 2**31  # id of the stream of random numbers for `prepare_batch`, the same in all processes
 
 Rows = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """The second argument of `train.prepare_batch`. Epoch and update are counted from 0.
+    """The second argument of `train.prepare_batch`. Epochs and updates are counted from 0.
 
-    `rows` are the rows of the batch: videos, or captions with `batch_of="captions"`. `read(rows)` returns a batch of
-    other rows. `random` gives the same numbers if the step is repeated after an interruption. `is_rehearsal` is True in
-    the trial step before training.
+    - `rows` are the row numbers of the batch: videos, or captions with `batch_of="captions"`.
+    - `read(rows)` returns a batch of other rows.
+    - `random` generates the same numbers if the step is repeated after an interruption.
+    - `is_rehearsal` is True for the check before training.
     """
 
     rows: Rows
@@ -54,7 +55,7 @@ class BatchContext:
 def shuffle(
     dataset: RetrievalDataset, *, batch_size: int, batch_of: Literal["videos", "captions"], seed: int, epoch: int
 ) -> list[Rows]:
-    """Return each row once, in an order that depends on seed and epoch. The last batch may be smaller, as released."""
+    """Return batches of all rows in an order that depends on seed and epoch. As released, the last may be smaller."""
     return epoch_batches(_num_rows(dataset, batch_of), batch_size, seed=seed, epoch=epoch)
 
 
@@ -63,13 +64,13 @@ def _num_rows(dataset: RetrievalDataset, batch_of: Literal["videos", "captions"]
 
 
 def choose_sampler(train: TrainSettings) -> Callable[..., Any]:
-    """Return the sampler that `train.sampler` selects. Raises: the errors of `choose`."""
+    """Return the sampler that `train.sampler` selects; raises the errors of `choose`."""
     chosen = choose("train.sampler", train.sampler, {"shuffle": shuffle})
     return ready_to_call("train.sampler", chosen, train.sampler_settings)
 
 
 def choose_preparation(train: TrainSettings) -> Callable[..., Any] | None:
-    """Return the function that `train.prepare_batch` selects, or None. Raises: the errors of `choose`."""
+    """Return the function that `train.prepare_batch` selects, or None; raises the errors of `choose`."""
     if train.prepare_batch is None:
         return None
     chosen = choose("train.prepare_batch", train.prepare_batch, {})
@@ -98,10 +99,10 @@ class BatchSource:
         self.num_batches = len(self._sampled(0))
 
     def rows(self, epoch: int) -> list[Rows]:
-        """Return the rows of each batch of an epoch, counted from 0.
+        """Return the row numbers of each batch of an epoch. Epochs are counted from 0.
 
-        Raises: ConfigError if the sampler returns rows that do not exist, or not the same number of batches every
-        epoch.
+        Raises: ConfigError if the sampler returns rows that do not exist, or another number of batches than in the
+            first epoch.
         """
         batches = self._sampled(epoch)
         if len(batches) != self.num_batches:
@@ -137,9 +138,9 @@ class BatchSource:
     def prepared(
         self, batch: TrainingBatch, rows: Rows, *, epoch: int, update: int, number: int, is_rehearsal: bool = False
     ) -> TrainingBatch:
-        """Return the batch as changed by `train.prepare_batch`. `number` counts the batches of the run.
+        """Return the result of `train.prepare_batch` for a batch. `number` counts the batches of the run.
 
-        Raises: ConfigError if that function returns something other than a batch.
+        Raises: ConfigError if the function returns something other than a batch.
         """
         if self.preparation is None:
             return batch

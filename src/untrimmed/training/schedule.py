@@ -2,15 +2,15 @@
 
 A schedule is one of two kinds of functions:
 
-- A function of the update, counted from 0, returns the factor of all learning rates. If it has the parameters
-  `total_steps` (the number of updates of the run) and `warmup_share`, it gets them.
-- A function or class whose first parameter is `optimizer` returns a torch scheduler. Its `step` is called after each
-  update. For `ReduceLROnPlateau`, it is called after each epoch, with the metric of `train.select_by`. The function or
-  class gets the number of updates if it has a parameter `T_max`, `total_steps`, `total_iters` or `num_training_steps`.
-  OneCycleLR also gets `max_lr`.
+- A function of the update number (counted from 0) returns the factor of all learning rates. If the function has the
+  parameters `total_steps` (the number of updates of the run) and `warmup_share`, these values are passed.
+- A function or class whose first parameter is `optimizer` returns a torch scheduler. Our loop calls the scheduler's
+  `step` after each update. For `ReduceLROnPlateau`, it calls `step` after each epoch, with the metric of
+  `train.select_by`. If the function or class has a parameter `T_max`, `total_steps`, `total_iters` or
+  `num_training_steps`, the number of updates is passed. OneCycleLR also gets `max_lr`.
 
-If a schedule has no parameter for a warm-up (`warmup_share` or `num_warmup_steps`), we add a warm-up. During the first
-`train.warmup_share` of the updates, a factor of the rates then rises linearly from 0 to 1.
+If a schedule has no parameter for a warm-up (`warmup_share` or `num_warmup_steps`), we add a warm-up: the learning
+rates are multiplied by a factor that rises linearly from 0 to 1 during the first `train.warmup_share` of the updates.
 """
 
 import inspect
@@ -28,19 +28,19 @@ _OF_SCHEDULERS = ("ChainedScheduler", "SequentialLR")  # need schedulers as argu
 
 
 def constant(update: int) -> float:
-    """Return 1: the rate does not change after the warm-up."""
+    """Return 1, so that the learning rate does not change after the warm-up."""
     return 1.0
 
 
 def choose_schedule(train: TrainSettings) -> Callable[..., Any]:
-    """Return the function or class that `train.schedule` selects. Raises: the errors of `choose`."""
+    """Return the function or class that `train.schedule` selects; raises the errors of `choose`."""
     schedulers = classes_of(lr_scheduler, lr_scheduler.LRScheduler, without=_OF_SCHEDULERS)
     named: dict[str, Callable[..., Any]] = {"warmup_linear": warmup_linear, "constant": constant, **schedulers}
     return choose("train.schedule", train.schedule, named)
 
 
 class Schedule:
-    """Sets the learning rates before each update. `rate` is the last one of the first parameter group."""
+    """Sets the learning rates before each update. `rate` is the last learning rate of the first parameter group."""
 
     def __init__(self, optimizer: Optimizer, train: TrainSettings, num_updates: int):
         self.optimizer = optimizer
@@ -78,7 +78,7 @@ class Schedule:
         return progress / share if progress < share else 1.0
 
     def update(self, number: int) -> None:
-        """Update the parameters with the rates of update `number`, counted from 0."""
+        """Update the parameters with the learning rates of update `number`, counted from 0."""
         groups = self.optimizer.param_groups
         rates = self._base
         factor = self._warmup(number)
@@ -102,7 +102,7 @@ class Schedule:
             self.scheduler.step(selection)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the torch scheduler, or nothing if the schedule is a function of the update."""
+        """Return the state of the torch scheduler, or an empty dictionary if there is no torch scheduler."""
         return {} if self.scheduler is None else self.scheduler.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The metric that chooses the best epoch."""
+"""The metric that selects the best epoch."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,10 +20,12 @@ _VIDEO_METRICS = (*(f"R@{k}" for k in recall.RECALL_AT), "SumR", "mAP", "median_
 
 @dataclass(frozen=True)
 class Validation:
-    """The argument of your own metric, which is called after each epoch.
+    """The argument of a metric function, which is called after each epoch.
 
-    `metrics` has the metrics of the epoch by name. `scores` has the scores [Q, V] of all captions and videos of the
-    split. `opened` is the model with the split, for example for `opened.dataset` or `opened.event_recall()`.
+    - `metrics` contains the metrics of the epoch by name.
+    - `scores` contains the scores [Q, V] of all captions and videos of the split.
+    - `opened` is the model with the split. It gives access to `opened.dataset` and `opened.event_recall()`, for
+      example.
     """
 
     metrics: Mapping[str, float]
@@ -32,14 +34,17 @@ class Validation:
 
 
 def choose_metric(train: TrainSettings) -> Callable[[Validation], Any] | None:
-    """Return the function that `train.select_by` selects, or None for a metric's name. Raises: as `choose`."""
+    """Return the function that `train.select_by` selects, or None for the name of a built-in metric.
+
+    Raises: the errors of `choose`.
+    """
     if train.select_by in (*_VIDEO_METRICS, *EVENT_METRICS):
         return None
     return choose("train.select_by", train.select_by, dict.fromkeys((*_VIDEO_METRICS, *EVENT_METRICS), float))
 
 
 def selection_by(metric: Callable[[Validation], Any], validation: Validation) -> float:
-    """Return the value of a metric. Raises: ConfigError if it is not a finite number."""
+    """Return the value of a metric function; raises ConfigError if the value is not a finite number."""
     value = metric(validation)
     if not isinstance(value, int | float | np.number) or not math.isfinite(value):
         raise ConfigError(f"train.select_by returned {value!r}, expected a finite number; correct the function")

@@ -1,14 +1,15 @@
-"""Save and load the state of a run. From this state, an interrupted run continues with the same results.
+"""Save and load the state of a run. An interrupted run continues from this state with the same results.
 
-Tensors and numbers (as JSON in the header) are in one safetensors file, so they always belong to the same step:
+One safetensors file contains all tensors and, as JSON in its header, all numbers. They therefore always belong to the
+same step. The tensors are
 
     model.NAME      weights
-    KEY.NAME        the optimizer's tensors for each parameter; BertAdam's are `mean` and `square`
+    KEY.NAME        the optimizer's tensors for each parameter; for BertAdam, KEY is `mean` or `square`
     average.NAME    averaged weights, with `train.average`
-    others          the rest, if there is any: bytes that `torch.load` reads with `weights_only`
+    others          all other state, if there is any, as bytes that `torch.load` reads with `weights_only`
 
-The state of random generators is not stored: the seed of the run and the number of a step determine all random numbers
-of the step. The seed and the epoch determine the order of videos.
+The state of random generators is not stored. All random numbers of a step are determined by the seed of the run and the
+number of the step. The order of videos is determined by the seed and the epoch.
 """
 
 import dataclasses
@@ -38,10 +39,10 @@ OTHERS = "others"
 
 @dataclass
 class TrainingState:
-    """The state of a run. `epoch` and `step` (in the epoch) are the next ones, counted from 0.
+    """The state of a run. `epoch` and `step` are the next epoch and the next step in this epoch, counted from 0.
 
-    `sums` contains the sums of loss terms over the current epoch. `history` has one entry for each finished epoch,
-    numbered from 1. A run with 0 epochs has an entry with number 0.
+    `sums` contains the sums of loss terms over the current epoch. `history` has one entry per finished epoch, numbered
+    from 1. A run with 0 epochs has an entry with the number 0.
     """
 
     epoch: int = 0
@@ -61,7 +62,7 @@ class Stateful(Protocol):
     """An object whose state a run saves: a callback, a sampler, a preparation of batches, or a schedule."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state: numbers, texts, tensors, and lists and dictionaries of them. It may be empty."""
+        """Return the state: numbers, texts, tensors, and lists and dictionaries of these. It may be empty."""
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
         """Restore a state."""
@@ -77,10 +78,10 @@ class SavedParts:
     others: Mapping[str, Stateful] = field(default_factory=dict)
 
     def other_state(self) -> dict[str, Any]:
-        """Return, by part, all state that is not stored as one tensor per parameter. It is often empty."""
+        """Return {part: state} for all state that is not stored as one tensor per parameter. Often empty."""
         states = {name: part.state_dict() for name, part in self.others.items()}
         states = {name: state for name, state in states.items() if state}
-        if states or not isinstance(self.optimizer, BertAdam):  # only the rate of its groups changes
+        if states or not isinstance(self.optimizer, BertAdam):  # the groups of BertAdam contain only the learning rate
             groups = [{k: v for k, v in group.items() if k != "params"} for group in self.optimizer.param_groups]
             values = {
                 name: {
@@ -92,7 +93,7 @@ class SavedParts:
         return states
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors by their names in the file."""
+        """Return all tensors by name in the file."""
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             state = self._optimizer_state(parameter)
@@ -107,7 +108,7 @@ class SavedParts:
         return dict(self.optimizer.state.get(parameter, {}))
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore all parts in place. Raises: ValueError for tensors that do not fit the weights."""
+        """Restore all parts in place; raises ValueError for tensors that do not fit the weights."""
         _require_shapes(self.model, weights := _strip(tensors, "model"))
         self.model.load_state_dict(weights)
         if self.average is not None:
@@ -138,7 +139,7 @@ class SavedParts:
 
 
 def require_saveable(parts: SavedParts) -> None:
-    """Raise a ConfigError for a part whose state cannot be saved, before the first step."""
+    """Raise a ConfigError if the state of a part cannot be saved. This is called before the first step."""
     for name, state in parts.other_state().items():
         try:
             _from_bytes(_to_bytes(state))
@@ -147,7 +148,7 @@ def require_saveable(parts: SavedParts) -> None:
             problem = f"it contains a {foreign[1]}" if foreign else one_line(error)
             raise ConfigError(
                 f"the state of {name} cannot be saved ({problem}); return only numbers, texts, tensors, and lists and "
-                "dictionaries of them from state_dict"
+                "dictionaries of these from state_dict"
             ) from error
 
 
@@ -173,7 +174,7 @@ def save_state(path: Path, state: TrainingState, parts: SavedParts) -> None:
 
 
 def load_state(path: Path, parts: SavedParts) -> TrainingState:
-    """Restore all parts in place and return the progress. Raises: CheckpointError if the file is damaged."""
+    """Restore all parts in place, and return the progress; raises CheckpointError if the file is damaged."""
     try:
         with safe_open(path, framework="pt") as file:
             state = TrainingState(**json.loads((file.metadata() or {})["state"]))

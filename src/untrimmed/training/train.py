@@ -73,28 +73,28 @@ def train(
 ) -> Run:
     """Train a method, given by name or as a model, and return the finished run.
 
-    `data` is the name of a data set at ROOT/DATA, or two data sets in memory: one for training and one for choosing the
-    best epoch. If `method` is a model, it is trained in place from its current weights and ends with the weights of the
-    last epoch. `run.load_model()` returns the best model.
+    `data` is the name of a data set at ROOT/DATA, or two data sets in memory: one for training and one for selecting
+    the best epoch. If `method` is a model, it is trained in place from its current weights. It ends with the weights of
+    the last epoch, and `run.load_model()` returns the best model.
 
-    Settings come from the preset. Keyword arguments change whole sections or dotted keys: `train("gmmformer_v2",
-    data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. `preset` is the name of another data
-    set, whose preset is used, or a YAML file. A data set without a preset uses TVR's preset with its own feature
-    widths. A method without any preset uses the defaults of its class.
+    Settings come from a preset. Keyword arguments change whole sections or dotted keys: `train("gmmformer_v2",
+    data="tvr", root="data", weights={"clip_nce": 0.1}, **{"train.epochs": 30})`. `preset` is a YAML file, or the name
+    of another data set whose preset is used. If the data set has no preset, TVR's preset is used with the data set's
+    feature widths. If the method has no preset, the defaults of its class are used.
 
     If the folder `out` (default: runs/METHOD-DATA) has a run with the same settings and initial weights, that run is
     continued. Nothing is ever overwritten.
 
-    - `callback` is called after each step and validation, and may end the training: a function, "tensorboard", "wandb",
-      MODULE:NAME, or a list of them.
-    - `packing` is called with the number of finished videos and of all videos while features are prepared.
+    - `callback` is called after each step and after each validation, and can stop the training. It is a function,
+      "tensorboard", "wandb", MODULE:NAME, or a list of these.
+    - `packing` is called with the number of prepared videos and the total while features are prepared.
     - `precision` is the number format of matrix products: float32, bfloat16 (losses, weights and updates stay in
-      float32), or auto, which is decided when the run starts.
+      float32), or auto, which chooses one of these when the run starts.
     - `compile` applies `torch.compile` to the encoders of training steps (for GPUs).
 
     Raises: UnknownNameError for an unknown method, preset or frame feature, ConfigError for an unknown or wrong
-        setting, other settings than in `out` or a loss that is not a number, FeatureError for features that are
-        missing, damaged or of other sizes than the model's.
+        setting, for other settings than those of the run in `out`, or for a loss that is not finite, FeatureError for
+        features that are missing, damaged or do not fit the model's sizes.
     """
     overrides = with_dotted_keys(overrides)
     data_name = require_arguments(method, data, root, video_features, overrides)
@@ -138,7 +138,7 @@ def _sets(
     video_features: str | None,
     packing: Callable[[int, int], None] | None,
 ) -> tuple[DataSettings, Sets]:
-    """Return the settings of the data set and its splits for training and validation, from arguments or files."""
+    """Return the settings of the data set, and its splits for training and validation, from arguments or files."""
     if not isinstance(data, str):
         if preset.features.teacher is not None and data[0].features.teacher is None:
             raise FeatureError(
@@ -163,8 +163,10 @@ def _sets(
 
 
 def _digest_of(sets: Sets) -> str:
-    """Return a digest of captions, words and clips. A run on data in memory continues only if the digest is
-    unchanged."""
+    """Return a digest of captions, words and clips.
+
+    A run with data in memory can be continued only if this digest is unchanged.
+    """
     digest = hashlib.blake2b(digest_size=8)
     for dataset in sets:
         for annotation in dataset.annotations:
@@ -177,9 +179,9 @@ def _digest_of(sets: Sets) -> str:
 def _sized_for(
     dataset: RetrievalDataset, sizes: ModelConfig, data: DataSettings, fixed: Collection[str]
 ) -> ModelConfig:
-    """Return the model's sizes with the feature widths of the data set. Sizes in `fixed` stay the same.
+    """Return the model's sizes with the feature widths of the data set. Sizes in `fixed` do not change.
 
-    For data in memory, the numbers of clips, frames and words are adopted, too.
+    For data in memory, the numbers of clips, frames and words are also taken from the data set.
     """
     changes: dict[str, Any] = {"query_dim": dataset.query_dim, "video_dim": dataset.video_dim}
     if data.root is None:

@@ -1,7 +1,8 @@
 """A trial: one training run in a folder whose name identifies its settings.
 
 Commands reuse finished trials, and an interrupted command continues. The results of a trial are in a small JSON file
-beside its folder. If that file exists, the folder is not needed, for example if the run was trained on another machine.
+beside its folder. If the file contains the results, the folder is not needed. The run may, for example, have been
+trained on another machine.
 """
 
 import json
@@ -28,10 +29,12 @@ from untrimmed.training.train import train
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """The training of a method on the data set ROOT/DATA. `overrides` changes a preset by dotted keys.
+    """The training of a method on the data set ROOT/DATA.
 
-    `folder` is the folder of the run. Trials with different settings need different folders. `preset` is the name of a
-    data set or a YAML file. With `data_widths` the model gets the widths of the data set's features.
+    - `folder` is the folder of the run. Trials with different settings need different folders.
+    - `preset` is a YAML file, or the name of the data set whose preset is used. `overrides` changes the preset by
+      dotted keys.
+    - With `data_widths`, the model gets the widths of the data set's features.
     """
 
     method: str
@@ -46,15 +49,15 @@ class Trial:
 
     @cached_property
     def settings(self) -> Preset:
-        """All settings. Feature widths are those of the preset, so that no features are read.
+        """All settings. Feature widths come from the preset, so that no features are read.
 
-        Raises: ConfigError, or UnknownNameError, for a method or setting that does not exist.
+        Raises: UnknownNameError or ConfigError for a method or setting that does not exist.
         """
         return self._settings(self.overrides)
 
     @cached_property
     def fitted_overrides(self) -> dict[str, Any]:
-        """The overrides, with the widths of the features if `data_widths` is set."""
+        """The overrides. With `data_widths`, they include the widths of the data set's features."""
         if not self.data_widths:
             return dict(self.overrides)
         layout = Layout.at(self.root, self.data)
@@ -70,7 +73,7 @@ class Trial:
         return choose_preset(self.method, self.data, self.preset, overrides)
 
     def refusal(self) -> str:
-        """Return one line that explains why the model cannot have these settings, or an empty text if it can."""
+        """Return the reason, in one line, why the model cannot have these settings, or an empty text if it can."""
         try:
             self.settings.sizes()
         except ConfigError as error:
@@ -78,11 +81,11 @@ class Trial:
         return ""
 
     def require_same(self) -> None:
-        """Check that a run in the folder has the same settings; they differ, for example, after a preset changed.
+        """Check that a run in the folder has the same settings. They differ, for example, after a preset has changed.
 
         Settings that did not exist when the run was trained are not compared.
 
-        Raises: ConfigError naming the first difference.
+        Raises: ConfigError if settings differ; the message describes the first difference.
         """
         if not is_run(self.folder):
             return
@@ -104,7 +107,7 @@ class Trial:
         return is_run(self.folder) and open_run(self.folder).is_finished
 
     def train(self, callback: Callback | None = None) -> Run:
-        """Return the finished run. If another process trains it, wait for that process."""
+        """Return the finished run, and train it first if necessary. If another process trains the run, wait for it."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(self.folder.parent / f"{self.folder.name}.lock"):
             if self.is_finished:
@@ -123,16 +126,16 @@ class Trial:
 
     @property
     def note(self) -> Path:
-        """The path of the file with the figures."""
+        """The path of the file with the results."""
         return self.folder.with_name(f"{self.folder.name}.json")
 
     @property
     def figures(self) -> dict[str, Any]:
-        """The stored results (figures) by name. Raises: ConfigError for a damaged file."""
+        """The stored results by name; raises ConfigError for a damaged file."""
         return read_json(self.note) if self.note.is_file() else {}
 
     def measured(self, name: str, measure: Callable[[Run], Any]) -> Any:
-        """Return a figure of the finished run, in the form that JSON stores. It is measured only once."""
+        """Return a result of the finished run, and measure and store it first if necessary."""
         figures = self.figures
         if name not in figures:
             figures[name] = measure(open_run(self.folder))
