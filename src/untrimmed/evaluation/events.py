@@ -9,7 +9,7 @@ from untrimmed.moments.overlap import iou
 
 RECALL_AT = (1, 10, 100)
 MIN_IOU = (0.3, 0.5, 0.7)
-MANY_SPANS = 4  # with at least this many annotated spans, a prediction must match `annotators` of them
+MANY_SPANS = 4  # if a query has at least this many annotated spans, a prediction must match `annotators` spans
 
 
 def event_recall(
@@ -22,13 +22,13 @@ def event_recall(
     min_iou: Sequence[float] = MIN_IOU,
     annotators: int = 2,
 ) -> dict[str, float]:
-    """Return, for each `R@K IoU=m`, the percentage of queries with a correct moment among the first K. NaN without
-    queries.
+    """Return {`R@K IoU=m`: percentage of queries with a correct moment among the first K}. NaN without queries.
 
-    Predictions are sorted by rank; video -1 is padding. A prediction is correct if its video is right and its IoU with
-    an annotated span is m or more. For a query with four spans or more (DiDeMo), it must match `annotators` of the
-    spans: two as released, one in the paper. For a query without spans, no prediction is correct. IoU and thresholds
-    are computed in float32, because rounding makes 0.7 in float64 larger than 0.7 in float32.
+    Predictions are sorted by rank; video -1 is padding. A prediction is correct if its video is correct and its IoU
+    with an annotated span is at least m. If a query has four spans or more (DiDeMo), a prediction must match
+    `annotators` spans: two in the release, one in the paper. If a query has no spans, no prediction is correct.
+
+    IoU and thresholds are compared in float32, because rounding makes 0.7 in float32 smaller than 0.7 in float64.
 
     >>> spans = np.array([[[0.0, 4.0], [2.0, 6.0]]])
     >>> event_recall(np.array([[3, 5]]), spans, np.array([5]), [np.array([[2.0, 8.0]])], at=(1, 2), min_iou=(0.5,))
@@ -50,7 +50,7 @@ def event_recall(
 
 
 def event_sum(recalls: Mapping[str, float]) -> float:
-    """Return the sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, in percent. JSG's release selects epochs by this sum.
+    """Return the sum of R@1, R@10 and R@100 at IoU 0.5 and 0.7, in percent. JSG's release selects epochs with it.
 
     >>> event_sum({f"R@{k} IoU={m}": k * m for k in (1, 10, 100) for m in (0.3, 0.5, 0.7)})
     133.2

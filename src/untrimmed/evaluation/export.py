@@ -1,4 +1,4 @@
-"""Write the results of every query of a split: a table, a TREC run with judgements, and the score matrix."""
+"""Write the results of each query of a split as a table, as a TREC run with judgements, or as a score matrix."""
 
 import csv
 import json
@@ -20,12 +20,15 @@ TREC_DEPTH = 1000  # videos per query, the usual depth of TREC runs
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredSplit:
-    """The scores of all captions with all videos of a split, their ids, and the right videos and moments.
+    """The scores of all captions with all videos of a split, and the correct videos and moments.
 
-    Rows are captions in file order, columns are videos in order of first appearance. `video_index` is the annotated
-    video of each caption. `right_videos` has every right video (dense labels), padded with -1, or is None if the data
-    set has no such labels. `moments_s` has the annotated spans, `span_s` the model's best span in the annotated video
-    (None if it was not computed), both in seconds.
+    Rows are captions in file order, and columns are videos in order of first appearance.
+
+    - `video_index` is the index of each caption's annotated video.
+    - `right_videos` contains the indices of all correct videos of each caption, padded with -1. It is None if the data
+      set has no dense labels.
+    - `moments_s` contains the annotated spans in seconds.
+    - `span_s` is the model's best span in the annotated video in seconds, or None if it was not computed.
     """
 
     caption_ids: Sequence[str]
@@ -40,10 +43,12 @@ class ScoredSplit:
 
 
 def query_rows(split: ScoredSplit) -> Iterator[dict[str, Any]]:
-    """Yield one row per caption: rank and score of its video, fused and by branch, the first video, and the moment.
+    """Yield one row per caption: rank and score of the annotated video, the top-ranked video, and the predicted moment.
 
-    `any_rank` is the best rank of all right videos; only captions with dense labels have this field. `start_s` and
-    `end_s` are the model's best span in the annotated video, and `iou` is its overlap with the best annotated span.
+    - `rank` and `score` are those of the fused score; `rank_BRANCH` and `score_BRANCH` are those of a single branch.
+    - `any_rank` is the best rank of a correct video. The field exists only if the data set has dense labels.
+    - `start_s` and `end_s` are the model's best span in the annotated video. `iou` is the largest IoU of this span with
+      an annotated span.
     """
     columns = {"": split.fused, **{f"_{name}": scores for name, scores in split.branches.items()}}
     all_ranks = {suffix: ranks(scores, split.video_index) for suffix, scores in columns.items()}
@@ -67,7 +72,7 @@ def query_rows(split: ScoredSplit) -> Iterator[dict[str, Any]]:
 
 
 def _any_rank(split: ScoredSplit) -> Int[np.ndarray, " Q"] | None:
-    """Return the best rank of each caption's right videos by dense labels; 0 for a caption without labels."""
+    """Return the best rank of a correct video for each caption, or 0 for a caption without dense labels."""
     if split.right_videos is None:
         return None
     labelled = np.flatnonzero((split.right_videos >= 0).any(axis=1))
@@ -77,7 +82,7 @@ def _any_rank(split: ScoredSplit) -> Int[np.ndarray, " Q"] | None:
 
 
 def write_queries_csv(split: ScoredSplit, path: Path) -> None:
-    """Write `query_rows` as CSV, with the names of the columns in the first line."""
+    """Write `query_rows` as CSV, with column names in the first line."""
     rows = list(query_rows(split))
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -92,7 +97,7 @@ def write_queries_jsonl(split: ScoredSplit, path: Path) -> None:
 
 
 def write_trec_run(split: ScoredSplit, path: Path, *, tag: str = "untrimmed", depth: int = TREC_DEPTH) -> None:
-    """Write the first `depth` videos of each caption by the fused score as a TREC run: `id Q0 video rank score tag`.
+    """Write the `depth` best videos of each caption by fused score as a TREC run: `id Q0 video rank score tag`.
 
     White space in ids and in the tag is percent-encoded, because it separates the fields.
     """
@@ -107,9 +112,9 @@ def write_trec_run(split: ScoredSplit, path: Path, *, tag: str = "untrimmed", de
 
 
 def write_qrels(split: ScoredSplit, path: Path) -> None:
-    """Write the right video of each caption as TREC judgements, `id 0 video 1`.
+    """Write the correct videos of each caption as TREC judgements: `id 0 video 1`.
 
-    With dense labels, write all right videos.
+    Without dense labels, only the annotated video is correct.
     """
     with path.open("w", encoding="utf-8") as file:
         for row, caption_id in enumerate(split.caption_ids):
@@ -120,9 +125,9 @@ def write_qrels(split: ScoredSplit, path: Path) -> None:
 
 
 def write_scores(split: ScoredSplit, path: Path) -> None:
-    """Write an .npz file for `numpy.load`. It has `fused` and `branch_NAME` [Q, V], ids, and `video_index` [Q].
+    """Write an .npz file with `fused` and `branch_NAME` [Q, V], ids, and `video_index` [Q].
 
-    With dense labels, it also has `right_videos` [Q, N], padded with -1.
+    With dense labels, the file also has `right_videos` [Q, N], padded with -1.
     """
     arrays: dict[str, np.ndarray] = {
         "fused": split.fused,

@@ -13,7 +13,7 @@ GMMFORMER_EDGES = (0.0, 0.25, 0.5, 1.0)  # edges of the groups in GMMFormer's Fi
 
 
 def group_of(ratio: Float[np.ndarray, " Q"], edges: Sequence[float] = MS_SL_EDGES) -> Int[np.ndarray, " Q"]:
-    """Return the group of each query: i if edges[i] < ratio <= edges[i + 1]. A ratio of 0 is in the first group.
+    """Return the group number of each query: i if edges[i] < ratio <= edges[i + 1]. A ratio of 0 is in group 0.
 
     >>> group_of(np.array([0.0, 0.2, 0.21, 1.0]))
     array([0, 0, 1, 2])
@@ -37,7 +37,7 @@ def recall_by_moment_ratio(
     edges: Sequence[float] = MS_SL_EDGES,
     at: Sequence[int] = RECALL_AT,
 ) -> dict[str, dict[str, float]]:
-    """Return recall and SumR of each group, and the group's number of queries (`queries`)."""
+    """Return {group: metrics}; the metrics are recall, SumR and the number of queries (`queries`)."""
     group = group_of(ratio, edges)
     return {
         name: recall(rank[group == i], at) | {"queries": float(np.count_nonzero(group == i))}

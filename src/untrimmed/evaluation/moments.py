@@ -1,4 +1,4 @@
-"""How well predicted spans match annotated spans, in percent. Spans are rows [start_s, end_s]."""
+"""Metrics of predicted spans, compared with annotated spans. Spans are rows [start_s, end_s]."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,9 @@ Spans = Float[np.ndarray, "_ 2"]
 
 
 def mean_iou(predicted: Sequence[Spans], truth: Sequence[Spans]) -> float:
-    """Return the mean over queries of the best IoU between the first predicted span and any true span, in percent.
+    """Return the mean IoU of each query's first predicted span with its best true span, in percent.
 
-    A query without a prediction counts as 0.
+    A query without a prediction has an IoU of 0.
 
     >>> mean_iou([np.array([[0.0, 4.0]]), np.empty((0, 2))], [np.array([[0.0, 2.0]])] * 2)
     25.0
@@ -53,10 +53,11 @@ def best_ious(span_s: Float[np.ndarray, "Q 2"], truth: Sequence[Spans]) -> Float
 def moment_metrics(
     span_s: Float[np.ndarray, "Q 2"], truth: Sequence[Spans], *, annotators: int = 1
 ) -> dict[str, float]:
-    """Return R1@IoU and mIoU of each query's best moment in its right video, in percent, and the number of `queries`.
+    """Return R1@IoU and mIoU in percent for each query's best moment in the annotated video, and the number of queries.
 
-    Only queries with an annotated span count. For R1@IoU, if a query has four or more annotations, a span must match
-    `annotators` of them (as in `event_recall`). For mIoU, the best IoU with an annotated span counts.
+    Queries without an annotated span are left out. If a query has four or more annotated spans, R1@IoU requires that
+    the moment matches `annotators` of these spans (as in `event_recall`). mIoU uses the annotated span with the largest
+    IoU.
 
     >>> moment_metrics(np.array([[0.0, 4.0]]), [np.array([[0.0, 2.0]])])
     {'R1@IoU=0.3': 100.0, 'R1@IoU=0.5': 100.0, 'R1@IoU=0.7': 0.0, 'mIoU': 50.0, 'queries': 1.0}
@@ -64,7 +65,7 @@ def moment_metrics(
     annotated = np.array([len(spans) > 0 for spans in truth], dtype=bool)
     spans = [rows for rows in truth if len(rows)]
     span_s = span_s[annotated]
-    # one video for all queries, so that every prediction is in the right video
+    # all queries have the same video here, so that the video of every prediction is correct
     video = np.zeros(len(spans), dtype=np.int64)
     recalls = event_recall(video[:, None], span_s[:, None], video, spans, at=(1,), annotators=annotators)
     ious = best_ious(span_s, spans)

@@ -1,4 +1,4 @@
-"""Ranks of the right videos, and metrics of these ranks. Recall is in percent, as in papers."""
+"""Ranks of the correct videos, and metrics of these ranks. Recall is in percent, as in papers."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,18 +14,18 @@ QUERIES_AT_A_TIME = 1024  # limits the size of the boolean arrays in `ranks`
 def ranks(
     scores: Float[np.ndarray, "Q V"], truth: Int[np.ndarray, "Q ..."], *, ties: Ties = "index"
 ) -> Int[np.ndarray, " Q"]:
-    """Return the rank of each query's right video by descending score, from 1; the best rank if several are right.
+    """Return the rank, from 1, of each query's correct video by descending score.
 
-    `truth` has the index of one or several right videos per query, padded with -1. `ties` decides the order of videos
-    with equal scores: by index (`index`), the right video first (`best`), or the right video last (`worst`). NaN ranks
-    below every number.
+    `truth` contains the indices of the correct videos of each query, padded with -1. If a query has several correct
+    videos, its rank is the best of their ranks. `ties` determines the order of videos with equal scores: by index
+    (`index`), the correct video first (`best`), or the correct video last (`worst`). NaN ranks below every number.
 
     >>> ranks(np.array([[0.2, 0.9, 0.2]]), np.array([2]))
     array([3])
     """
     truth = truth[:, None] if truth.ndim == 1 else truth
     if not ((truth >= 0).any(axis=1) & (truth < scores.shape[1]).all(axis=1)).all():
-        raise ValueError("truth: every query needs at least one right video, and all must be columns of scores")
+        raise ValueError("truth: every query needs at least one correct video, and all must be columns of scores")
     starts = range(0, len(scores), QUERIES_AT_A_TIME)
     parts = [slice(start, start + QUERIES_AT_A_TIME) for start in starts]
     all_ranks = [_best_ranks(scores[p], truth[p], ties) for p in parts]
@@ -34,7 +34,7 @@ def ranks(
 
 def _best_ranks(scores: np.ndarray, truth: np.ndarray, ties: Ties) -> np.ndarray:
     best = np.full(len(scores), scores.shape[1] + 1, dtype=np.int64)
-    # few queries have many right videos, so later columns need few rows of the scores
+    # few queries have many correct videos, so later columns need only a few rows of the scores
     for column in truth.T:
         rows = np.flatnonzero(column >= 0)
         if len(rows):
@@ -59,7 +59,7 @@ def _ranks(scores: np.ndarray, column: np.ndarray, ties: Ties) -> np.ndarray:
 
 
 def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[str, float]:
-    """Return R@K for each K and their sum, SumR, in percent; NaN without queries.
+    """Return R@K for each K, and their sum SumR, in percent. Without queries, all values are NaN.
 
     >>> recall(np.array([1, 3, 7, 200]), at=(1, 5))
     {'R@1': 25.0, 'R@5': 50.0, 'SumR': 75.0}
@@ -71,7 +71,7 @@ def recall(rank: Int[np.ndarray, " Q"], at: Sequence[int] = RECALL_AT) -> dict[s
 def mean_average_precision(rank: Int[np.ndarray, " Q"]) -> float:
     """Return the mean of 1 / rank, as a fraction.
 
-    The papers' programs call this value mAP (mean average precision). The two are equal if each query has one right
+    The papers' programs call this value mAP (mean average precision). It equals mAP if each query has one correct
     video.
 
     >>> mean_average_precision(np.array([1, 2]))
@@ -89,7 +89,7 @@ def retrieval_metrics(
 ) -> dict[str, float]:
     """Return recall and SumR in percent, median and mean rank, and mAP.
 
-    If several videos are right, recall and ranks use the best rank of a right video. As released, mAP uses only the
+    If a query has several correct videos, recall and ranks use the best of their ranks. As released, mAP uses only the
     first column of `truth`.
     """
     rank = ranks(scores, truth, ties=ties)

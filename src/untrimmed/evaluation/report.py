@@ -14,13 +14,13 @@ from untrimmed.evaluation.moment_ratio import GMMFORMER_EDGES, MS_SL_EDGES, reca
 from untrimmed.evaluation.recall import RECALL_AT, ranks, recall, retrieval_metrics
 
 COLUMNS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP", "median_rank", "mean_rank", "queries")
-HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # column headings of papers, where these differ from our names
+HEADINGS = {"median_rank": "MdR", "mean_rank": "MnR"}  # {our name of a metric: heading in papers}, if they differ
 GROUPINGS = (MS_SL_EDGES, GMMFORMER_EDGES)
 MOMENT_COLUMNS = ("R1@IoU=0.3", "R1@IoU=0.5", "R1@IoU=0.7", "mIoU")  # percentages of moments in the right video
 MOMENT = "moment in the right video"
 DECIMALS = {"mAP": 4}  # mAP is a fraction; other metrics are percentages, ranks or counts
 EVENT = "event "  # prefix of the rows of event-level recall
-# two rows for the queries with labels of all right videos
+# names of two rows for the queries with dense labels
 ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"
 
 
@@ -28,15 +28,16 @@ ONE_RIGHT, ANY_RIGHT = "one right video", "any right video"
 class Report:
     """Results of a model on a split.
 
-    - `rows` has metrics by row name: the fused score, each branch alone, event-level recall for each IoU, and the fused
-      score by moment ratio (M/V), in the groups of the papers of MS-SL and GMMFormer. R@K and SumR are percentages, mAP
-      is a fraction, ranks are 1-based. If a data set labels all right videos (dense labels), the row "one right video"
-      counts only the annotated video as right, and "any right video" every labelled one.
-    - `rank` is the rank of each query's video, in caption order.
-    - `moments` has the metrics of each query's best moment in its right video (`moment_metrics`), if computed. `note`
-      is one line that explains why moments are not scored, or empty.
-    - `truths` is the number of dense labels, and `truths_file` their file.
-    - `source` describes the features, if known. `scores` are only kept on request.
+    - `rows` contains metrics by row name. There are rows for the fused score, for each branch alone, for event-level
+      recall at each IoU, and for the fused score by moment ratio (M/V, in the groups of MS-SL and of GMMFormer). R@K
+      and SumR are percentages, mAP is a fraction, and ranks start at 1. If the data set has dense labels, the row "one
+      right video" accepts only the annotated video, and the row "any right video" accepts every labelled video.
+    - `rank` is the rank of each query's annotated video, in caption order.
+    - `moments` contains the metrics of `moment_metrics`, if they were computed. `note` is one line that explains why
+      moments are not scored, or empty.
+    - `truths` contains counts of dense labels, and `truths_file` is the path of their file.
+    - `source` describes the features, if known.
+    - `scores` contains the scores of all pairs, if they were requested.
     """
 
     title: str
@@ -63,7 +64,7 @@ class Report:
 
     @property
     def events(self) -> dict[str, float]:
-        """Event-level recall by `R@K IoU=m`, as `event_recall` returns it; empty if it was not computed."""
+        """The result of `event_recall`, {`R@K IoU=m`: percentage}, or an empty dictionary if it was not computed."""
         return {
             f"{key} {name.removeprefix(EVENT)}": value
             for name, figures in self.rows.items()
@@ -87,11 +88,13 @@ def make_report(
     right_videos: Int[np.ndarray, "Q N"] | None = None,
     truths: Mapping[str, float] | None = None,
 ) -> Report:
-    """Return the results of a score matrix.
+    """Return the report of a score matrix.
 
-    `moment_ratios` is NaN for queries without a moment, which belong to no M/V group. `events` maps each `R@K IoU=m` to
-    the event-level recall over `num_events` queries. `right_videos` contains all right videos of each query, padded
-    with -1. For a query without labels, all entries are -1. `truths` counts the labels.
+    - `moment_ratios` is NaN for queries without a moment. These queries are in no M/V group.
+    - `events` is {`R@K IoU=m`: event-level recall}, computed over `num_events` queries.
+    - `right_videos` contains the indices of all correct videos of each query, padded with -1. For a query without
+      labels, all entries are -1.
+    - `truths` contains counts of the labels.
     """
     rank = ranks(fused, video_index)
     rows = {"fused": retrieval_metrics(fused, video_index) | {"queries": float(len(rank))}}
@@ -113,10 +116,9 @@ def make_report(
 def _by_labels(
     fused: Float[np.ndarray, "Q V"], video_index: Int[np.ndarray, " Q"], right_videos: Int[np.ndarray, "Q N"]
 ) -> dict[str, dict[str, float]]:
-    """Return two rows for the queries with dense labels: only the annotated video is right; any labelled video is
-    right.
+    """Return two rows for the queries with dense labels, which accept the annotated video or any labelled video.
 
-    The second row has no mAP, because mAP is defined here for one relevant video.
+    The second row has no mAP, because our mAP is defined only for one correct video.
     """
     labelled = np.flatnonzero((right_videos >= 0).any(axis=1))
     queries = {"queries": float(len(labelled))}
@@ -151,7 +153,7 @@ def _cell(column: str, value: float) -> str:
 
 
 def as_document(report: Report) -> dict[str, Any]:
-    """Return all metrics in full precision, and the rank of every query's video by caption id, for JSON."""
+    """Return the report as a dictionary for JSON: metrics in full precision, and {caption id: rank}."""
     moments = {key: _number(value) for key, value in report.moments.items()}
     rows = {name: {key: _number(value) for key, value in figures.items()} for name, figures in report.rows.items()}
     by_caption = dict(zip(report.caption_ids, report.rank.tolist(), strict=True))
@@ -172,10 +174,7 @@ def _number(value: float) -> float | None:
 
 
 def to_csv(report: Report) -> str:
-    """Return a CSV table with one line per row and metrics in full precision.
-
-    The metrics of moments have a separate line.
-    """
+    """Return a CSV table with metrics in full precision, one line per row and one line for moments."""
     columns = COLUMNS + (MOMENT_COLUMNS if report.moments else ())
     rows = {**report.rows, **({MOMENT: report.moments} if report.moments else {})}
     text = io.StringIO()
@@ -187,10 +186,7 @@ def to_csv(report: Report) -> str:
 
 
 def to_latex(report: Report) -> str:
-    """Return a LaTeX table, and a second table for moments if they were scored.
-
-    Both need the LaTeX package booktabs.
-    """
+    """Return a LaTeX table, and a second table if moments were scored. They need the LaTeX package booktabs."""
     lines = [
         f"% {report.title}, {len(report.rank)} queries, {report.num_videos} videos",
         *([f"% {report.note}"] if report.note else []),
@@ -207,9 +203,9 @@ def _tabular(rows: Mapping[str, Mapping[str, float]], columns: Sequence[str]) ->
 
 
 def latex_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a LaTeX table of escaped cells, with labels in the first column.
+    """Return the lines of a LaTeX table with labels in the first column. Cells must be escaped.
 
-    It needs the package booktabs.
+    The table needs the LaTeX package booktabs.
     """
     return [
         rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
@@ -223,7 +219,7 @@ def latex_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> list[s
 
 
 def escape_latex(text: str) -> str:
-    r"""Escape the characters that LaTeX interprets, except the backslash.
+    r"""Return a text in which characters with a meaning in LaTeX are escaped, except the backslash.
 
     >>> print(escape_latex("a_b & 5 $"))
     a\_b \& 5 \$
@@ -234,7 +230,7 @@ def escape_latex(text: str) -> str:
 
 
 def per_query(rank: Int[np.ndarray, " Q"], metric: str) -> Float[np.ndarray, " Q"]:
-    """Return one value per query, whose mean is the metric: R@K or SumR in percent, or mAP.
+    """Return one value per query. The mean of the values is the metric: R@K or SumR in percent, or mAP.
 
     >>> per_query(np.array([1, 4]), "R@1").tolist(), per_query(np.array([1, 4]), "mAP").tolist()
     ([100.0, 0.0], [1.0, 0.25])

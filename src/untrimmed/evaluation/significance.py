@@ -1,4 +1,4 @@
-"""Paired significance tests: could the difference of two models be due to the choice of queries?"""
+"""Significance tests: could the difference between two models be chance?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ from untrimmed.evaluation.report import Report, per_query
 METRICS = ("R@1", "R@5", "R@10", "R@100", "SumR", "mAP")
 PERMUTATIONS = 10_000
 SIGNIFICANT = 0.05  # a smaller p-value counts as significant
-# random signs drawn at a time, which limits memory for any number of queries
+# number of random signs drawn at a time, which limits memory for any number of queries
 SIGNS = 2**20
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One metric of two models on the same queries, in percent (mAP: a fraction).
+    """The values of a metric for two models on the same queries, in percent (mAP: a fraction), and their p-values.
 
-    `fisher_p` is the p-value of the randomization test (`randomization_p`), `student_p` is the p-value of the paired
-    t-test. Both are two-sided. A small p-value means that such a difference is unlikely to be chance.
+    `fisher_p` is the p-value of the randomization test (`randomization_p`), and `student_p` is the p-value of the
+    paired t-test. Both are two-sided. A small p-value means that the difference is unlikely to be chance.
     """
 
     metric: str
@@ -32,19 +32,18 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """The first model's value minus the second's."""
+        """The first model's value minus the second model's value."""
         return self.first - self.second
 
 
 def compare(
     first: Report | Sequence[Report], second: Report | Sequence[Report], metrics: Sequence[str] = METRICS
 ) -> list[Comparison]:
-    """Compare two models by both paired tests, for every metric.
+    """Compare two models with two paired tests, and return one comparison per metric.
 
-    Several reports on one side come from one model with several seeds. In this case, the value of a query is the mean
-    over seeds.
+    If a model has several reports, they are from different seeds. The value of a query is then the mean over seeds.
 
-    Raises: ConfigError if the reports are about different queries, or SciPy is not installed.
+    Raises: ConfigError if the reports have different queries, or if SciPy is not installed.
     """
     sides = [[side] if isinstance(side, Report) else list(side) for side in (first, second)]
     reference = sides[0][0]
@@ -61,10 +60,10 @@ def compare(
     comparisons = []
     for metric in metrics:
         a, b = (np.mean([per_query(report.rank, metric) for report in side], axis=0) for side in sides)
-        # equal means can differ by rounding if seeds are in another order
+        # if seeds are in another order, rounding can make equal means differ
         b = np.where(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b)
-        # The t-test would divide by 0 if all differences are equal. Then p is 1 if they are 0 or there is one query,
-        # otherwise 0.
+        # If all differences are equal, the t-test would divide by 0. In this case, p is 1 if the differences are 0 or
+        # if there is one query, otherwise 0.
         p_if_equal = float(len(a) < 2 or np.array_equal(a, b))
         student_p = float(ttest_rel(a, b).pvalue) if np.ptp(a - b) else p_if_equal
         comparisons.append(Comparison(metric, float(a.mean()), float(b.mean()), randomization_p(a - b), student_p))
@@ -72,22 +71,23 @@ def compare(
 
 
 def values_of_seeds(reports: Sequence[Report], metric: str = "SumR") -> list[float]:
-    """Return, for each seed, a metric of the fused score."""
+    """Return the value of a metric of the fused score for each seed."""
     return [report.figures[metric] for report in reports]
 
 
 def p_of_sum_r(first: Sequence[Report], second: Sequence[Report]) -> tuple[float | None, float]:
     """Return two p-values of the difference in SumR: over seeds (`p_over_seeds`), and over queries.
 
-    The p-value over queries is the result of the paired randomization test on means over seeds. Raises: the errors of
-    `compare`.
+    The p-value over queries comes from the randomization test of `compare`.
+
+    Raises: the errors of `compare`.
     """
     over_seeds = p_over_seeds(values_of_seeds(first), values_of_seeds(second))
     return over_seeds, compare(first, second, ("SumR",))[0].fisher_p
 
 
 def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return the p-value of Welch's t-test on one value per seed; None if a side has only one seed."""
+    """Return the p-value of Welch's t-test on one value per seed, or None if a model has only one seed."""
     from scipy.stats import ttest_ind
 
     sides = (first, second)
@@ -99,10 +99,11 @@ def p_over_seeds(first: Sequence[float], second: Sequence[float]) -> float | Non
 
 
 def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
-    """Return the two-sided p-value of Fisher's randomization test on the differences of queries.
+    """Return the two-sided p-value of Fisher's randomization test on one difference per query.
 
-    The p-value is the share of sign assignments (10,000 random ones and the actual one) whose sum is at least as far
-    from 0 as the actual sum. So it is never below 1 / 10,001. The assignments are the same in every call.
+    The test assigns random signs to the differences 10,000 times. The p-value is the share of assignments, including
+    the actual signs, whose sum is at least as far from 0 as the actual sum. It is therefore at least 1 / 10,001. The
+    random signs are the same in every call.
 
     >>> randomization_p(np.array([1.0, -1.0])), round(randomization_p(np.full(20, 0.5)), 5)
     (1.0, 0.0001)
@@ -111,7 +112,7 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
     if not len(difference):
         return 1.0
     rng = np.random.default_rng(0)
-    # Equal sums may differ in their last digits, because processors add in different orders.
+    # equal sums may differ in their last digits, because processors add numbers in different orders
     actual = abs(difference.sum()) - 1e-9 * np.abs(difference).sum()
     at_a_time, count = max(1, SIGNS // len(difference)), 0
     for start in range(0, PERMUTATIONS, at_a_time):
@@ -122,7 +123,7 @@ def randomization_p(difference: Float[np.ndarray, " Q"]) -> float:
 
 
 def format_p(p: float | None) -> str:
-    """Format a p-value for tables, with two significant digits. None gives an empty text.
+    """Return a p-value as text with two significant digits, for tables. None is an empty text.
 
     >>> format_p(0.03456), format_p(1.0), format_p(1 / 10_001), format_p(None)
     ('0.035', '1', '< 0.0001', '')

@@ -33,9 +33,12 @@ def branch_terms(
 ) -> dict[str, Float[Tensor, ""]]:
     """Return the terms `<branch>_nce` and `<branch>_triplet` (GMMFormer v2 Eq. 19).
 
-    The triplet loss is the sum of `triplet_of_queries` and a loss over videos. As released, the loss over videos is
-    `triplet_of_videos`, and InfoNCE is `nce` of dot products. In the papers, the loss over videos is
-    `triplet_of_pairs`, and InfoNCE is `nce_of_shares` of cosines. `draws` selects the negatives of each branch.
+    The triplet loss is the sum of `triplet_of_queries` and a loss over videos.
+
+    - `released`: the loss over videos is `triplet_of_videos`, and InfoNCE is `nce` of dot products.
+    - `paper`: the loss over videos is `triplet_of_pairs`, and InfoNCE is `nce_of_shares` of cosines.
+
+    `draws` selects the negatives.
     """
     num_foreign = num_foreign_queries(video_index, cosine.shape[1])
     if triplet == "released":
@@ -62,8 +65,8 @@ def square_branch_terms(
 
     `contrast` selects InfoNCE:
 
-    - `released` has one denominator for a row and its column together (`nce_square`);
-    - `per_direction` has separate denominators for rows and columns (`nce`);
+    - `released` has a common denominator for row i and column i (`nce_square`).
+    - `per_direction` has separate denominators for rows and columns (`nce`).
     - `paper` is JSG Eq. 7, with cosines instead of exponentials (`nce_of_shares`).
     """
     row_ranks = draws.candidate_ranks(f"{branch}_rows", *cosine.shape)

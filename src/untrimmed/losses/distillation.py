@@ -1,4 +1,4 @@
-"""Distillation (DL-DKD): the student learns the teacher's distribution of a query over the frames of its video."""
+"""Distillation (DL-DKD): for each query, the student learns the teacher's distribution over the frames of the video."""
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ def distillation_per_query(
 ) -> Float[Tensor, " Q"]:
     """Return KL(teacher || student) per query. The distributions are softmaxes of cosines over real frames.
 
-    The teacher gets no gradient.
+    No gradient flows to the teacher.
 
     >>> cosine = torch.tensor([[0.3]])
     >>> distillation_per_query(cosine, -cosine, torch.tensor([[True]]), temperature=0.2)
@@ -34,6 +34,5 @@ def distillation_per_query(
 def distillation(
     student: Float[Tensor, "Q T"], teacher: Float[Tensor, "Q T"], mask: Bool[Tensor, "Q T"], *, temperature: float
 ) -> Float[Tensor, ""]:
-    """Return the sum of the divergences of a batch. As released, the sum is not divided by the number of queries or
-    frames."""
+    """Return the sum of `distillation_per_query` over a batch. As released, the sum is not divided by any number."""
     return distillation_per_query(student, teacher, mask, temperature=temperature).sum()

@@ -20,12 +20,11 @@ def proxy_matching(
     form: Form = "released",
     temperature: float = 1.0,
 ) -> Float[Tensor, ""]:
-    """Return InfoNCE between samples of videos and of texts. `video_index` is the video of each text.
+    """Return InfoNCE between samples of videos and samples of texts. `video_index` is the index of each text's video.
 
-    - `released`: logits are dot products. The loss is the mean of the positives' negative log-probabilities in both
-      directions.
-    - `paper` (Eq. 10): logits are cosines divided by a temperature. The probabilities of the positives are added before
-      the logarithm, and there is only the direction from texts to videos.
+    - `released`: logits are dot products. The loss is the mean of `proxies_of_videos` and `proxies_of_texts`.
+    - `paper` (Eq. 10): logits are cosines divided by a temperature. The probabilities of all positives are added before
+      the logarithm is taken. The loss has only the direction from texts to videos.
     """
     if form == "released":
         return (proxies_of_videos(video, text, video_index) + proxies_of_texts(video, text, video_index)) / 2
@@ -40,7 +39,7 @@ def proxy_matching(
 def proxies_of_videos(
     video: Float[Tensor, "V K D"], text: Float[Tensor, "N K D"], video_index: Int[Tensor, " N"]
 ) -> Float[Tensor, ""]:
-    """Return the mean negative log-probability of a video's texts among all texts, over videos that have texts.
+    """Return the mean negative log-probability of a video's texts among all texts. Videos without texts are excluded.
 
     >>> proxies_of_videos(torch.zeros(2, 1, 3), torch.ones(2, 1, 3), torch.tensor([0, 1]))
     tensor(0.6931)
@@ -67,8 +66,8 @@ def kl_to_normal(
 ) -> Float[Tensor, ""]:
     """Return the mean KL divergence of Gaussians from the standard normal distribution.
 
-    `released` treats `log_scale` as the logarithm of the variance, although all other functions treat it as the
-    logarithm of sigma. `paper` treats it as the logarithm of sigma (Eq. 8).
+    With `released`, `log_scale` is used as the logarithm of the variance, although all other functions use it as the
+    logarithm of sigma. With `paper`, it is the logarithm of sigma (Eq. 8).
     """
     log_variance = log_scale if form == "released" else 2 * log_scale
     return -0.5 * (1 + log_variance - mean**2 - log_variance.exp()).sum(dim=-1).mean()

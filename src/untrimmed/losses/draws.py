@@ -1,4 +1,4 @@
-"""Random numbers for losses: which negatives to use, and noise."""
+"""Random numbers for losses: the choice of negatives, and noise."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,10 @@ from torch import Tensor
 class Draws:
     """The random numbers for losses. Without `hard_pool`, every negative is equally likely.
 
-    With `hard_pool` k, a query's negative is one of the k videos with the highest scores. As released, a video's
-    negative is always the query with the highest score. Each loss term draws its own numbers and passes its name, so
-    that a subclass can replay recorded numbers.
+    With `hard_pool` = k, the negative of a query is one of the k other videos with the highest scores. As released, the
+    negative of a video is then always the query of another video with the highest score.
+
+    Each loss term draws its own numbers and passes its name, so that a subclass can replay recorded numbers.
     """
 
     hard_pool: int | None = None
@@ -22,7 +23,7 @@ class Draws:
     def candidate_ranks(self, term: str, num_rows: int, num_candidates: int) -> Int[Tensor, " N"]:
         """Return the rank of a random negative for each row.
 
-        The positive has rank 0; negatives follow by descending score. If there are no negatives, all ranks are 0.
+        Rank 0 is the positive, and negatives follow by descending score. If there are no negatives, all ranks are 0.
         """
         limit = num_candidates - 1
         if self.hard_pool is not None:
@@ -32,7 +33,7 @@ class Draws:
         return torch.randint(1, limit + 1, (num_rows,), generator=self.generator)
 
     def foreign_ranks(self, term: str, num_foreign: Int[Tensor, " V"]) -> Int[Tensor, " V"]:
-        """For each video, return a random rank among the queries of other videos. Rank 0 has the highest score."""
+        """Return a random rank among the queries of other videos, for each video. Rank 0 has the highest score."""
         if self.hard_pool is not None:
             return torch.zeros_like(num_foreign)
         share = torch.rand(len(num_foreign), generator=self.generator, dtype=torch.float64)

@@ -1,8 +1,7 @@
-"""Evidential learning: how certain is a query's match, and do several videos match? (Holmes, arXiv 2605.06083)
+"""Evidential losses, which model how certain a query's match is (Holmes, arXiv 2605.06083), exactly as released.
 
-The cosines of a query with K videos become evidence e > 0 for each video. In a Dirichlet distribution with parameters
-e + 1, the mean predicts the video, and the sum of the parameters measures certainty. Everything is as in the released
-program.
+The cosines of a query with K videos are converted to evidence e > 0 for each video. In a Dirichlet distribution with
+parameters e + 1, the mean predicts the video, and the sum of the parameters measures the certainty.
 """
 
 from collections.abc import Sequence
@@ -14,15 +13,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-PRECISE = 0  # this constant and the next two are the groups of a `Division`
+# the groups of a `Division`
+PRECISE = 0
 POLYSEMOUS = 1
 UNDERDETERMINED = 2
 
 
 def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[Tensor, "*N K"]:
-    """Convert similarities in [-1, 1] to evidence for each of K classes.
+    """Return the evidence for each of K classes, computed from similarities in [-1, 1].
 
-    The result is in float32 or wider, because evidence can reach 1e9.
+    The result is float32 or wider, because evidence can reach 1e9.
 
     >>> evidence(torch.tensor([0.0, 1.0]), temperature=0.5)
     tensor([1.0000, 4.5868])
@@ -32,10 +32,10 @@ def evidence(similarity: Float[Tensor, "*N K"], *, temperature: float) -> Float[
 
 
 def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Float[Tensor, "*N K"]:
-    """Combine two sources of evidence by Dempster's rule, in closed form.
+    """Return the combination of two sources of evidence by Dempster's rule.
 
-    In the rule, belief and uncertainty are divided by one minus the conflict. This divisor can be 0, but it cancels in
-    the closed form.
+    Dempster's rule divides by one minus the conflict, which can be 0. We use a closed form, in which this divisor
+    cancels.
 
     >>> combine(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([ 5.5000, 10.0000])
@@ -44,7 +44,7 @@ def combine(first: Float[Tensor, "*N K"], second: Float[Tensor, "*N K"]) -> Floa
 
 
 def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]) -> Float[Tensor, "*N"]:
-    """Return the expected squared distance between the target and a sample of the evidence's Dirichlet distribution.
+    """Return the expected squared distance between the target and a sample of the Dirichlet distribution of `counts`.
 
     >>> dirichlet_error(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 1.0]))  # mean 2/3, 1/3; total 6: 2/9 + 4/9 / 7
     tensor(0.2857)
@@ -59,7 +59,7 @@ def dirichlet_error(target: Float[Tensor, "*N K"], counts: Float[Tensor, "*N K"]
 class Division:
     """The group of each query of a batch, and the three values and three limits that determine the group.
 
-    `consensus` is the similarity with the query's own video. `entropy` is the expected entropy of a sample of the
+    `consensus` is the similarity of a query with its own video. `entropy` is the expected entropy of a sample of the
     query's Dirichlet distribution.
     """
 
@@ -78,10 +78,11 @@ def divide(
 ) -> Division:
     """Divide queries into under-determined (too vague), polysemous (several videos match) and precise queries.
 
-    Two limits come from the queries that rank their own video first:
+    A query is under-determined if its uncertainty is above the limit. Otherwise it is polysemous if its consensus is
+    below or its entropy above the limit. Two limits depend on the queries that rank their own video first:
 
-    - uncertainty: the largest uncertainty of these queries, but at most 1 - `bound`;
-    - consensus: the smallest consensus of these queries, but at least `bound`.
+    - The limit of uncertainty is the largest uncertainty of these queries, but at most 1 - `bound`.
+    - The limit of consensus is the smallest consensus of these queries, but at least `bound`.
 
     The limit of entropy is the (lower) median over all queries.
     """
@@ -117,7 +118,7 @@ def smoothed_labels(
     *,
     smoothing: float,
 ) -> Float[Tensor, "Q V"]:
-    """Return one-hot labels. For ambiguous queries, labels are mixed with a softmax of cosines (mean over branches)."""
+    """Return one-hot labels. For ambiguous queries, they are mixed with a softmax of cosines (mean over branches)."""
     hard = F.one_hot(video_index, branches[0].shape[1]).to(branches[0].dtype)
     soft = torch.stack([cosine.softmax(dim=1) for cosine in branches]).mean(dim=0)
     return torch.where(is_ambiguous[:, None], (1 - smoothing) * hard + smoothing * soft, hard)
@@ -132,9 +133,9 @@ def between_videos(
     smoothing: float,
     divides: bool,
 ) -> Float[Tensor, ""]:
-    """Return the sum of the evidential losses of all branches. Several branches add a loss for their combination.
+    """Return the sum of the evidential losses of all branches, and of their combination if there are several branches.
 
-    `branches` are cosines. The targets are the queries' videos. With `divides`, the targets of ambiguous queries are
+    `branches` are cosines. The target of a query is its video. With `divides`, the targets of ambiguous queries are
     smoothed.
     """
     counts = [evidence(cosine, temperature=temperature) for cosine in branches]

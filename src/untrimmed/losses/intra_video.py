@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def intra_video(moment: Float[Tensor, " Q"], negative: Float[Tensor, " Q"], *, margin: float) -> Float[Tensor, ""]:
-    """Return the mean hinge loss: a query's best moment should score at least `margin` above the rest of its video.
+    """Return the mean hinge loss. A query's best moment should score at least `margin` above the rest of the video.
 
     >>> intra_video(torch.tensor([0.9, 0.5]), torch.tensor([0.2, 0.5]), margin=0.2)
     tensor(0.1000)

@@ -20,8 +20,9 @@ def matched_pairs(
 ) -> Int[Tensor, "N 3"]:
     """Return rows (video, query, clip): the one-to-one assignment of queries to clips with the largest total cosine.
 
-    This is Eq. 6 of GMMFormer v2, for videos with at least `min_queries` queries. Surplus queries or clips stay
-    unmatched. scipy computes the exact assignment on the CPU, in about 10 microseconds per video.
+    This is Eq. 6 of GMMFormer v2. Videos with fewer than `min_queries` queries are skipped. If a video has more queries
+    than clips, or more clips than queries, some stay unmatched. SciPy computes the exact assignment on the CPU, in
+    about 10 microseconds per video.
     """
     unit_query = F.normalize(query.detach(), dim=-1)
     unit_clips = F.normalize(clips.detach(), dim=-1)
@@ -49,8 +50,9 @@ def optimal_matching(
 ) -> Float[Tensor, ""]:
     """Return the mean of 1 - cosine over matched pairs (GMMFormer v2, Eq. 7), in [0, 2], or 0 if there are no pairs.
 
-    `released` averages over all pairs of the batch and skips videos with one query. `paper` includes these videos and
-    averages within each video first, and then over videos (our choice, because Eq. 7 does not say).
+    - `released` averages over all pairs of the batch, and skips videos with one query.
+    - `paper` includes these videos. It averages over the pairs of each video and then over videos, which is our choice,
+      because Eq. 7 does not specify it.
 
     >>> query, clips = torch.eye(3), torch.eye(3)[None, :2].expand(2, -1, -1)
     >>> index = torch.tensor([0, 0, 1])

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Contrast = Literal["released", "paper"]
-MIN_SIMILARITY = 1e-6  # smaller similarities count as this in `nce_of_shares`
+MIN_SIMILARITY = 1e-6  # `nce_of_shares` replaces smaller similarities by this value
 
 
 def positive_pairs(video_index: Int[Tensor, " Q"], num_videos: int) -> Bool[Tensor, "Q V"]:
@@ -30,10 +30,11 @@ def nce(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[T
 def nce_of_shares(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) -> Float[Tensor, ""]:
     """Return InfoNCE without exponentials, exactly as printed in GMMFormer Eq. 12, v2 Eq. 21 and JSG Eq. 7.
 
-    `scores` are cosines. The loss of a positive pair is -log(c / r) - log(c / s), averaged over pairs. Here c is the
-    cosine of the pair, and r is the sum of the query's cosines with all videos. The sum s consists of c and of the
-    video's cosines with the queries of other videos. The papers do not define the logarithm of a negative cosine; here
-    such cosines count as 0.000001 and have no gradient.
+    `scores` are cosines. The loss of a positive pair is -log(c / r) - log(c / s), averaged over pairs. c is the cosine
+    of the pair. r is the sum of the query's cosines with all videos. s is the sum of c and the video's cosines with the
+    queries of other videos.
+
+    The papers do not define the logarithm of a negative cosine. We replace such cosines by 0.000001, without gradient.
 
     >>> nce_of_shares(torch.tensor([[0.6, 0.2], [0.2, 0.6]]), torch.tensor([0, 1]))  # 2 log(8 / 6)
     tensor(0.5754)
@@ -68,7 +69,7 @@ def nce_of_videos(scores: Float[Tensor, "Q V"], video_index: Int[Tensor, " Q"]) 
 def nce_square(scores: Float[Tensor, "Q Q"]) -> Float[Tensor, ""]:
     """Return InfoNCE of a matrix with positives on the diagonal.
 
-    The denominator is the sum over the positive's row and column, so it contains the positive twice.
+    The denominator is the sum over the row and the column of the positive, which is therefore added twice.
     """
     both = torch.stack([scores.logsumexp(dim=1), scores.logsumexp(dim=0)])
     return (both.logsumexp(dim=0) - scores.diagonal()).mean()

@@ -1,7 +1,7 @@
-"""The partial order loss of HLFormer: a caption should be inside the cone that its video opens in hyperbolic space.
+"""The partial order loss of HLFormer: in hyperbolic space, a caption should be inside the cone of its video.
 
-A point of hyperbolic space (curvature -c) is stored as its space coordinates x. Its time is sqrt(1 / c + |x|^2).
-Everything is as in the released program, because only parts of the paper (arXiv 2507.17402) were available.
+A point of hyperbolic space (curvature -c) is stored as its space coordinates x. Its time is sqrt(1 / c + |x|^2). We
+follow the released program, because only parts of the paper (arXiv 2507.17402) were available.
 """
 
 import math
@@ -17,7 +17,7 @@ MAX_LENGTH = math.asinh(2.0**15)
 
 
 def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Tensor, "N D"]:
-    """Map tangent vectors at the origin to points (the exponential map)."""
+    """Return the points to which the exponential map at the origin maps tangent vectors."""
     length = curvature.sqrt() * torch.linalg.vector_norm(tangent, dim=-1, keepdim=True)
     return length.clamp(MIN_LENGTH, MAX_LENGTH).sinh() * tangent / length.clamp_min(MIN_LENGTH)
 
@@ -25,7 +25,7 @@ def lifted(tangent: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float
 def exterior_angle(
     video: Float[Tensor, "N D"], text: Float[Tensor, "N D"], curvature: Float[Tensor, ""]
 ) -> Float[Tensor, " N"]:
-    """Return each video's angle, in [0, pi], between two directions: away from the origin, and towards its text.
+    """Return the angle, in [0, pi], at each video between the direction away from the origin and that to its text.
 
     >>> video, text = torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 0.0]])
     >>> exterior_angle(video, text, torch.tensor(1.0)), exterior_angle(text, video, torch.tensor(1.0))
@@ -39,7 +39,7 @@ def exterior_angle(
 
 
 def aperture(video: Float[Tensor, "N D"], curvature: Float[Tensor, ""], *, radius: float) -> Float[Tensor, " N"]:
-    """Return half the opening angle of each video's cone: a right angle near the origin, and smaller farther away."""
+    """Return half the opening angle of each video's cone. It is a right angle near the origin and decreases with x."""
     distance = torch.linalg.vector_norm(video, dim=-1) * curvature.sqrt()
     return _angle(torch.arcsin, 2 * radius / (distance + 1e-8))
 
@@ -52,7 +52,7 @@ def partial_order(
     *,
     radius: float = 0.1,
 ) -> Float[Tensor, ""]:
-    """Return the mean angle by which captions are outside the cones of their videos. Captions inside count as 0."""
+    """Return the mean angle between captions and the cones of their videos, which is 0 for captions inside the cone."""
     apex = video[video_index]
     outside = exterior_angle(apex, text, curvature) - aperture(apex, curvature, radius=radius)
     return outside.clamp_min(0).mean()
@@ -63,6 +63,6 @@ def _time(space: Float[Tensor, "N D"], curvature: Float[Tensor, ""]) -> Float[Te
 
 
 def _angle(inverse: Callable[[Tensor], Tensor], x: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Return the inverse sine or cosine. The gradient is 0 where it would be infinite or x is out of range."""
+    """Return the inverse sine or cosine of x. The gradient is 0 where it would be infinite or x is out of range."""
     inside = x.abs() < 1
     return torch.where(inside, inverse(x.masked_fill(~inside, 0)), inverse(x.detach().clamp(-1, 1)))

@@ -8,7 +8,7 @@ from untrimmed.losses.nce import positive_pairs
 
 
 def mean_queries(query: Float[Tensor, "Q D"], video_index: Int[Tensor, " Q"], num_videos: int) -> Float[Tensor, "V D"]:
-    """Return the mean of the queries of each video, not normalised; 0 for a video without queries.
+    """Return the mean query vector of each video, not normalised. It is 0 for a video without queries.
 
     >>> mean_queries(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 0]), 1)
     tensor([[2.]])
@@ -26,9 +26,9 @@ def perturbed(
 ) -> Float[Tensor, "V K D"]:
     """Return K versions of each vector: standardised over its entries, then randomly scaled and shifted.
 
-    A scale is 1 plus noise, and a shift is the mean of the vector's entries plus noise. In both, the noise is standard
-    normal noise times `strength` times the standard deviation of the entries. As released, only the standardised vector
-    has a gradient.
+    The scale is 1 plus noise, and the shift is the mean of the entries plus noise. Both noises are multiplied by
+    `strength` and by the standard deviation of the entries. As released, gradients flow only through the standardised
+    vector.
     """
     centre = mean.detach().mean(dim=-1)[:, None, None]
     spread = strength * mean.detach().std(dim=-1)[:, None, None]

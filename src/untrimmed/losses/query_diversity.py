@@ -28,16 +28,18 @@ def query_diversity(
     focus: float,
     reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """Return the revised loss, which pushes similar pairs apart more strongly (GMMFormer v2, Eq. 4-5). 0 without pairs.
+    """Return the second version of the loss (GMMFormer v2, Eq. 4-5), which pushes similar pairs apart more strongly.
 
-    `released` sums over ordered pairs and divides by the number of queries in the batch. `paper` weights the pairs of a
-    video with M queries by 2 / (M (M - 1)), and averages over videos with pairs.
+    - `released` sums over ordered pairs and divides by the number of queries in the batch.
+    - `paper` weights the pairs of a video with M queries by 2 / (M (M - 1)), and averages over videos with pairs.
+
+    Without pairs, the loss is 0.
 
     >>> query_diversity(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0, focus=1.0)
     tensor(0.6931)
     """
     cosine, siblings = cosines_of_siblings(query, video_index)
-    # Rounding can make 1 + cosine slightly negative, which a fractional power would turn into NaN.
+    # rounding can make 1 + cosine slightly negative, and a fractional power would then be NaN
     push = (1 + cosine).clamp_min(1e-7) ** focus * F.softplus(scale * (cosine + margin))
     push = push * siblings
     if reduction == "released":
@@ -56,10 +58,12 @@ def query_diversity_v1(
     scale: float,
     reduction: Scale = "released",
 ) -> Float[Tensor, ""]:
-    """Return the first version of the loss (GMMFormer Eq. 13), averaged over queries; 0 without pairs.
+    """Return the first version of the loss (GMMFormer Eq. 13), averaged over queries. Without pairs, the loss is 0.
 
-    A pair is two queries of the same video. `released` takes one logarithm per query, log(1 + sum of exp over its
-    pairs). `paper` (Eq. 13) takes one logarithm per pair and adds the logarithms of a query.
+    A pair is two queries of the same video.
+
+    - `released` takes one logarithm per query: log(1 + sum of exponentials over the query's pairs).
+    - `paper` (Eq. 13) takes one logarithm per pair, and adds the logarithms of each query.
 
     >>> query_diversity_v1(torch.eye(2), torch.tensor([0, 0]), margin=0.0, scale=1.0)
     tensor(0.6931)

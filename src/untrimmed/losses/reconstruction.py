@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def masked_words(mask: Bool[Tensor, "Q W"], noise: Float[Tensor, "Q W"], *, share: float) -> Bool[Tensor, "Q W"]:
-    """Return a mask of the words to hide. In each query, `share` of the words are hidden (rounded, at least one word).
+    """Return a mask of the words to hide: in each query, the share `share` of the words, but at least one word.
 
     The words with the smallest noise are hidden.
 
@@ -25,8 +25,8 @@ def masked_word_nce(
 ) -> Float[Tensor, ""]:
     """Return InfoNCE of each decoded word against all hidden words of the batch, by cosine (Eq. 4).
 
-    Row n of the decoded and of the hidden words belongs to query `query_index[n]`. The loss is averaged over the words
-    of a query, then over queries. It is 0 without hidden words.
+    Row n of `decoded` and of `target` belongs to query `query_index[n]`. The loss is averaged over the hidden words of
+    each query, and then over queries. Without hidden words, it is 0.
     """
     if len(decoded) == 0:
         return decoded.sum()
@@ -40,7 +40,7 @@ def masked_word_nce(
 def frame_reconstruction(
     decoded: Float[Tensor, "V T C"], frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]
 ) -> Float[Tensor, ""]:
-    """Return the squared distance of decoded and true frames (Eq. 5), averaged over real frames, then over videos.
+    """Return the squared distance between decoded and true frames (Eq. 5), averaged over real frames, then over videos.
 
     >>> frames, mask = torch.tensor([[[3.0, 4.0], [9.0, 9.0]]]), torch.tensor([[True, False]])
     >>> frame_reconstruction(torch.zeros(1, 2, 2), frames, mask)

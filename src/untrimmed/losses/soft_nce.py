@@ -1,4 +1,4 @@
-"""InfoNCE in which some queries and videos of a batch have soft labels from another similarity (DL-DKD++)."""
+"""InfoNCE in which some queries and videos have soft labels, computed from another similarity (DL-DKD++)."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ LABEL_OFFSET = 1e-12  # added to the labels of videos before their logarithm is 
 
 
 class SoftNCE(NamedTuple):
-    """The mean losses of the four parts (two directions, hard and soft labels). Empty parts have loss 0."""
+    """The mean losses of queries and of videos, with hard labels and with soft labels. Empty parts have loss 0."""
 
     hard_queries: Float[Tensor, ""]
     hard_videos: Float[Tensor, ""]
@@ -28,11 +28,11 @@ def soft_nce_parts(
     hard_share: float,
     label_share: float,
 ) -> SoftNCE:
-    """Return both directions of InfoNCE for the hard and for the soft part of a batch.
+    """Return both directions of InfoNCE for the hard part and for the soft part of a batch.
 
-    The first `hard_share` of the queries and of the videos keep their true labels. Every other label is `label_share`
-    times the true label plus 1 - `label_share` times a softmax of `guide`. As released, gradients also flow into
-    `guide`, and a part without queries or without videos has loss 0.
+    The first `hard_share` of the queries and of the videos keep their true labels. The labels of the others are
+    `label_share` * true label + (1 - `label_share`) * softmax of `guide`. As released, gradients also flow into
+    `guide`. If a part has no queries or no videos, its loss is 0.
     """
     true = positive_pairs(video_index, scores.shape[1]).to(scores)
     num_queries = int(hard_share * len(scores))

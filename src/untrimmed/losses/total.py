@@ -11,7 +11,7 @@ from untrimmed.errors import ConfigError, nearest
 def total_loss(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Float[Tensor, ""]:
     """Return the sum of all terms times their weights. A weight of 0 disables a term.
 
-    Raises: ConfigError if a term has no weight, a weight has no term, or every weight is 0.
+    Raises: ConfigError if a term has no weight, if a weight has no term, or if all weights are 0.
     """
     if terms.keys() != weights.keys():
         unweighted = sorted(terms.keys() - weights.keys())

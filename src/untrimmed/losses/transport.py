@@ -1,7 +1,7 @@
-"""Optimal transport between the queries and clips of a video; a dustbin takes clips that match no query (Holmes).
+"""Optimal transport between the queries and clips of a video (Holmes, arXiv 2605.06083), exactly as released.
 
-The transport plan assigns each query to clips, with weights that sum to 1 (arXiv 2605.06083). The loss trains the
-evidence of clips (`losses/evidence.py`) to predict this plan. Everything is as in the released program.
+The transport plan assigns each query to clips, with weights that sum to 1. Clips that match no query are assigned to a
+dustbin. The loss trains the evidence of clips (`losses/evidence.py`) to predict this plan.
 """
 
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ TINY = 1e-8
 
 @dataclass(frozen=True)
 class GroupedSimilarities:
-    """Similarities of queries and clips by video, each in [0, 1].
+    """Similarities in [0, 1] between the queries and the clips of each video.
 
-    N is the largest number of queries of any video in the batch. Videos with fewer queries are padded.
+    N is the largest number of queries of a video in the batch. Videos with fewer queries are padded.
     """
 
     similarity: Float[Tensor, "V N L"]
     mask: Bool[Tensor, "V N"]
     row: Int[Tensor, " Q"]  # index of each query's video
-    place: Int[Tensor, " Q"]  # place of each query in its video
+    place: Int[Tensor, " Q"]  # position of each query among the queries of its video
 
 
 def similarities(
     query: Float[Tensor, "Q D"], clips: Float[Tensor, "V L D"], video_index: Int[Tensor, " Q"]
 ) -> GroupedSimilarities:
-    """Return the cosines of queries with the clips of their video, rescaled so that each video's range is [0, 1].
+    """Return the cosines of queries with the clips of their video, rescaled to the range [0, 1] in each video.
 
-    Gradients also flow through the smallest and the largest cosine. As released, padding counts as a cosine of 0, so
-    the result can depend on the other videos of the batch.
+    Gradients also flow through the smallest and the largest cosine. As released, padding counts as a cosine of 0. The
+    result can therefore depend on the other videos of the batch.
     """
     is_member = F.one_hot(video_index, len(clips))
     place = (is_member.cumsum(dim=0) * is_member).sum(dim=1) - 1
@@ -52,11 +52,11 @@ def similarities(
 def transport_plan(
     similarity: Float[Tensor, "V N L"], mask: Bool[Tensor, "V N"], *, regularisation: float, iterations: int
 ) -> Float[Tensor, "V N L"]:
-    """Return how each query is distributed over clips. Rows sum to 1, but rows of padding are 0.
+    """Return the distribution of each query over clips. Rows sum to 1, but rows of padding are 0.
 
     This is entropic optimal transport, solved by Sinkhorn iterations in log space. With M queries and L clips, a query
-    has mass 1 / (M + L), a clip 1 / L and the dustbin L / (M + L). The dustbin costs the same for all clips, so its
-    cost has no effect.
+    has mass 1 / (M + L), a clip 1 / L, and the dustbin L / (M + L). The cost of the dustbin has no effect, because it
+    is the same for all clips.
     """
     num_queries = mask.sum(dim=1, keepdim=True)
     num_clips = similarity.shape[2]
@@ -84,7 +84,7 @@ def inside_videos(
 ) -> Float[Tensor, ""]:
     """Return the evidential loss within videos: the error of the evidence for clips, compared with the transport plan.
 
-    The loss is averaged over queries of a video, then over videos that have queries.
+    The loss is averaged over the queries of each video, and then over videos that have queries.
     """
     grouped = similarities(query, clips, video_index)
     plan = transport_plan(grouped.similarity, grouped.mask, regularisation=regularisation, iterations=iterations)

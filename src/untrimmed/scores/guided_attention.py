@@ -1,4 +1,4 @@
-"""Pool frames by attention. The attention query is the clip that best matches the sentence (MS-SL, a branch of JSG)."""
+"""Pool frames by attention to the clip that matches the sentence best (MS-SL, and a branch of JSG)."""
 
 import torch
 import torch.nn.functional as F
@@ -11,9 +11,10 @@ MASKED_LOGIT = -1e9
 
 
 class GuidedAttention(nn.Module):
-    """Pools the frames of a video by attention. The attention query is one of the video's clips, the guide.
+    """Pools the frames of a video by attention. The attention query (the guide) is one of the video's clips.
 
-    As released, logits are dot products of mapped frames with the unmapped clip, without 1 / sqrt(D).
+    As released, logits are dot products of mapped frames with the guide, which is not mapped. They are not divided by
+    sqrt(D).
     """
 
     def __init__(self, dim: int):
@@ -27,9 +28,10 @@ class GuidedAttention(nn.Module):
         mask: Bool[Tensor, "N T"] | None,
         guides: Float[Tensor, "N G D"],
     ) -> Float[Tensor, "N G D"]:
-        """Return one vector per guide for each sequence of frames.
+        """Return one pooled vector per guide, for each sequence of frames.
 
-        With fewer guides than frames, the linear maps are applied to guides instead of frames: g . (K f) = (g K) . f.
+        If there are fewer guides than frames, the linear maps are applied to guides instead of frames, which is faster:
+        g . (K f) = (g K) . f.
         """
         if guides.shape[1] < frames.shape[1]:
             weights = _attention((guides @ self.key.weight) @ frames.transpose(1, 2), mask)
@@ -45,7 +47,7 @@ class GuidedAttention(nn.Module):
         key_clip: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Pool the frames of each query's own video. The guide is the query's key clip in this video."""
+        """Return the pooled frames of each query's own video. The guide is the query's key clip in this video."""
         query_mask = None if mask is None else mask[video_index]
         return self(frames[video_index], query_mask, clips[video_index, key_clip][:, None])[:, 0]
 
@@ -56,10 +58,10 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Float[Tensor, "V Q D"]:
-        """Pool the frames of every video for every query. The guide is the query's key clip in the video.
+        """Return the pooled frames of every video for every query. The guide is the query's key clip in the video.
 
-        A pooled vector depends only on the video and the clip. If there are more queries than clips, each clip's vector
-        is computed only once.
+        A pooled vector depends only on the video and the clip. If there are more queries than clips, one vector per
+        clip is computed and reused.
         """
         if key_clip.shape[0] > clips.shape[1]:
             return _rows(self(frames, mask, clips), key_clip.T)
@@ -73,9 +75,9 @@ class GuidedAttention(nn.Module):
         clips: Float[Tensor, "V P D"],
         key_clip: Int[Tensor, "Q V"],
     ) -> Score:
-        """Return the cosine of each query with the video's frames, pooled with the key clip of this pair (`best`)."""
+        """Return the cosine of each query with the pooled frames of each video. `best` is the key clip of the pair."""
         if key_clip.shape[0] > clips.shape[1]:
-            # Compute cosines with the vectors of all clips, then select: this avoids an array [V, Q, D].
+            # compute the cosines for all clips, then select, which avoids an array [V, Q, D]
             vectors = F.normalize(self(frames, mask, clips), dim=-1)
             cosines = torch.einsum("qd,vpd->qvp", F.normalize(query, dim=-1), vectors)
             return Score(cosines.gather(2, key_clip[..., None])[..., 0], key_clip)

@@ -14,8 +14,8 @@ from untrimmed.scores.score import Score
 
 Similarity = Literal["cosine", "dot"]
 Padding = Literal["excluded", "zero"]
-Branches = dict[str, Tensor]  # vectors [N, M, D] by branch of a score
-# {branch: names of the encoded tensors with one entry per row of `Branches`}
+Branches = dict[str, Tensor]  # {branch of a score: vectors [N, M, D]}
+# {branch: names of the encoded tensors that have one entry per row of `Branches`}
 TensorNames = Mapping[str, tuple[str, ...]]
 SIMILARITIES_AT_A_TIME = 2**25  # queries x rows in a chunk: 128 MB
 TILE_QUERIES = 512  # a tile of TILE_QUERIES x TILE_VIDEOS similarities in bfloat16 fits the processor's cache
@@ -25,9 +25,9 @@ _in_bfloat16: ContextVar[bool] = ContextVar("in_bfloat16", default=False)
 
 @contextmanager
 def best_rows_in_bfloat16(enabled: bool) -> Iterator[None]:
-    """A context in which best rows are found with products in bfloat16 if `enabled`. These products are faster.
+    """Return a context in which `best_rows` uses products in bfloat16 if `enabled`, because they are faster.
 
-    This only affects the CPU without gradients. All other parts of a score keep their dtype.
+    This affects only computations on the CPU without gradients. All other parts of a score keep their dtype.
     """
     token = _in_bfloat16.set(enabled)
     try:
@@ -44,10 +44,11 @@ def max_sim(
     similarity: Similarity = "cosine",
     zero_floor: Bool[Tensor, " V"] | None = None,
 ) -> Score:
-    """Score a video by its best clip (GMMFormer Eq. 4, v2 Eq. 9-10). Padding is never the best clip.
+    """Return the similarity of each query with the best clip of each video (GMMFormer Eq. 4, v2 Eq. 9-10).
 
-    `zero_floor` marks videos whose score is raised to at least 0. In the released GMMFormer v2 and RAL, these are the
-    videos with padding, because padding has similarity 0. `best` is always the best real clip.
+    Padding is never the best clip. `zero_floor` marks videos whose scores are raised to at least 0. In the released
+    GMMFormer v2 and RAL, these are the videos with padding, because padding has similarity 0 there. `best` is always
+    the best real clip.
 
     >>> clips = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     >>> max_sim(torch.tensor([[0.0, 3.0]]), clips)
@@ -67,8 +68,8 @@ def products(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float
 def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[Tensor, "Q V L"]:
     """Return the cosine of each query with each row, or 0 if the row is 0.
 
-    For few queries, the products are divided by the rows' lengths, which is up to four times as fast as normalising the
-    rows.
+    For few queries, products are divided by the lengths of the rows. This is up to four times as fast as normalising
+    the rows.
     """
     unit_query = F.normalize(query, dim=-1)
     needs_gradient = torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad)
@@ -78,7 +79,7 @@ def cosines(query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"]) -> Float[
 
 
 def max_sim_sum(probe: Float[Tensor, "Q M D"], sketch: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V"]:
-    """For each query and video, sum over the query's vectors the largest dot product with a vector of the video.
+    """Return the sum, over a query's vectors, of the largest dot product with a vector of the video.
 
     >>> max_sim_sum(torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]), torch.tensor([[[0.5, 0.0], [0.0, 0.5], [0.25, 0.25]]]))
     tensor([[1.5000]])
@@ -92,7 +93,7 @@ def units(
     mask: Bool[Tensor, "V N"] | None = None,
     zero_floor: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "V M D"]:
-    """Return rows scaled to length 1. Padding repeats the first real row, so a maximum of dot products needs no mask.
+    """Return rows scaled to length 1. Padding repeats the first real row, so that a maximum over rows needs no mask.
 
     With `zero_floor` (see `max_sim`), a row is added at the beginning. This row is 0 in the marked videos.
     """
@@ -105,7 +106,7 @@ def units(
 
 
 def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, similarity: Similarity = "cosine") -> Score:
-    """Score a video by its only vector (GMMFormer Eq. 3), without a best clip."""
+    """Return the similarity of each query with the single vector of each video (GMMFormer Eq. 3). `best` is None."""
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)
         video = F.normalize(video, dim=-1)
@@ -113,7 +114,7 @@ def vector_sim(query: Float[Tensor, "Q D"], video: Float[Tensor, "V D"], *, simi
 
 
 def zero_floor(num_frames: Int[Tensor, " V"], max_frames: int, padding: Padding) -> Bool[Tensor, " V"] | None:
-    """Return which videos have fewer than `max_frames` frames, so that their padding counts as a frame."""
+    """Return a mask of the videos with fewer than `max_frames` frames, or None if padding is excluded."""
     return num_frames < max_frames if padding == "zero" else None
 
 
@@ -124,7 +125,7 @@ def best_rows(
     *,
     similarity: Similarity = "cosine",
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """For each query (or word) and video, return the similarity with the best real row, and the index of this row."""
+    """Return the similarity of each query (or word) with the best real row of each video, and the index of this row."""
     if torch.is_grad_enabled() and (query.requires_grad or rows.requires_grad):
         if similarity == "cosine":
             query = F.normalize(query, dim=-1)
@@ -139,7 +140,7 @@ def best_rows(
 def _best_rows(
     query: Float[Tensor, "Q D"], rows: Float[Tensor, "V L D"], mask: Bool[Tensor, "V L"] | None, similarity: Similarity
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """Compute `best_rows` without a gradient, in chunks of videos."""
+    """Return the result of `best_rows` without a gradient, computed in chunks of videos."""
     similarities = cosines if similarity == "cosine" else products
     chunk = max(1, SIMILARITIES_AT_A_TIME // max(1, len(query) * rows.shape[1]))
     maxima = []
@@ -159,11 +160,14 @@ def _best_rows_in_tiles(
     mask: Bool[Tensor, "V L"] | None,
     similarity: Similarity,
 ) -> tuple[Float[Tensor, "Q V"], Int[Tensor, "Q V"]]:
-    """Compute `best_rows` without a gradient, by products in bfloat16 in tiles that fit the cache.
+    """Return the result of `best_rows` without a gradient, computed in bfloat16 and in tiles that fit the cache.
 
-    To keep rounding errors small, each row is the video's mean row plus a difference. Only the products of differences
-    are in bfloat16; the product of the mean row is in float32. Padding repeats the first real row. The 16 bits of a
-    product become the upper half of a float32 and the row's index the lower half, so that one maximum returns both.
+    To keep rounding errors small, each row is split into the video's mean row and a difference. The product with the
+    difference is computed in bfloat16, and the product with the mean row in float32. Padding repeats the first real
+    row.
+
+    The 16 bits of a product are the upper half of a float32, and the index of the row is the lower half. One maximum
+    therefore returns both.
     """
     if similarity == "cosine":
         query = F.normalize(query, dim=-1)
@@ -197,8 +201,8 @@ def _best_rows_in_tiles(
 class _BestRows(torch.autograd.Function):
     """The largest dot product of each query with the rows of each video.
 
-    Only the best of a video's L rows gets a gradient, so the backward pass does 1 / L of the work of a pass through all
-    similarities. The similarities are not stored.
+    Only the best of the L rows of a video gets a gradient. The backward pass therefore needs 1 / L of the work of a
+    pass through all similarities. The similarities are not stored.
     """
 
     @staticmethod
@@ -233,6 +237,6 @@ def _weighted_sums(
     target: Int[Tensor, " P"],
     num_targets: int,
 ) -> Float[Tensor, "S D"]:
-    """Return the weighted sum of rows for each target. `target` must be in ascending order."""
+    """Return the weighted sum of rows for each target. `target` must be sorted."""
     count = torch.bincount(target, minlength=num_targets)
     return F.embedding_bag(row, rows, count.cumsum(0) - count, mode="sum", per_sample_weights=weight)

@@ -1,4 +1,4 @@
-"""The scores of query-video pairs, the clip or frame that determines each score, and the weighted sum of branches."""
+"""Scores of query-video pairs, and the weighted sum of the scores of several branches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 class Score:
     """The score of each query-video pair; higher is better.
 
-    `best` is the index of the clip or frame that gives the score, or None if the score is not a maximum.
+    `best` is the index of the clip or frame that determines the score, or None if the score is not a maximum.
     """
 
     value: Float[Tensor, "Q V"]
@@ -27,12 +27,12 @@ class Scores:
 
     @property
     def fused(self) -> Float[Tensor, "Q V"]:
-        """The weighted sum of the branches. Videos are ranked by this score. Branches without a weight are ignored."""
+        """The weighted sum of the branches, by which videos are ranked. Branches without a weight are ignored."""
         terms = [weight * self.branches[name].value for name, weight in self.weights.items()]
         return sum(terms[1:], start=terms[0])
 
     def joined(self, scores: "Scores") -> "Scores":
-        """Return the branches of `self` and of `scores`; no branch may be in both."""
+        """Return the branches of `self` and `scores` together. No branch may be in both."""
         assert not self.branches.keys() & scores.branches.keys()
         return Scores({**self.branches, **scores.branches}, {**self.weights, **scores.weights})
 
@@ -41,6 +41,6 @@ class Scores:
 
 
 def required_best(score: Score) -> Int[Tensor, "Q V"]:
-    """Return the indices of the best clips or frames. The score must be a maximum over clips or frames."""
+    """Return the indices of the best clips or frames of a score. It must be a maximum over clips or frames."""
     assert score.best is not None
     return score.best

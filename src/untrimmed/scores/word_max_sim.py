@@ -1,4 +1,4 @@
-"""Score a video by each word's best frame, weighted by learned confidences of the words (RAL, section 3.3)."""
+"""Score a video by the best frame of each word, with learned confidences as weights of words (RAL, section 3.3)."""
 
 from typing import Literal
 
@@ -15,12 +15,11 @@ MASKED_LOGIT = -1e10
 
 
 class WordMaxSim(nn.Module):
-    """Confidence-aware set-to-set alignment (RAL Eq. 11-12).
+    """Confidence-aware set-to-set alignment (RAL Eq. 11-12). A perceptron computes the confidence of each word.
 
-    - `released`: the confidences are a perceptron's output, normalised by softmax over the words. The perceptron's
-      input is normalised words for cosines and raw words for dot products.
-    - `paper` (Eq. 12): the confidences are the perceptron's output for raw words, without softmax. They can be
-      negative.
+    - `released`: a softmax over the words normalises the confidences. The input of the perceptron is normalised words
+      for cosines, and raw words for dot products.
+    - `paper` (Eq. 12): the confidences are not normalised and can be negative. The input is raw words.
     - `even`: all confidences are equal (Fig. 8c).
     """
 
@@ -33,9 +32,10 @@ class WordMaxSim(nn.Module):
     def weights(
         self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"], similarity: Similarity = "cosine"
     ) -> Float[Tensor, "Q W"]:
-        """Return the confidence of each word, 0 at padding.
+        """Return the confidence of each word, or 0 for padding.
 
-        Except with `paper`, the confidences of a query sum to 1."""
+        The confidences of a query sum to 1, except with `paper`.
+        """
         if self.confidences == "even":
             return mask / mask.sum(dim=1, keepdim=True).clamp_min(1).to(words.dtype)
         if self.confidences == "released" and similarity == "cosine":
@@ -57,7 +57,7 @@ class WordMaxSim(nn.Module):
     ) -> Score:
         """Return the weighted sum of the words' best similarities. `best` is the best frame of the most confident word.
 
-        `zero_floor` marks videos in which no word scores below 0 (see `max_sim`).
+        `zero_floor` marks videos in which the similarities of words are raised to at least 0 (see `max_sim`).
         """
         confidence = self.weights(words, word_mask, similarity)
         value, best = best_rows(words[word_mask], frames, frame_mask, similarity=similarity)
@@ -70,6 +70,6 @@ class WordMaxSim(nn.Module):
 
 
 def _row_of_top_word(confidence: Float[Tensor, "Q W"], mask: Bool[Tensor, "Q W"]) -> Int[Tensor, " Q"]:
-    """Return the index of each query's most confident word, counting all real words of the batch in order."""
+    """Return the index of each query's most confident word among all real words of the batch."""
     row = mask.flatten().cumsum(0).view_as(mask) - 1
     return row.gather(1, confidence.argmax(dim=1, keepdim=True))[:, 0]
