@@ -1,4 +1,4 @@
-"""The command line. Each command is in its own file. Errors are printed in one line.
+"""The command line. Each command has its own file. An error that the user can fix is printed in one line.
 
 Exit codes: 0 success, 1 nothing found, 2 usage error, 3 some files failed.
 """
@@ -20,8 +20,8 @@ from untrimmed.cli.console import USAGE
 from untrimmed.cli.desktop import has_desktop
 from untrimmed.errors import UntrimmedError, missing_package
 
-INTERRUPTED = 130  # exit code after Ctrl-C; the next constant is the exit code after a closed pipe
-PIPE_CLOSED = 141
+INTERRUPTED = 130  # exit code after Ctrl-C
+PIPE_CLOSED = 141  # exit code if the reader of a pipe has closed it
 
 _OS_ADVICE = {
     errno.EACCES: "check its permissions",
@@ -31,7 +31,7 @@ _OS_ADVICE = {
 }
 _QUICK = {"ls", "search", "status"}  # commands that only read, so the process can end without cleanup
 EVERYDAY, RESEARCH = "Search your videos", "Train and compare methods"
-_COMMANDS = {  # {command: its panel in `--help`, its module in `cli/`}
+_COMMANDS = {  # command -> (panel in `--help`, module in `cli/`)
     "index": (EVERYDAY, "index"),
     "search": (EVERYDAY, "search"),
     "serve": (EVERYDAY, "serve"),
@@ -70,10 +70,7 @@ class _Group(TyperGroup):
 
 
 def _without_flag_types(params: list[Any]) -> list[Any]:
-    """Return the parameters with an empty type for flags in the help.
-
-    `--json <bool>` would look as if the flag required a value.
-    """
+    """Remove the type of flags from the help, because `--json <bool>` would look as if the flag required a value."""
     for param in params:
         if getattr(param, "is_flag", False):
             param.metavar = ""
@@ -81,9 +78,9 @@ def _without_flag_types(params: list[Any]) -> list[Any]:
 
 
 def build_app(command: str | None = None) -> typer.Typer:
-    """Build the whole command line, or only one command.
+    """Return the whole command line, or one with a single command.
 
-    Importing all commands takes longer than running most of them.
+    Importing the modules of all commands takes longer than running most commands.
     """
     app = typer.Typer(
         name="untrimmed",
@@ -119,13 +116,13 @@ def _options(
         bool | None, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = None,
 ) -> None:
-    """Options that are given before any command."""
+    """Options that precede the command."""
 
 
 def main() -> None:
     """Run the command line. An error that the user can fix is printed in one line, a bug with its traceback.
 
-    On a desktop, the program without arguments opens the page. Elsewhere, or if the service is not installed, it prints
+    Without arguments, the program opens the page on a desktop. Elsewhere, or if the service is not installed, it prints
     its help.
     """
     is_completion = "_UNTRIMMED_COMPLETE" in os.environ
@@ -144,7 +141,7 @@ def main() -> None:
         if error.filename is None:
             raise
         _end(f"{error.filename}: {error.strerror}; {_OS_ADVICE.get(error.errno or 0, 'check the path')}")
-    except SystemExit as stop:  # typer exits after Ctrl-C, and it exits with code 1 after a closed pipe
+    except SystemExit as stop:  # typer raises it after Ctrl-C, and with code 1 after a closed pipe
         if isinstance(stop.__context__, BrokenPipeError):
             sys.exit(PIPE_CLOSED)
         # `serve` and `mcp` normally end with Ctrl-C
@@ -155,9 +152,9 @@ def main() -> None:
 
 
 def _requested_command() -> str | None:
-    """Return the first word after the program's name.
+    """Return the first word after the program's name, or None if there is none.
 
-    If a shell completes a command line, this word is in an environment variable, not in `sys.argv`.
+    During shell completion, the words are in an environment variable, not in `sys.argv`.
     """
     words = sys.argv
     if "_UNTRIMMED_COMPLETE" in os.environ:  # bash sets COMP_WORDS; zsh and fish set the other variable
@@ -171,9 +168,9 @@ def _end(reason: str) -> None:
 
 
 def start() -> None:
-    """Start the command line. This is the entry point of the process.
+    """Run the command line. This is the entry point of the process.
 
-    It runs `main`. For commands that only read, it then skips Python's slow shutdown.
+    After a command that only reads, the process ends without Python's slow shutdown.
     """
     gc.set_threshold(100_000, 20)  # collect garbage less often, because imports create many objects and no garbage
     try:

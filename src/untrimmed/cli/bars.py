@@ -1,7 +1,4 @@
-"""Progress bars on the error stream.
-
-They are only drawn on a terminal; elsewhere rich would print an empty line.
-"""
+"""Progress bars on the error stream. They are only drawn on a terminal; elsewhere rich would print an empty line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +12,7 @@ B = TypeVar("B", bound="ProgressBar")
 
 
 class ProgressBar:
-    """A progress bar with the given columns, used as a context manager. With `muted` it is never drawn."""
+    """A progress bar with the given columns, used as a context manager. If `muted`, it is never drawn."""
 
     def __init__(self, *columns: ProgressColumn, muted: bool = False, transient: bool = False, **task: Any):
         self._is_drawn = progress_console.is_terminal and not muted
@@ -38,7 +35,7 @@ class ProgressBar:
 
 @contextmanager
 def counting(label: str, *, muted: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar during the block. The block gets a function `(num_done, total)` that updates the bar."""
+    """Show a progress bar during the `with` block, and return a function `(num_done, total)` that updates it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
     bar = ProgressBar(
         *columns, TimeRemainingColumn(), TextColumn("left"), muted=muted, transient=True, description=label, total=1

@@ -32,12 +32,12 @@ def compare(
     precision: PrecisionOption = "float32",
     imports: ImportOption = None,
 ) -> None:
-    """Print one table of runs, the best first, with p-values.
+    """Compare finished runs in a table, the best first, with p-values.
 
     Runs that differ only in their seed share a row, which shows their mean and
-    standard deviation.
-    Each data set has its own table. Files among the arguments are ignored. So a pattern such as study/tvr/*-3000-*
-    selects the runs of a study.
+    standard deviation. There is one table per data set.
+    RUN can be a pattern that also matches files, such as study/tvr/*-3000-*;
+    files are ignored.
     """
     from untrimmed.evaluation.report import Report
     from untrimmed.running.evaluate import evaluate

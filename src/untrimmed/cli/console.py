@@ -20,7 +20,7 @@ result_console = Console(**_VERBATIM)
 
 
 def print_marked(word: str, colour: str, text: str) -> None:
-    """Print one line of progress that begins with a coloured word."""
+    """Print one line to the error stream. It begins with a coloured word."""
     progress_console.print(Text.assemble((word, colour), text))
 
 
@@ -31,12 +31,10 @@ def print_notice(notice: str | None) -> None:
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
-    """Print the JSON document of a command that has the option `--json`.
+    """Print a document as JSON. Paths become strings.
 
-    Paths are printed as text, and letters of other scripts are not escaped.
-
-    If the stream cannot encode a character, all characters outside ASCII are escaped. This is needed, for example, for
-    a path that is not valid text.
+    Characters outside ASCII are escaped only if the output stream cannot encode one of them, for example in a path that
+    is not valid UTF-8.
     """
     text = json.dumps(document, default=str, indent=indent, ensure_ascii=False)
     try:
@@ -47,7 +45,7 @@ def print_json(document: Any, *, indent: int | None = 2) -> None:
 
 
 def clock(time_s: float) -> str:
-    """Return a time as a player shows it: 75.25 -> '1:15.2'.
+    """Return a time in seconds as hours, minutes and seconds, like a video player.
 
     >>> clock(75.25), clock(3600.0), clock(59.96)
     ('1:15.2', '1:00:00.0', '1:00.0')
@@ -60,7 +58,7 @@ def clock(time_s: float) -> str:
 
 
 def round_time(time_s: float) -> str:
-    """Return an estimated time, no more precise than estimates are.
+    """Return an estimated duration (`time_s` in seconds) as rounded text.
 
     >>> round_time(7), round_time(50), round_time(200), round_time(5000), round_time(200_000)
     ('10 s', '50 s', '3 min', '1 h 25 min', '56 h')

@@ -1,4 +1,4 @@
-"""Write hits as one self-contained web page: embedded thumbnails, and links that open the video at the moment."""
+"""Write hits as one web page with embedded thumbnails and with links that open each video at the moment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ img, .none { background: #000; border-radius: .5rem; }
 
 
 class _Pictures:
-    """Finds pictures of a library's videos: stored thumbnails, or decoded frames if there are no thumbnails."""
+    """Pictures of a library's moments: stored thumbnails, or decoded frames if there are no thumbnails."""
 
     def __init__(self, library: Path, reader: FrameReader) -> None:
         self._records = {record.video_id: record for record in read_records(library)}
@@ -63,10 +63,10 @@ def _data_url(picture: bytes, form: str) -> str:
 
 
 def write_sheet(file: Path, title: str, hits: Sequence[Hit], library: Path) -> None:
-    """Write hits of a library to one HTML file.
+    """Write hits to one HTML file.
 
-    A hit has no picture if its video has no thumbnail and cannot be read. Links open the video file at the moment
-    (`#t=`, W3C media fragments). They work on any machine that has the videos at the same paths.
+    A moment has no picture if its video has no thumbnail and cannot be read. A link opens the video file at the moment
+    (`#t=`, W3C media fragments). It works on any machine that has the video at the same path.
     """
     from untrimmed.video.reader import FrameReader
 

@@ -24,8 +24,8 @@ from untrimmed.span import Moment
 from untrimmed.video.process import Limits
 
 _LINE_INTERVAL_S = 10.0  # time between the progress lines that replace the bar if there is no terminal
-_STALL_S = 600.0
-_MIN_MOMENT_S = 1.0  # seconds; the edges of a hit are not moved if the hit would become shorter than this
+_STALL_S = 600.0  # without --timeout, a cut fails after this time without progress
+_MIN_MOMENT_S = 1.0  # the edges of a hit are not moved if the hit would become shorter than this
 
 
 def cut(
@@ -62,15 +62,15 @@ def cut(
     rate: Annotated[
         str | None,
         typer.Option(
-            metavar="FPS", help="Frame rate of a timeline, e.g. 25, 29.97 or 29.97df.  \\[default: that of most videos]"
+            metavar="FPS", help="Frame rate of a timeline, e.g. 25, 29.97 or 29.97df.  \\[default: the most common]"
         ),
     ] = None,
 ) -> None:
     """Save hits of the last search, or a bin, as video files or as a timeline.
 
-    Cuts are exact and keep the sound. If there is a shot change within half a
-    second of an edge of a hit, the edge moves to it. Times of a bin or of
-    FILE@START-END stay as they are. A file appears when it is complete.
+    Cuts are exact and keep the sound. The start and end of a hit move to a shot
+    change that is at most half a second away. The times of a bin or of
+    FILE@START-END do not change. A file appears only when it is complete.
     The suffix of FILE can also select a timeline for a video editor (.otio,
     .xml for Premiere, .fcpxml, .edl, .kdenlive), a table (.csv, .json),
     subtitles (.srt, .vtt) or chapters (.ffmetadata): docs/service.md, Exports.
@@ -118,9 +118,9 @@ def cut(
 def _export(
     folder: Path, moments: list[NumberedMoment], output: Path, margin_s: float, overwrite: bool, rate: str | None
 ) -> bool:
-    """Write the moments in the export format that has the suffix of `output`.
+    """Write the moments as a timeline, a table or text, and return True. The suffix of `output` selects the format.
 
-    Return False, without writing, if no format has this suffix.
+    Returns False without writing if no export format has this suffix.
     """
     from untrimmed.exports.counting import ExportedMoment, read_rate
     from untrimmed.exports.formats import export, format_of
@@ -140,7 +140,7 @@ def _export(
     with TimingReader() as reader:
         timeline = None if rate is None else read_rate(rate)
         exported = export(spans, format_name, timeline, lambda span: reader.read(span.video))
-    # if there are several files of subtitles, the export is a ZIP file of them
+    # several subtitle files are exported as one ZIP file
     file = output.with_suffix(exported.suffix)
     if file.exists() and not overwrite:
         raise ConfigError(f"{shown(file)}: already exists; choose another name or add --overwrite")
@@ -152,11 +152,11 @@ def _export(
 
 
 def _moments_of_bin(library: Path, name: str) -> tuple[list[NumberedMoment], list[BinMoment]]:
-    """Return the moments of a bin, and separately the moments whose videos are not in the library.
+    """Return the moments of a bin whose videos are in the library, and those whose videos are not.
 
     Raises:
         UnknownNameError: No bin has this name.
-        ConfigError: No moment is left.
+        ConfigError: No moment of the bin is in a video of the library.
     """
     from untrimmed.search.store.listing import read_records
 
@@ -177,7 +177,7 @@ def _moments_of_bin(library: Path, name: str) -> tuple[list[NumberedMoment], lis
 
 
 def _exact(hits: Iterable[NumberedMoment]) -> list[NumberedMoment]:
-    """The hits. An edge within half a second of a shot change is moved to the shot change."""
+    """Return the hits. Starts and ends within half a second of a shot change are moved to it."""
     from untrimmed.search.edges import ExactEdges
 
     moments = []
@@ -189,7 +189,7 @@ def _exact(hits: Iterable[NumberedMoment]) -> list[NumberedMoment]:
 
 
 def _parse_span(text: str, library: Path) -> NumberedMoment:
-    """Return the moment that FILE@START-END names. FILE may also be the name of a video of the library."""
+    """Return the moment that a text FILE@START-END names. FILE may also be the name of a video in the library."""
     path, _, span = text.rpartition("@")
     start, dash, end = span.partition("-")
     if not dash:
@@ -198,10 +198,9 @@ def _parse_span(text: str, library: Path) -> NumberedMoment:
 
 
 def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
-    """Return the file to write for each hit, named after rank, video and times: 02_beach_61.5-66.0s.mp4.
+    """Return the file to write for each hit, named by rank, video and times: 02_beach_61.5-66.0s.mp4.
 
-    If two videos have the same name, the name of a folder that tells them apart is added:
-    02_holiday_beach_61.5-66.0s.mp4.
+    If several videos have the same name, a folder that distinguishes them is added: 02_holiday_beach_61.5-66.0s.mp4.
     """
     from untrimmed.video.reader import is_video_path
 
@@ -222,8 +221,8 @@ def _files(hits: list[NumberedMoment], folder: Path) -> list[Path]:
 def _cut(video: Path, start_s: float, end_s: float, file: Path, timeout_s: float | None, overwrite: bool) -> None:
     from untrimmed.video.reader import cut as cut_video
 
-    # --timeout also limits the time without any progress, because on a busy machine the first progress can take over a
-    # minute
+    # --timeout also replaces the limit on time without progress, because on a busy machine it can take over a minute
+    # until the first progress
     limits = Limits(stall_s=_STALL_S) if timeout_s is None else Limits(total_s=timeout_s, stall_s=timeout_s)
     with _CutDisplay(file, start_s, end_s) as display:
         cut_end_s = cut_video(video, start_s, end_s, file, limits=limits, overwrite=overwrite, progress=display)
@@ -251,7 +250,7 @@ class _CutDisplay(ProgressBar):
         )
 
     def __call__(self, time_s: float) -> None:
-        """Show that the cut has reached a time of the video."""
+        """Show the progress of a cut that has reached this time of the video."""
         done_s = min(time_s, self._end_s) - self._start_s
         if done_s < 0:
             state = f"seeking {clock(self._start_s)}, at {clock(time_s)}"

@@ -42,7 +42,7 @@ OutOption = Annotated[Path, typer.Option("--out", metavar="ROOT", help="Write to
 
 
 class TextPooling(str, Enum):
-    """How word features become one vector for a caption: their mean, or the last one."""
+    """How the word features of a caption become one vector: their mean, or the last word's."""
 
     mean = "mean"
     last = "last"
@@ -162,9 +162,10 @@ def sources_command(
     as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Print where the files of benchmarks are published, and the commands that put them in their place.
+    """Print where to download benchmarks, and the commands that unpack them.
 
-    DOWNLOADS is the folder of the downloads, ROOT the folder of data sets.
+    In the commands, DOWNLOADS is the folder with the downloaded files and ROOT
+    the folder that contains the data sets.
     """
     archives = list_archives(name)
     if as_json:
@@ -221,15 +222,19 @@ def describe_command(
     texts: Annotated[
         TextPooling | None,
         typer.Option(
-            help="Also print the similarity of captions: cosines of all pairs. A caption's vector is the mean or the "
-            "last of its word features.",
+            help="Also print the similarity of captions: cosines of all pairs. A caption's vector is the mean of its "
+            "word features, or the last one.",
             show_default=False,
         ),
     ] = None,
     as_json: JsonOption = False,
     imports: ImportOption = None,
 ) -> None:
-    """Print counts, words per query, moments per video and a moment-ratio histogram per split."""
+    """Print statistics of each split.
+
+    They include counts, words per query, moments per video, and a histogram of
+    moment length / video length.
+    """
     descriptions, missing = [], []
     for split in SPLITS:
         try:
@@ -292,7 +297,7 @@ def _figure(value: float | int | None) -> str:
 def untrained_command(
     name: NameArgument, root: RootOption, as_json: JsonOption = False, imports: ImportOption = None
 ) -> None:
-    """Print baselines without a trained method: R@K on the test split, in percent.
+    """Print R@K (percent) of baselines without a trained method, on the test split.
 
     chance: random order
     zero-shot: cosine of a caption's mean word and a video's mean frame
@@ -351,13 +356,16 @@ def simulate_command(
     ] = None,
     imports: ImportOption = None,
 ) -> None:
-    """Write a data set with simulated features, in which text and video share a hidden meaning.
+    """Write a data set with simulated features.
+
+    The features of a text and of its video are derived from the same hidden
+    meaning.
 
     The standard simulation favours some methods. Each variant removes one cause:
 
     words=mixed: the meaning of a sentence is not the sum of its words
-    runs=scattered: only some frames of a moment show its caption
-    teacher_map=nonlinear: the teacher is not linear in the hidden meaning
+    runs=scattered: only some frames of a moment show what its caption says
+    teacher_map=nonlinear: teacher features are not linear in the hidden meaning
     """
     values: dict[str, Any] = {"seed": seed} | parse_overrides(overrides or [])
     settings = build(SimulationSettings, values, where="simulate")
@@ -386,7 +394,7 @@ def simulate_command(
 def _training(name: str, data_set: str, root: Path, widths: dict[str, int]) -> str:
     """Return a training command for a data set.
 
-    The command sets the widths that differ from the preset. Without a preset, training detects the widths.
+    The command sets widths that differ from the preset. If there is no preset, training detects the widths.
     """
     overrides = {}
     preset = ["--preset", name] if has_preset(_FIRST_METHOD, name) and data_set != name else []

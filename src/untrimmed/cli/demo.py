@@ -1,4 +1,4 @@
-"""`untrimmed demo`: make a few videos, index them, search them, and measure the hits."""
+"""`untrimmed demo`: make a few videos, index them, search them, and compare the hits with the correct moments."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from untrimmed.cli.console import result_console
 def demo(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the demo's files.")] = Path("demo"),
 ) -> None:
-    """Make a small demo library, search it and measure the hits.
+    """Make a small demo library, search it and measure the results.
 
     The demo renders 12 videos from photographs and clips of installed
     packages, indexes them and runs 20 queries.

@@ -110,9 +110,9 @@ def _video() -> Iterator[Finding]:
 
 
 def _encoder(name: str | None) -> Iterator[Finding]:
-    """Test an encoder.
+    """Load an encoder, which runs its self-test.
 
-    Without a name, a missing `builtin` is only a note if the hub encoders' packages are installed.
+    Missing packages of `builtin` are only a note if no encoder is named and the packages of hub encoders are installed.
     """
     from untrimmed.encoders.hub.weights import missing_packages
     from untrimmed.encoders.registry import BUILTIN, load_encoder
@@ -128,7 +128,7 @@ def _encoder(name: str | None) -> Iterator[Finding]:
 def _default(tested: str) -> Iterator[Finding]:
     """Check that the weights of the default encoder are on disk. Nothing is downloaded.
 
-    The check is skipped if the encoder in `tested` is the default.
+    If `tested` is the default encoder, `_encoder` has already loaded it, so there is nothing to check.
     """
     from untrimmed.encoders.hub.weights import locate, missing_packages
     from untrimmed.encoders.registry import DEFAULT, ENCODERS
@@ -188,8 +188,8 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
     damaged = untrimmed.open(folder).repair()
     for path in damaged.commits:
-        advice = "index videos again that were added since then"
-        text = f"{shown(path)}: this commit was damaged and has a new name; the commit before it is used; {advice}"
+        advice = "index the videos again that were added after it"
+        text = f"{shown(path)}: this commit was damaged and is renamed; the previous commit is used; {advice}"
         yield Finding("bad", "repair", text)
     for path in damaged.files:
         repair = "rebuilt" if path.is_file() else "removed; nothing is lost, searches read the table instead"
@@ -210,10 +210,7 @@ def _repair(folder: Path | None) -> Iterator[Finding]:
 
 
 def _model(library: Path | None, folder: Path | None) -> Iterator[Finding]:
-    """Check that a trained model can be read.
-
-    The model is in `folder`. Without a folder, it is the model that the library uses.
-    """
+    """Check that the model in `folder` can be read. Without a folder, check the library's model."""
     from untrimmed.search.corpora.engine import load_search_model
     from untrimmed.search.store.records import library_folder, read_settings
 

@@ -1,4 +1,4 @@
-"""`untrimmed encoders`: list the encoders by short name, with licence and sizes, and the benchmarks' features."""
+"""`untrimmed encoders`: list encoders by short name, with licence and sizes, and the benchmarks' kinds of features."""
 
 from dataclasses import asdict
 
@@ -11,12 +11,12 @@ _KIND_ROW = "{:16}  {:>5}  {:>5}  {}"
 
 
 def encoders(json_output: JsonOption = False) -> None:
-    """List the encoders that have a short name, and the benchmarks' features.
+    """List encoders by short name, and the benchmarks' kinds of features.
 
-    --encoder also takes the hub id or the folder of any model like CLIP, which
-    encodes images and texts separately.
-    Kinds of features can be joined, as in --encoder resnet152+i3d=FILE+roberta
-    or untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta.
+    --encoder also accepts the hub id or the folder of any model that encodes
+    images and texts separately, as CLIP does.
+    Kinds of features can be joined: --encoder resnet152+i3d=FILE+roberta, or
+    untrimmed features --kind resnet152 --kind i3d=FILE --kind roberta.
     """
     from untrimmed.encoders.features.kinds import KINDS
     from untrimmed.encoders.registry import ENCODERS

@@ -53,7 +53,7 @@ TruthsOption = Annotated[
     _run_option(
         "--truths",
         metavar="FILE",
-        help="Labels of all right videos of each query, to report recall with them too.  "
+        help="File with all right videos of each query; recall is also reported with these labels.  "
         "\\[default: the data set's labels, if any]",
     ),
 ]
@@ -69,14 +69,15 @@ QrelsOption = Annotated[
     Path | None, _file_option("--qrels", metavar="FILE", help="Right videos in TREC's format, for trec_eval.")
 ]
 ScoresOption = Annotated[
-    Path | None, _file_option("--scores", metavar="FILE", help="Score matrices, fused and of each branch: .npz.")
+    Path | None,
+    _file_option("--scores", metavar="FILE", help="Score matrices of all branches and their fusion: .npz."),
 ]
 AgainstOption = Annotated[
     Path | None,
-    _run_option("--against", metavar="RUN2", help="Test whether the results differ from those of another run."),
+    _run_option("--against", metavar="RUN2", help="Also test whether the results differ from those of RUN2."),
 ]
 TopOption = Annotated[
-    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query instead of results.")
+    int | None, _run_option("--top", metavar="K", help="List the first K videos of each query; no results.")
 ]
 OverridesArgument = Annotated[
     list[str] | None,
@@ -165,7 +166,7 @@ def evaluate(
         for_run: dict[str, object] = {"--truths": truths, "--top": top, "KEY=VALUE": overrides}
         for_run |= {"--per-query": per_query, "--trec": trec, "--qrels": qrels, "--scores": scores}
         is_library = settings_file(target).exists()
-        if is_library:  # if the target is no library either, the path is the mistake, so these options are not reported
+        if is_library:  # otherwise the path is the mistake, and these options may be right
             for_run |= {"--against": against, "--no-moments": not moments, "--split": split != "test"}
             for_run |= {"--data": data, "--root": root, "--video-features": video_features}
         _require_unset(for_run, target, "is not a run", "run")
@@ -206,7 +207,7 @@ def _evaluate_library(
     if quality.skipped:
         videos = len({query.video for query in quality.skipped})
         progress_console.print(
-            f"left out  {len(quality.skipped)} sentences on {videos} videos that are not in the library"
+            f"left out  {len(quality.skipped)} sentences about {videos} videos that are not in the library"
         )
     if num_doubtful := sum(bool(outcome.warnings) for outcome in quality.outcomes):
         progress_console.print(f"warning: {num_doubtful} sentences have words that were ignored; see --format json")

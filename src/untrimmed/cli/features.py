@@ -59,7 +59,8 @@ LibraryFolderOption = Annotated[
     typer.Option(
         "--library",
         metavar="LIB",
-        help="Library for the encoded frames; videos in it are not decoded again.  \\[default: DIR/NAME-library]",
+        help="Library that stores the encoded frames; known videos are not decoded again.  "
+        "\\[default: DIR/NAME-library]",
         show_default=False,
     ),
 ]
@@ -69,8 +70,8 @@ KindOption = Annotated[
         "--kind",
         metavar="KIND",
         help="Features of the benchmarks instead of --encoder: resnet152, i3d, slowfast, clip, and roberta for words. "
-        "Repeat it to join several. KIND=WEIGHTS sets the weights: a file, folder or hub id, with #sha256=HASH to pin "
-        "them. See: untrimmed encoders",
+        "Repeat the option to join several. KIND=WEIGHTS sets the weights: a file, folder or hub id, with "
+        "#sha256=HASH to pin them. See: untrimmed encoders",
         show_default=False,
     ),
 ]
@@ -98,8 +99,9 @@ def features(
 
     Videos are first indexed into a library, which a trained model can search.
     If `untrimmed data prepare` wrote captions to DIR/NAME, they are used.
-    Videos and captions are matched by file name. Exit code 3 if files cannot
-    be used or videos of captions are missing; they are listed.
+    Videos and captions are matched by file name.
+    Exit code 3: some files failed, or captions are about missing videos (each
+    is listed).
     """
     import untrimmed
     from untrimmed.data.labelled import read_labels
@@ -149,9 +151,9 @@ def features(
 def _feature_encoder(
     kinds: list[str], encoder: str | None, fps: float | None, library: Library
 ) -> tuple[str, float | None]:
-    """Return the encoder made of these kinds of networks, and the number of vectors per second.
+    """Return the name of the encoder that joins these kinds of features, and its number of frames per second.
 
-    If CLIP is the only network and the library is new, the default is the number in the papers.
+    For CLIP alone in a new library, the default number is that of the papers.
     """
     from untrimmed.encoders.features.kinds import join_parts
     from untrimmed.search.store.records import read_settings

@@ -142,7 +142,7 @@ def index(
         sources["speech"] = _speech_settings(speech, speech_model, language)
     opened = untrimmed.open(library, precision=read_precision(precision))
     if not paths and any(settings is not None for settings in sources.values()):
-        paths = [Path(record.path) for record in opened.videos()]  # of a known library, only passages are missing
+        paths = [Path(record.path) for record in opened.videos()]  # add passages to all videos of the library
     _require_work(paths, model, part)
     some_failed = False
     if paths:
@@ -168,7 +168,7 @@ def index(
         else:
             print_report(report)
         if not (report.done or report.skipped or report.failed):
-            progress_console.print("note: no files with a video suffix there; to index another file, name it")
+            progress_console.print("note: the folders have no files with a video suffix; name other files explicitly")
     if model is not None:
         _use(opened, model)
     if some_failed:
@@ -176,12 +176,12 @@ def index(
 
 
 def _chosen_sources(**switches: bool | None) -> dict[str, dict[str, Any] | None]:
-    """Return the sources of passages that options turn on (with their settings) or off (None)."""
+    """Return the settings of each source of passages that an option turns on, and None for each that it turns off."""
     return {name: {} if is_on else None for name, is_on in switches.items() if is_on is not None}
 
 
 def _speech_settings(speech: bool | None, model: str | None, language: str | None) -> dict[str, Any]:
-    """Return the settings of speech recognition that options choose. Any of these options also turns it on."""
+    """Return the settings of speech recognition from the options. Setting `model` or `language` also turns it on."""
     if speech is False:
         raise ConfigError("--no-speech contradicts --speech-model and --language; leave one of them out")
     settings = {}
@@ -210,7 +210,7 @@ def _print_part(library: Path, part: str) -> None:
 def _warn_about_simulation(model: str) -> None:
     """Warn if a run was trained on simulated features.
 
-    A library does not know the encoder of simulated features, so no other check would find this mistake.
+    No other check finds this mistake, because simulated features have no encoder to compare with the library's.
     """
     from untrimmed.data.simulation.simulate import is_simulated
     from untrimmed.running.run import is_run, read_config
@@ -237,9 +237,9 @@ def _use(library: Library, model: str) -> None:
 def index_files(
     library: Library, paths: list[Path], *, on_step: Callable[[Step], None] | None = None, **options: Any
 ) -> IndexReport:
-    """Index files with a progress display.
+    """Index files with a progress display, and return the report.
 
-    Then print notices about the encoder and about links to folders.
+    Afterwards, notices about the encoder and about links to folders are printed.
     """
     with IndexDisplay() as display:
 

@@ -32,7 +32,8 @@ def ls(library: LibraryOption = None, json_output: JsonOption = False) -> None:
     """List the videos in the library.
 
     Each line has the duration, the number of indexed frames and the path.
-    Missing files are marked with (gone).
+    (text) marks videos with subtitles, speech or screen text in the library.
+    (gone) marks missing files.
     """
     records = read_records(library_folder(library))
     if json_output:
@@ -90,7 +91,7 @@ def passages_of(folder: Path) -> Counter[str]:
 
 
 def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
-    """Return how many videos have another sampling than the library, as text: ``; 1 video at 2 fps``."""
+    """Return how many videos are not sampled like the library, as text: ``; 1 video at 2 fps``. It may be empty."""
     counts = Counter(record.sampling for record in records if record.sampling != sampling)
     return "".join(
         f"; {_videos(count)} {'at' if name.endswith('fps') else 'by'} {name}" for name, count in counts.items()
@@ -98,7 +99,7 @@ def _describe_exceptions(records: list[VideoRecord], sampling: str) -> str:
 
 
 def _describe_precision(settings: Settings) -> str:
-    """Describe the number format of the encoder's matrix products on this processor."""
+    """Return a text about the number format of the encoder's matrix products on this processor."""
     if settings.products == BUILTIN_PRODUCTS:
         return ", fixed"
     number_format = choose_format("auto", "cpu")
@@ -124,7 +125,7 @@ def rm(
 ) -> None:
     """Remove videos from the library. Your files are kept.
 
-    --all, --gone and the removal of a folder ask for confirmation.
+    You are asked for confirmation, unless PATH names only files.
     --gone keeps videos if their whole drive or top folder is missing (exit
     code 3). To remove them anyway, name that folder.
     """
@@ -158,7 +159,7 @@ def rm(
 
 
 def _confirm(count: int) -> None:
-    """Ask the user for confirmation, and exit unless it is given."""
+    """Ask the user for confirmation, and exit if the answer is no."""
     if not sys.stdin.isatty():
         raise ConfigError(f"{_videos(count)} would be removed; list them with --dry-run, remove them with --yes")
     if not typer.confirm(f"{_videos(count)} will be removed from the library (the files stay); continue?", err=True):

@@ -52,7 +52,7 @@ def _cache_file(library: Path) -> Path:
 
 @dataclass(frozen=True)
 class NumberedMoment:
-    """A moment of the last search, the number that the user typed for it, and the sentence of the search."""
+    """A moment of the last search, with the number that the user typed and the sentence of the search."""
 
     number: str  # the number of a hit (3) or of one of its moments (3.2)
     video: Path
@@ -62,9 +62,9 @@ class NumberedMoment:
 
 
 def recall(library: Path, numbers: str) -> list[NumberedMoment]:
-    """Return the moments with the given numbers, in the given order.
+    """Return the moments of the last search with the given numbers, in the given order.
 
-    Examples of numbers are "3", "1-5", and "2,4.2" (the second hit, and the fourth hit's second moment).
+    Examples of `numbers`: "3", "1-5" or "2,4.2" (the second hit, and the second moment of the fourth hit).
 
     Raises:
         UnknownNameError: The last search has no such hit.

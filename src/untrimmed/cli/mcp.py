@@ -28,7 +28,7 @@ def mcp(
     http: Annotated[
         int | None,
         service_option(
-            "--http", min=0, max=65535, metavar="PORT", help="Use HTTP, at /mcp, instead of stdin. 0: any free port."
+            "--http", min=0, max=65535, metavar="PORT", help="Use HTTP on this port, not stdin. 0: any free port."
         ),
     ] = None,
     host: HostOption = "127.0.0.1",
@@ -38,8 +38,9 @@ def mcp(
 ) -> None:
     """Let AI agents search the library (an MCP server).
 
-    An MCP client starts this command and uses stdin and stdout (docs/agents.md
-    shows how to configure one), or connects to the address that --http prints.
+    An MCP client starts this command and uses its stdin and stdout. With
+    --http, clients connect to the printed address (path /mcp) instead.
+    docs/agents.md shows how to configure a client.
     Tools: search, show a frame, plot the relevance over time, save a clip.
     """
     import untrimmed

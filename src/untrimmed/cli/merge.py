@@ -22,8 +22,8 @@ def merge(
 
     The libraries can be parts made with untrimmed index --part. Nothing is
     encoded again.
-    A new library appears when it is complete. You can stop at any time and run
-    the same command again to continue.
+    A new library appears only when it is complete. You can stop at any time
+    and run the same command again to continue.
     """
     import untrimmed
     from untrimmed.search.store.bucket import name_of

@@ -57,7 +57,7 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
     for name, about in attachments.items():
         table.add_row(name, about["paper"], "\n".join(about["attaches_to"]))
     result_console.print(table)
-    table = Table("combination", title="with settings of their own", title_justify="left", box=box.SIMPLE)
+    table = Table("combination", title="combinations with presets", title_justify="left", box=box.SIMPLE)
     table.add_column("presets (published SumR)")
     for name, presets in combined.items():
         table.add_row(name, _presets(presets))
@@ -71,7 +71,7 @@ def models(json_output: JsonOption = False, imports: ImportOption = None) -> Non
 
 
 def _presets(by_data: dict[str, dict[str, float]]) -> str:
-    """Return a line for each data set with a preset, with the SumR that the authors report."""
+    """Return one line per data set that has a preset, with the SumR that the authors report."""
     sums = {data: f"({reported['SumR']:g})" if "SumR" in reported else "" for data, reported in by_data.items()}
     return "\n".join(f"{data} {sum_r}" for data, sum_r in sums.items())
 
@@ -85,7 +85,7 @@ def import_checkpoint(
         typer.Option(
             "--data",
             metavar="NAME",
-            help="Data set of the training.  \\[default: as in the file, or the one whose widths fit]",
+            help="Data set of the training.  \\[default: the file's, or the one whose widths match]",
             show_default=False,
         ),
     ] = None,
@@ -98,9 +98,8 @@ def import_checkpoint(
 ) -> None:
     """Convert an authors' checkpoint without executing its code.
 
-    Settings and sizes in the file replace those of the preset.
-    Prints every difference from the preset, and the validation results in the
-    file.
+    Settings and sizes in the file replace those of the preset. The command
+    prints each difference, and the validation results in the file.
     """
     from untrimmed.config import parse_overrides
     from untrimmed.models.storage import save_model
@@ -135,7 +134,7 @@ def import_checkpoint(
 
 
 def _print_import(imported: "ImportedModel") -> None:
-    """Print differences from the preset, settings that have no equivalent here, and validation results."""
+    """Print differences from the preset, settings without an equivalent in our code, and validation results."""
     if imported.differences:
         title = f"settings that differ from the preset of {imported.dataset}"
         table = Table("setting", "preset", "in the file", "used", title=title, title_justify="left", box=box.SIMPLE)
@@ -148,8 +147,8 @@ def _print_import(imported: "ImportedModel") -> None:
         result_console.print(f"settings    no difference from the preset of {imported.dataset}")
     if not imported.has_settings:
         result_console.print(
-            f"settings    the file has none; those of {imported.dataset} are used, except sizes. Scores depend on "
-            "weights of branches and temperatures: compare them with the program's"
+            f"settings    the file has none; those of {imported.dataset} are used, with the sizes of the file. Scores "
+            "depend on branch weights and temperatures: compare these with the authors' code"
         )
     if imported.unknown:
         listed = named((f"{key}={value}" for key, value in imported.unknown.items()), limit=30)

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that each has the same name, form and help everywhere."""
+"""Options that several commands share, so that they have the same name and help everywhere."""
 
 import secrets
 from functools import partial
@@ -20,9 +20,9 @@ videos_option = partial(typer.Option, rich_help_panel="How videos are read")
 
 
 def parse_path(text: str) -> Path:
-    """Return the path in the text of an argument.
+    """Return the path that an argument names.
 
-    An empty text, for example from an unset shell variable, is an error. As a path it would mean the current folder.
+    An empty text, for example from an unset shell variable, is an error, because `Path("")` is the current folder.
 
     Raises:
         typer.BadParameter: The text is empty.
@@ -40,7 +40,7 @@ def _parse_library(text: str) -> Path:
 
 
 def _import_all(modules: list[str] | None) -> list[str] | None:
-    """Import the modules of `--import` while options are parsed, which is before a name is looked up in a registry."""
+    """Import the modules of `--import` during option parsing, before the command looks up a name in a registry."""
     for module in modules or ():
         from untrimmed.plugins import import_module
 
@@ -49,7 +49,7 @@ def _import_all(modules: list[str] | None) -> list[str] | None:
 
 
 def _make_token(text: str | None) -> str | None:
-    """Return the token that was given, or a new random token for "auto"."""
+    """Return the given token, or a new random token for "auto"."""
     return secrets.token_urlsafe(24) if text == "auto" else text
 
 
@@ -134,7 +134,8 @@ MovedRootOption = Annotated[
     Path | None, data_option("--root", metavar="DIR", help="Folder that contains the data set, if it has moved.")
 ]
 FeaturesOption = Annotated[
-    str | None, data_option("--video-features", metavar="NAME", help="Frame features to use if there are several.")
+    str | None,
+    data_option("--video-features", metavar="NAME", help="Frame features to use, if there are several."),
 ]
 SeedOption = Annotated[
     int | None, settings_option("--seed", metavar="N", min=0, help="Random seed.  \\[default: the preset's]")

@@ -22,7 +22,7 @@ def plot(
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="Caption to show, in figures of single captions (for top: repeatable).  "
+            help="Caption to show, for figures about one caption (for top: repeatable).  "
             "\\[default: a caption of the video with the most moments]",
             show_default=False,
         ),

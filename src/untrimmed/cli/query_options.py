@@ -1,4 +1,4 @@
-"""Generate the options of a search from the fields of `Query`, `Filters` and `Cutoff`, and read their values."""
+"""Generate a search command's options from the fields of `Query`, `Filters` and `Cutoff`, and read their values."""
 
 import inspect
 import re
@@ -29,9 +29,9 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def query_options(*names: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of these fields to a command; by default, of all fields.
+    """Return a decorator that adds search options to a command: those of the named fields, or of all fields.
 
-    An option that is not given has the value None.
+    An option that is not given has the value None, or False if it is a flag.
     """
 
     def decorate(command: Command) -> Command:
@@ -57,14 +57,14 @@ def _options(owner: type) -> Iterator[inspect.Parameter]:
         elif kind is not Filters and not spec.is_for_display:
             default = False if get_origin(kind) is Literal else None
             is_sentence = owner is Query and name == "text"
-            # a list of words, so that a sentence of several words needs no quotes
+            # a list of words, so that the user need not quote a sentence
             option_type = list[str] | None if is_sentence else _typed(kind, spec)
             annotation = Annotated[option_type, _option(owner, name, kind, spec)]
             yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _form(spec: Spec) -> str:
-    """Return the placeholder of an option's value: the last word of `Spec.option` if it is no flag."""
+    """Return the placeholder of an option's value: the last word of `Spec.option`, or "" if that word is a flag."""
     return next((word for word in spec.option.split()[-1:] if not word.startswith("-")), "")
 
 
@@ -107,12 +107,12 @@ def _option(owner: type, name: str, kind: Any, spec: Spec) -> Any:
 def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
     """Return the query and the cutoff that a command's options describe.
 
-    Pictures are read, and the numbers of hits are replaced by places in videos.
+    Pictures are read from their files, and numbers of hits are replaced by places in videos.
 
     Raises:
         ConfigError: A value cannot be parsed, or the query is invalid (see `Query`).
         FeatureError: The picture cannot be read.
-        UnknownNameError: No hit has this number, or no part of a query has this name.
+        UnknownNameError: The last search has no such hit, or a weight is for an unknown part of the query.
     """
     if options.get("within_s") is not None and not options["then"]:
         raise ConfigError("--within-s limits how much later --then may be; add --then TEXT or remove --within-s")
@@ -126,9 +126,7 @@ def read_query(options: dict[str, Any], library: Path) -> tuple[Query, Cutoff]:
 def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
     """Return a `Query`, `Filters` or `Cutoff` from a command's options.
 
-    The fields of options that are not given have their defaults.
-
-    Raises: The errors of `read_query`.
+    A field whose option is not given has its default. Raises the same errors as `read_query`.
     """
     parsers: dict[str, Callable[[Any], Any]] = {
         "TIME": parse_time,
@@ -158,7 +156,7 @@ def read_part(owner: type, options: dict[str, Any], library: Path) -> Any:
 
 
 def _with_flag(owner: type, message: str) -> str:
-    """Return a message that begins with an option's flag instead of the name of its field."""
+    """Return an error message in which the option's flag replaces the field name at the start."""
     name, space, rest = message.partition(" ")
     _, spec = specs(owner).get(name, (None, None))
     return message if spec is None or name == "text" else f"{_flags(name, spec)[0]}{space}{rest}"
@@ -199,7 +197,7 @@ def is_hit_number(text: str) -> bool:
 
 
 def parse_place(text: str, library: Path) -> Place:
-    """Return the place that a text names: a hit of the last search by its number, or a frame or a moment of a video.
+    """Return the place that a text names: the number of a hit of the last search, FILE@TIME or FILE@START-END.
 
     Raises:
         ConfigError: The text cannot be parsed.
@@ -218,7 +216,7 @@ def parse_place(text: str, library: Path) -> Place:
 
 
 def parse_weights(assignments: list[str]) -> Weights:
-    """Return the weights in a list of texts PART=X.
+    """Return the weights in a list of assignments PART=X, such as "then=0.5".
 
     Raises:
         ConfigError: X is not a number.
@@ -238,7 +236,7 @@ def parse_weights(assignments: list[str]) -> Weights:
 
 
 def read_picture(file: Path) -> Any:
-    """Return the RGB values of the picture in a file.
+    """Return the RGB pixels (height, width, 3) of the picture in a file.
 
     Raises:
         FeatureError: The picture cannot be read.

@@ -34,7 +34,7 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder that contains the data sets; train all rows of the table on them.",
+            help="Folder that contains the data sets. All rows of the table are trained on them.",
             show_default=False,
         ),
     ] = None,
@@ -48,7 +48,7 @@ def reproduce(
             "--out",
             "-o",
             metavar="FILE.md",
-            help="Write a page of the table, the paper or all papers. With --root, train first.",
+            help="Write the table, the paper or all papers to this page. With --root, train first.",
         ),
     ] = None,
     seed: SeedOption = None,
@@ -94,7 +94,7 @@ def _require_compatible(root: Path | None, out: Path | None, simulated: bool) ->
 
 
 def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool, json_output: bool) -> None:
-    """Print a table or figure that this command can compute, otherwise the commands that produce it."""
+    """Print a table with its results, or the command that draws a figure."""
     from untrimmed.reproduction.commands import drawing
     from untrimmed.reproduction.document import grids_of
     from untrimmed.reproduction.tables import TrainedTable, UntrainedTable
@@ -122,7 +122,7 @@ def _run(paper: Paper, entry: Entry, settings: RunSettings, *, simulated: bool, 
 
 
 def _print_entry(paper: Paper, entry: Entry) -> None:
-    """Print an entry's title, notes and command. Commands are not wrapped, so they can be copied."""
+    """Print an entry's title, notes and command. The command is not wrapped, so that it can be copied."""
     from untrimmed.reproduction.render import command_of
 
     result_console.print(f"{entry.title}.", *entry.notes)
@@ -130,7 +130,7 @@ def _print_entry(paper: Paper, entry: Entry) -> None:
 
 
 def _print_commands(table: TrainedTable | UntrainedTable) -> None:
-    """Print the commands that train and evaluate each row, unwrapped, so that they can be copied."""
+    """Print the commands that train and evaluate each row. They are not wrapped, so that they can be copied."""
     from untrimmed.reproduction.commands import commands_of, untrained_commands
     from untrimmed.reproduction.tables import UntrainedTable
 
@@ -143,9 +143,9 @@ def _print_commands(table: TrainedTable | UntrainedTable) -> None:
 
 
 def _write(papers: list[Paper], selection: Entry | None, settings: RunSettings, out: Path, command: str) -> None:
-    """Write the page of one entry, or of all entries.
+    """Write the page of the selected entry, or of all entries of the papers.
 
-    Sweeps, which train many variants, are included only if they are selected.
+    A sweep, which trains many variants, is included only if it is selected.
     """
     from untrimmed.reproduction.document import document
     from untrimmed.reproduction.tables import TrainedTable

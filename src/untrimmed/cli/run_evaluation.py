@@ -28,7 +28,7 @@ FORMATS = ("table", "json", "csv", "latex")
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """Options of `evaluate` that are arguments of `open_model`, which opens a model and a split."""
+    """The arguments of `open_model` that are options of the command `evaluate`."""
 
     split: str = "test"
     data: str | None = None
@@ -41,7 +41,7 @@ class Opening:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFiles:
-    """The files with the results of every query, named like the options of `evaluate`. None: not requested."""
+    """The files to write with results of every query. The fields are named like the options; None: do not write."""
 
     per_query: Path | None = None
     trec: Path | None = None
@@ -64,10 +64,7 @@ class ExportFiles:
         return {name: path for name, path in values if path is not None}
 
     def write(self, split: ScoredSplit, temporary: Mapping[str, Path], tag: str) -> None:
-        """Write the requested files to the paths in `temporary`.
-
-        `tag` names the run in TREC's format.
-        """
+        """Write each requested file to its path in `temporary`. `tag` names the run in the TREC file."""
         from untrimmed.evaluation import export
 
         is_jsonl = self.per_query is not None and self.per_query.suffix.lower() == ".jsonl"
@@ -82,7 +79,7 @@ class ExportFiles:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether this is a folder with a run or a saved model, or the name of a model that needs no training."""
+    """Whether this is the folder of a run or of a saved model, or the name of a model that needs no training."""
     from untrimmed.running.run import is_model, is_run
     from untrimmed.running.training_free import is_training_free
 
@@ -105,13 +102,15 @@ def evaluate_run(
     truths: Path | None = None,
     files: ExportFiles | None = None,
 ) -> None:
-    """Print the results of a model in one of `FORMATS`.
+    """Print the results of a model.
 
-    If `against` is another model, the differences from its results are printed, with significance tests.
-
-    `moments` adds the metrics of moments if the data set has moments. `truths` is a file of dense labels (all right
-    videos of each query); it adds the recall of any right video. `files` and the changed settings in `opening` apply to
-    the model in `folder`, but not to `against`.
+    Args:
+        output: One of `FORMATS`.
+        against: A second model. The differences from its results are printed, with significance tests.
+        moments: Also print the metrics of moments, if the data set has moments.
+        truths: A file of dense labels: all right videos of each query. It adds the recall of any right video.
+        files: Files to write about the model in `folder`.
+        opening: How to open both models. Its changed settings only apply to the model in `folder`.
     """
     from untrimmed.evaluation.report import as_document, to_csv, to_latex
     from untrimmed.evaluation.significance import compare
@@ -159,7 +158,7 @@ def evaluate_run(
 
 
 def _describe_labels(report: Report) -> str:
-    """Describe dense labels: the number of queries with labels, and the numbers of labels that could not be used."""
+    """Return a text about dense labels: how many queries have labels, and how many labels could not be used."""
     counts = report.truths
     unused = {
         "queries that are not in the split": counts["other_queries"],

@@ -27,7 +27,7 @@ def evaluate_top(
     *,
     output: str = "table",
 ) -> None:
-    """Print the first `count` videos for all captions of a split, or only for those that `queries` names."""
+    """Print the first `count` videos for each caption of a split, or for each caption that `queries` names."""
     import numpy as np
 
     from untrimmed.running.loaded import open_model

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from untrimmed.span import Evidence
     from untrimmed.types import Moment
 
-_ROUNDED_S = 0.1  # seconds by which a rounded duration may exceed the video's
+_ROUNDED_S = 0.1  # a printed time may be this many seconds after the end of the video, because it is rounded
 _LIKELY = 0.5
 _TEXT_CHARACTERS = 160  # longest passage that is printed whole
 # largest number of characters of a video's name in the file name of a frame: at most 200 of the 255 bytes of a name
@@ -108,15 +108,15 @@ def search(
 
 
 def _do_nothing() -> None:
-    """Do nothing, because the service that answered updates the cache."""
+    """Do nothing. It is used if a running service answered, because the service updates the cache."""
 
 
 def _search(
     folder: Path, query: Query, cutoff: Cutoff, service: bool, precision: Precision, ray: str | None, shards: int
 ) -> tuple[Hits, Callable[[], None]]:
-    """Return the hits, and a function that updates the cache afterwards.
+    """Return the hits, and a function that updates the library's cache.
 
-    The hits come from a running service if there is one.
+    If a service for this library is running, it answers the search.
     """
     if service and ray is None and shards == 1 and precision == "auto":
         from untrimmed.server.client import ask_service
@@ -214,7 +214,7 @@ def _show(
     best = max(confidences, default=1.0) if not has_text else 1.0
     if round(best, 2) < _LIKELY and not json_output:
         progress_console.print(f"there may be no match: the best hit has {best:.0%} confidence")
-    # updates after the answer is printed, so that the user need not wait; later processes need not read the whole table
+    # The cache is updated after printing, so that the user does not wait. Later searches then read it, not the table.
     update_cache()
     if not hits:
         progress_console.print("nothing found" if hits.warnings else "no hits above the threshold")
@@ -222,7 +222,7 @@ def _show(
 
 
 def _reason(evidence: Evidence) -> str:
-    """Return a line with the passage of a hit, or an empty text if the hit has no passage."""
+    """Return a line that shows the passage of a moment, or an empty text if the moment has no passage."""
     if not evidence.text:
         return ""
     text = evidence.text if len(evidence.text) <= _TEXT_CHARACTERS else f"{evidence.text[:_TEXT_CHARACTERS]}…"
@@ -234,9 +234,9 @@ def _span(moment: Moment) -> str:
 
 
 def _save_frames(hits: Sequence[Hit], folder: Path) -> list[Path | None]:
-    """Save one JPEG per hit: the frame at the peak of the best moment.
+    """Save one JPEG per hit, the frame at the peak of its first moment, and return the paths.
 
-    If a video is missing, only its frame is skipped.
+    If a video cannot be read, a message is printed and the path is None.
     """
     from PIL import Image
 

@@ -40,7 +40,7 @@ WatchOption = Annotated[
     ),
 ]
 ReplicasOption = Annotated[
-    int, runtime_option(min=1, metavar="N", help="With --ray: processes per part, in case one of them fails.")
+    int, runtime_option(min=1, metavar="N", help="With --ray: copies of each process, in case one of them fails.")
 ]
 BrowserOption = Annotated[
     bool, typer.Option("--no-browser", help="Do not open the page in a browser (the default without a desktop).")
@@ -62,7 +62,7 @@ def serve(
             "--videos",
             parser=parse_path,
             metavar="DIR",
-            help="Let the page index this folder and those in it (repeatable).  "
+            help="Let the page index this folder and its subfolders (repeatable).  "
             "\\[default: your home folder, unless --watch is set or other machines can connect]",
             rich_help_panel=_INDEXING_PANEL,
         ),
@@ -79,7 +79,7 @@ def serve(
             "--proxies",
             min=0.0,
             metavar="GB",
-            help="Space for videos that the service converted because browsers cannot play the files.",
+            help="Disk space for converted copies of videos that browsers cannot play.",
         ),
     ] = 2.0,
 ) -> None:
@@ -172,10 +172,10 @@ def print_library(folder: Path) -> None:
 
 
 class _JobPrinter:
-    """Prints one line per indexing run of the watched folders, and one line per file that could not be indexed."""
+    """Prints one line per indexing run of the watched folders, and one line per file that failed."""
 
     def __init__(self) -> None:
-        # the last printed notice, because every run repeats the notice about the encoder
+        # the last printed notice, to print it only once although every run repeats it
         self._notice: str | None = None
 
     def __call__(self, job: Job) -> None:

@@ -61,7 +61,7 @@ GridOption = Annotated[
 ]
 PresetOption = Annotated[
     list[Path] | None,
-    _training_option("--preset", metavar="FILE.yaml", help="Settings of the method that the file names (repeatable)."),
+    _training_option("--preset", metavar="FILE.yaml", help="File that names a method and sets it up (repeatable)."),
 ]
 SearchStepsOption = Annotated[
     int, _training_option(metavar="N", help="Training steps used to choose learning rates and attachments.")
@@ -75,12 +75,13 @@ DimOption = Annotated[int, _training_option(metavar="N", help="Width of all mode
 FramesOption = Annotated[int, _training_option(metavar="N", help="Maximum number of frames per video.")]
 BatchOption = Annotated[int, _training_option(metavar="N", help="Videos per step, with all captions.")]
 JobsOption = Annotated[
-    int, runtime_option(metavar="N", min=0, help="Parallel trainings. 0: only write the page of existing runs.")
+    int,
+    runtime_option(metavar="N", min=0, help="Number of parallel trainings. 0: only write the page of existing runs."),
 ]
 PageOption = Annotated[
     Path | None,
     output_option(
-        metavar="FILE.md", help="Write results here, and a picture to figures/ beside it.", show_default=False
+        metavar="FILE.md", help="Write results to this page, and a picture to figures/ beside it.", show_default=False
     ),
 ]
 DryRunOption = Annotated[bool, output_option("--dry-run", help="Only list what would be trained.")]
@@ -181,7 +182,7 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _command(plan: StudyPlan, setups: list[StudySetup], page: Path, imports: list[str]) -> str:
-    """Return the command that writes the page again, with all options that do not have their default."""
+    """Return the command that writes the page again. It includes only options that differ from their defaults."""
     from untrimmed.study.study import StudyPlan
 
     setup = setups[0]

@@ -115,7 +115,7 @@ def _print_best(run: Run) -> None:
 class _TrainDisplay(ProgressBar):
     """Shows the progress of training: as a bar on a terminal, otherwise as a line per epoch.
 
-    If training has several processes, only the first prints anything.
+    If several processes train together, only the first one prints.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ HEIGHT = 360
 ASPECT = WIDTH / HEIGHT
 
 Planes = tuple[Image.Image, Image.Image, Image.Image]
-"""A picture as luma and two colour differences, as video encoders need it. Resizing is twice as fast as of RGB."""
+"""A picture as one luma and two colour-difference planes, the format of video encoders. It resizes faster than RGB."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,14 @@ class Move:
 
 
 def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: np.random.Generator) -> Move:
-    """Return a zoom in, a zoom out or a pan over a picture of `size` (width, height).
+    """Return a random zoom in, zoom out or pan over a picture.
 
-    Every window shows the whole subject, because the windows between start and end are means of the two.
+    The whole subject is visible throughout: the start and the end window contain it, and the windows between them are
+    weighted means of the two.
+
+    Args:
+        size: Width and height of the picture in pixels.
+        closest: The smallest allowed width of a window, as a share of the largest that fits into the picture.
     """
     picture_width, picture_height = size
     largest = min(float(picture_width), picture_height * ASPECT)
@@ -71,7 +76,11 @@ def plan_move(size: tuple[int, int], subject: Box | None, closest: float, rng: n
 
 
 def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndarray) -> Window:
-    """Return a window of this width that contains `keep`. `sides` is its place in the free range of x and y, 0 to 1."""
+    """Return a window of this width, in pixels, that contains the box `keep`.
+
+    `sides` (2,) are the window's x and y positions in the possible range: 0 is leftmost or topmost, 1 is rightmost or
+    lowest.
+    """
     corner = []
     for axis, extent in enumerate((width, width / ASPECT)):
         low = 0.0
@@ -84,7 +93,7 @@ def _place(width: float, size: tuple[int, int], keep: Box | None, sides: np.ndar
 
 
 def to_planes(picture: Image.Image) -> Planes:
-    """Convert an RGB picture to planes, the colours at half its size (BT.601, limited range)."""
+    """Convert an RGB picture to a luma plane of its size and colour planes of half its size (BT.601, limited range)."""
     import av
 
     y, u, v = av.VideoFrame.from_image(picture).reformat(format="yuv444p").to_ndarray()
@@ -92,7 +101,7 @@ def to_planes(picture: Image.Image) -> Planes:
 
 
 def view(planes: Planes, window: Window) -> Planes:
-    """Return the content of a window as a frame of WIDTH x HEIGHT pixels, the colours at half that size (4:2:0)."""
+    """Return the part of a picture in a window, scaled to WIDTH x HEIGHT pixels. Colour planes have half that size."""
     y, u, v = planes
     left, top, right, bottom = window.box
     inside = (max(0.0, left), max(0.0, top), min(y.width, right), min(y.height, bottom))  # clips rounding errors
@@ -106,7 +115,7 @@ def view(planes: Planes, window: Window) -> Planes:
 
 
 def blend(first: Planes, second: Planes, weight: float) -> Planes:
-    """Return a frame of a cross-fade. `weight` in [0, 1] is that of the second picture."""
+    """Return one frame of a cross-fade. `weight`, in [0, 1], is the share of the second picture."""
     (y0, u0, v0) = first
     (y1, u1, v1) = second
     return Image.blend(y0, y1, weight), Image.blend(u0, u1, weight), Image.blend(v0, v1, weight)

