@@ -17,9 +17,9 @@ from untrimmed.types import TextFeatures
 class Encoder(Protocol):
     """Encodes frames and sentences as vectors whose cosine measures how well they match.
 
-    `identity` names the weights exactly (name and content hash): vectors of two encoders may be compared only if their
-    identities are equal, so the index stores the identity. `short_side` is the size in pixels to which the decoder
-    scales the shorter side of a frame before the encoder gets it. Frames reach the encoder uncropped.
+    `identity` is a name and a hash of the weights. Vectors of two encoders may be compared only if their identities are
+    equal, so the index stores it. The decoder scales frames so that the shorter side has `short_side` pixels, and does
+    not crop them.
     """
 
     name: str
@@ -33,12 +33,11 @@ class Encoder(Protocol):
         ...
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Return unit vectors (float32) of RGB frames, one per frame. For no frames, return an empty array [0, D]."""
+        """Return unit vectors (float32) of RGB frames, one per frame."""
         ...
 
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """For each text, return a unit sentence vector, word vectors (float32), and the text's unknown and unread
-        words."""
+        """Return for each text a unit sentence vector, its word vectors (float32), and which words were read."""
         ...
 
 
@@ -52,21 +51,18 @@ class VideoEncoding(ABC):
     def add(
         self, times_s: Float[np.ndarray, " T"], frames: UInt8[np.ndarray, "T Y X 3"]
     ) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Add frames. Return the vectors (float32) that have become complete, and their times in seconds.
-
-        The result is empty if no vector has become complete.
-        """
+        """Add frames. Return the vectors (float32) that have become complete, if any, and their times in seconds."""
 
     @abstractmethod
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """After the last frame, return the remaining vectors and their times."""
+        """Return the remaining vectors and their times. It is called after the last frame."""
 
 
 class ClipEncoder(ABC):
-    """An `Encoder` with one vector per clip of several frames (for example of motion), and no sentence vectors.
+    """An `Encoder` with one vector per clip of several frames, for example for motion.
 
-    Its frames and words are in different spaces, so only a trained model can search such vectors, and
-    `TextFeatures.sentence` is empty. `fps` is the usual number of vectors per second of video.
+    Frames and words are in different spaces, so only a trained model can search such vectors, and
+    `TextFeatures.sentence` is empty. `fps` is the default number of vectors per second of video.
     """
 
     name: str
@@ -97,17 +93,14 @@ class ClipEncoder(ABC):
 
     @abstractmethod
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
-        """For each text, return word vectors (float32), and the text's unknown and unread words.
-
-        There is no sentence vector.
-        """
+        """Return the features of each text: word vectors (float32), and which words were read. No sentence vector."""
 
 
 class FrameEncoding(VideoEncoding):
     """Encodes each frame as one vector, as soon as the frame is added.
 
-    If a call has the same frames as the previous call (for example of a slide), they are not encoded again. Single
-    frames are not compared, because a frame's vector depends slightly on the number of frames in the call.
+    If all frames are the same as in the previous call (a slide, for example), they are not encoded again. Frames are
+    not compared one by one, because a frame's vector depends slightly on the number of frames in a batch.
     """
 
     def __init__(self, encoder: Encoder):
@@ -130,8 +123,5 @@ class FrameEncoding(VideoEncoding):
 
 
 def start_video(encoder: Encoder, fps: float) -> VideoEncoding:
-    """Return an encoding for one video, by an encoder of frames or of clips.
-
-    `fps` is the number of vectors per second.
-    """
+    """Return an encoding for one video, with `fps` vectors per second."""
     return encoder.start_video(fps) if isinstance(encoder, ClipEncoder) else FrameEncoding(encoder)

@@ -1,4 +1,4 @@
-"""Determine which words of a sentence an encoder does not know, and how many words it reads."""
+"""Find the words of a sentence that an encoder does not know, and how many words fit into its limit."""
 
 import re
 from collections.abc import Iterable
@@ -7,11 +7,14 @@ from untrimmed.types import Reading
 
 
 def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bool) -> Reading:
-    """Return the `Reading` of a text. `pieces` contains, for each token, the token's start and end in the text, and
-    whether the token is known.
+    """Return which words of a text are unknown, and how many were read.
 
     Words are separated by spaces. A word is known if one of its tokens is known. Words without tokens, and words beyond
     the encoder's limit, count neither as known nor as unknown.
+
+    Args:
+        pieces: For each token, its start and end in the text, and whether it is known.
+        is_cut: Whether the text was longer than the encoder's limit.
 
     >>> reading_of("a dog 犬", [(0, 1, True), (2, 5, True), (6, 7, False)], is_cut=False)
     Reading(unknown=('犬',), is_understood=True, num_words_read=None)
@@ -34,9 +37,9 @@ def reading_of(text: str, pieces: Iterable[tuple[int, int, bool]], *, is_cut: bo
 
 
 def known_words(text: str, reading: Reading) -> str:
-    """Return the words of a text that an encoder reads and knows.
+    """Return the words of a text that the encoder knows, up to its limit.
 
-    A text whose words are all known, or all unknown, is returned unchanged.
+    If all words are known, or all are unknown, the text is returned unchanged.
 
     >>> known_words("a dog 犬 runs", Reading(unknown=("犬",)))
     'a dog runs'

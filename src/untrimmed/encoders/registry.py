@@ -1,4 +1,4 @@
-"""List the encoders by name, load one of them, and test that it works.
+"""The named encoders, and functions that load and test an encoder.
 
 Importing this module is fast; torch and transformers are imported only when an encoder is loaded.
 """
@@ -19,21 +19,23 @@ from untrimmed.precision import BUILTIN_PRODUCTS, Precision
 
 DEFAULT = "siglip2-base"
 BUILTIN = "builtin"
-HUB_TIMEOUT_S = 5.0  # the hub counts as unreachable if it has not answered after this time
+HUB_TIMEOUT_S = 5.0  # if the hub has not answered by then, it counts as unreachable
 
 _SELF_TEST_SIDE = 96
-# Smallest distance of the unit vectors of two different inputs. Vectors of equal inputs differ by 1e-7 in float32 and 0
-# in bfloat16.
+# Unit vectors of two different inputs must have at least this distance. Those of equal inputs differ by 1e-7 in float32
+# and by 0 in bfloat16.
 _SELF_TEST_DISTANCE = 1e-3
 
 
 @dataclass(frozen=True)
 class EncoderCard:
-    """Facts about a named encoder that are known without its weights.
+    """Facts about a named encoder that are known before its weights are loaded.
 
-    `hub_id` is None for `builtin`, whose weights come with installed packages. `width` is the width of a frame vector,
-    `image_px` the side of the input picture in pixels, and `parameters_m` the number of parameters in millions (image
-    and text together; a download has four bytes per parameter).
+    Attributes:
+        hub_id: None for `builtin`, whose weights come with installed packages.
+        width: The width of a frame vector.
+        image_px: The side of the input picture in pixels.
+        parameters_m: The number of parameters in millions, image and text together. A download has 4 bytes for each.
     """
 
     name: str
@@ -69,12 +71,12 @@ _FETCH = f"`hf download {ENCODERS[DEFAULT].hub_id}`, then index into a new --lib
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """A loaded encoder, a notice for the user if it replaces the default one, and its number format."""
+    """A loaded encoder and its number format. `notice` is a text for the user if it replaces the default encoder."""
 
     encoder: Encoder
     notice: str | None
     products: str = "float32"  # number format of matrix products
-    why: str = "the encoder has no other"
+    why: str = "the encoder has no other"  # reason for this number format
 
 
 def load_encoder(
@@ -85,14 +87,16 @@ def load_encoder(
     fallback: bool = True,
     images: bool = True,
 ) -> LoadedEncoder:
-    """Load and test the encoder of a short name (see `ENCODERS`), a hub id or a local folder; None is the default.
+    """Load and test an encoder.
 
-    A name such as `resnet152+i3d=FILE+roberta` selects benchmark features (`untrimmed.encoders.features.kinds`).
-
-    If the default encoder is not available (not cached and no answer from the hub, or torch or transformers missing),
-    `builtin` is used instead, with a notice; `fallback=False` raises an error. A named encoder is never replaced. Every
-    `encoder.name` is a valid `name`. With `images=False`, for searches, only the text part is tested, and the image
-    part may be loaded later.
+    Args:
+        name: A short name (see `ENCODERS`), a hub id, a local folder, the `name` of an encoder, or a name such as
+            `resnet152+i3d=FILE+roberta` for benchmark features (`untrimmed.encoders.features.kinds`). None is the
+            default encoder.
+        fallback: Whether `builtin` replaces the default encoder, with a notice, if torch or transformers is missing, or
+            if the weights are not cached and the hub does not answer. A named encoder is never replaced.
+        images: Whether to test the image part too. A search needs only the text part, so the image part may be loaded
+            later.
 
     Raises:
         UnknownNameError: The name is unknown.
@@ -113,7 +117,7 @@ def load_encoder(
 
 
 def self_test(encoder: Encoder, *, images: bool = True) -> None:
-    """Check that an encoder distinguishes two images and two texts, and that its vectors have the right form.
+    """Check that an encoder distinguishes two images and two texts, and that its vectors have the right shape.
 
     Raises:
         EncoderError: A check fails.
@@ -143,7 +147,7 @@ def _load_default(*, device: str, precision: Precision, fallback: bool) -> Loade
             better = f"pip install 'untrimmed[hub]', {_FETCH}" if missing_packages() else _FETCH
             return _load_builtin(precision, f"encoder 'builtin' in use ({why}); for better results: {better}")
         except EncoderError as builtin_error:
-            raise EncoderError(f"{error}; and the encoder 'builtin' cannot take its place: {builtin_error}") from error
+            raise EncoderError(f"{error}; the encoder 'builtin' cannot replace it: {builtin_error}") from error
     return _load_hub(folder, name=source, device=device, precision=precision)
 
 
@@ -161,7 +165,7 @@ def _load_hub(
 
 
 def _feature_spec(name: str) -> FeatureSpec:
-    """Return the networks in a name. The short name of a CLIP model is replaced by the model's hub id."""
+    """Return the networks in a name, with the short name of a CLIP model replaced by the model's hub id."""
 
     def resolved(part: Part) -> Part:
         return replace(part, weights=_source(part.weights or DEFAULT_CLIP)) if part.kind == CLIP else part
@@ -198,7 +202,7 @@ def _load_builtin(precision: Precision, notice: str | None) -> LoadedEncoder:
 
 
 def _source(name: str) -> str:
-    """Return the folder or hub id of a name: short names become hub ids, folders and hub ids stay unchanged."""
+    """Return the hub id of a short name. A folder or a hub id is returned unchanged."""
     if name in ENCODERS and (hub_id := ENCODERS[name].hub_id) is not None:
         return hub_id
     looks_like_path = name.startswith((".", "/", "~")) or Path(name).is_absolute()

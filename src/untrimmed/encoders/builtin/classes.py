@@ -1,6 +1,6 @@
-"""The thousand ImageNet classes as unit vectors in the space of the sentences. They connect pictures with words.
+"""A unit vector for each of the thousand ImageNet classes, in the space of sentence vectors.
 
-Encoding the names takes half a minute or more, so the vectors are stored beside this file. `python -m
+Encoding the class names takes half a minute or more, so the vectors are stored beside this file. `python -m
 untrimmed.encoders.builtin.classes` computes them from the pinned packages, and a test recomputes some rows.
 """
 
@@ -20,17 +20,14 @@ _GLOSS_WEIGHT = 0.5
 
 @dataclass(frozen=True)
 class ClassText:
-    """Three names of a class, and a description of it.
-
-    The description is a name with one sentence about the appearance of the class.
-    """
+    """Three names of a class, and a description: a name, and one sentence about the appearance of the class."""
 
     names: tuple[str, str, str]
     gloss: str
 
 
 def read_class_texts() -> list[ClassText]:
-    """The texts of all classes, in the order of the network's outputs.
+    """Return the texts of all classes, in the order of the network's outputs.
 
     Raises:
         EncoderError: The package of class names is missing, or a file in it is not the expected version.
@@ -48,9 +45,7 @@ def read_class_texts() -> list[ClassText]:
 
 
 def embed_class_texts(text_encoder: MiniLM, texts: Sequence[ClassText]) -> Float[np.ndarray, "K D"]:
-    """Return a unit vector per class: the mean vector of its names in all prompts, plus half of the vector of its
-    description.
-    """
+    """Return a unit vector per class: the mean vector of its names in all prompts, plus half of its gloss's vector."""
     prompts = [prompt.format(name) for text in texts for name in text.names for prompt in _PROMPTS]
     distinct = list(dict.fromkeys([*prompts, *(text.gloss for text in texts)]))
     vectors = dict(zip(distinct, (sentence.vector for sentence in text_encoder.encode(distinct)), strict=True))

@@ -1,7 +1,7 @@
-"""Colours of frames and colour names in sentences, because object classes contain no colours.
+"""Vectors of the colours in frames and of the colours that sentences name. Object classes contain no colours.
 
-Web colours (CSS) define the eleven basic colour terms (Berlin & Kay 1969). A pixel has the name of the nearest web
-colour in CIELAB, where lightness counts less than hue. A twelfth component marks pictures without colour.
+The first eleven components are the basic colour terms (Berlin & Kay 1969). A pixel gets the term of the nearest web
+colour (CSS) in CIELAB, where lightness counts less than hue. The twelfth component marks pictures without colour.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _COLOURLESS = re.compile(
     r"|\bblack[ -]and[ -]white (\w+ )?(film|movie|video|footage|picture|photo|photograph|image|scene)\b"
 )
 _LIGHTNESS_WEIGHT = 0.6
-_SMALL_SHARE = 0.01  # smaller shares of a frame are hardly noticed
-# Limits for the frame's mean of max(R, G, B) - min(R, G, B): below the first limit, the frame has no colour (only film
-# grain); above the second, it is coloured.
+_SMALL_SHARE = 0.01  # people hardly notice colours with a smaller share of a frame
+# Limits for the mean over a frame's pixels of max(R, G, B) - min(R, G, B). Below the first limit, the frame has no
+# colour, only film grain. Above the second, it is coloured.
 _GREY_SPREAD, _COLOURED_SPREAD = 8.0, 16.0
 _LEVELS = 32
 DIM = len(_NAMES) + 1
@@ -55,7 +55,7 @@ MAX_NORM = np.sqrt(DIM) / 2
 
 
 def _lab(rgb: Float[np.ndarray, "*rows 3"]) -> Float[np.ndarray, "*rows 3"]:
-    """CIELAB values (D65) of sRGB values in [0, 255]. The lightness is multiplied by a small weight."""
+    """Return CIELAB values (D65) of sRGB values in [0, 255]. The lightness is multiplied by `_LIGHTNESS_WEIGHT`."""
     linear = np.where(rgb <= 10.31, rgb / 255 / 12.92, ((rgb / 255 + 0.055) / 1.055) ** 2.4)
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     xyz = linear @ to_xyz.T / np.array([0.9505, 1.0, 1.089])
@@ -65,29 +65,24 @@ def _lab(rgb: Float[np.ndarray, "*rows 3"]) -> Float[np.ndarray, "*rows 3"]:
 
 
 class ColourNames:
-    """Frames and sentences as vectors with a component for each colour name.
-
-    A frame's components are in [-1/2, 1/2].
-    """
+    """Describes frames and sentences by vectors with one component per colour name, and one for no colour."""
 
     @cached_property
     def _nearest(self) -> UInt8[np.ndarray, " N"]:
-        """The nearest colour name of every cell of a coarse RGB grid.
-
-        The names are found when the first frame is described.
-        """
+        """The index of the nearest colour name for each cell of a coarse RGB grid, computed at the first access."""
         prototypes = [(i, bytes.fromhex(code)) for i, name in enumerate(_NAMES) for code in _PROTOTYPES[name].split()]
         names = np.array([i for i, _ in prototypes], np.uint8)
         places = _lab(np.array([list(code) for _, code in prototypes], float))
         levels = (np.arange(_LEVELS) + 0.5) * 256 / _LEVELS
         cube = _lab(np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3))
-        # leave |a|^2 out of |a - b|^2: it is equal for all prototypes b
+        # |a - b|^2 without |a|^2, which is equal for all prototypes b
         return names[np.argmin((places**2).sum(axis=1) - 2 * cube @ places.T, axis=1)]
 
     def describe(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T 12"]:
-        """Return the share of each colour in a frame, relative to equal shares, on a logarithmic scale.
+        """Return a vector for each frame, with components in [-1/2, 1/2].
 
-        The last component is 1/2 for a picture without colour and -1/2 for a coloured one.
+        The first eleven are the shares of the colours on a logarithmic scale, relative to equal shares. The last one
+        is 1/2 for a picture without colour and -1/2 for a coloured one.
         """
         pixels = frames[:, ::2, ::2].reshape(len(frames), -1, 3)
         red, green, blue = np.moveaxis((pixels // (256 // _LEVELS)).astype(np.int32), -1, 0)
@@ -102,7 +97,8 @@ class ColourNames:
     def mentioned(self, text: str) -> Float[np.ndarray, 12]:
         """Return a unit vector of the colours that a sentence names, or zeros if it names none.
 
-        'In black and white' requests a picture without colour, with twice the weight of a colour.
+        The last component is 2 if the sentence asks for a picture in black and white, else 0. It is not part of the
+        unit length.
         """
         remainder, num_colourless = _COLOURLESS.subn(" ", text.lower())
         vector = np.zeros(DIM, np.float32)

@@ -1,20 +1,21 @@
-"""The `builtin` encoder: pictures and sentences in one space, from installed packages, without paired training.
+"""The encoder `builtin`. It uses weights from installed packages and was not trained on pairs of images and texts.
 
-A frame x becomes the probability-weighted mean of the names of its ImageNet classes (ConSE: Norouzi et al. 2014,
-arXiv 1312.5650, Eq. 2-3), followed by its colours:
+The vector of a frame x is the probability-weighted mean of the text vectors of its ImageNet classes (ConSE: Norouzi et
+al. 2014, arXiv 1312.5650, Eq. 2-3), followed by its colours:
 
     s(x) = normalise(sum_k softmax(z(x) / temperature)_k  normalise(c_k - m))
     f(x) = [a s(x), b colour(x), rest(x)]
 
-Here z are the logits of EfficientNet-Lite2. Its features are averaged over the whole frame, not over a centre crop. The
-text vector of class k is c_k (the module `classes` computes it from several names, prompts and a description), and m is
-the mean of all c_k. The number rest(x) >= 0 makes f(x) a unit vector. A sentence q becomes
+Here z are the logits of EfficientNet-Lite2, whose features are averaged over the whole frame instead of a centre crop.
+The text vector of class k is c_k (see the module `classes`), and m is the mean of all c_k. The number rest(x) >= 0
+makes f(x) a unit vector. The vector of a sentence q is
 
     f(q) = normalise([a normalise(MiniLM(q) - m), (colour_weight a^2 / b) mentioned(q), 0])
 
-so f(q) . f(x) is, up to a factor that depends on q alone, s(q) . s(x) + colour_weight mentioned(q) . colour(x). The
-vectors of all texts have a large common part that does not help to choose a frame. Subtracting m removes it without
-using any corpus or query.
+so f(q) . f(x) is s(q) . s(x) + colour_weight mentioned(q) . colour(x), times a factor that depends only on q.
+
+The vectors of all texts have a large common part, which does not help to choose a frame. Subtracting m removes most of
+it, and needs no corpus or queries.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Recipe:
 
     network: str = "lite2"
     short_side: int = 224
-    # frames are cropped to this ratio of the longer to the shorter side, so that a panorama cannot fill the memory
+    # largest ratio of the longer to the shorter side; a wider panorama is cropped, because it could fill the memory
     max_aspect: float = 2.4
     temperature: float = 1.5
     colour_weight: float = 0.1
 
     @property
     def identity(self) -> str:
-        """The identity of the vectors: version and a hash of these settings and all files."""
+        """The identity of the encoder: its version and a hash of these settings and all weight files."""
         w = weights
         packaged = [file.sha256 for file in (w.IMAGE_WEIGHTS[self.network], w.TEXT_WEIGHTS)]
         stored = [file_sha256(file) for file in (w.VOCABULARY, w.CLASS_TABLE)]
@@ -86,7 +87,7 @@ class BuiltinEncoder:
         self.recipe = r = recipe or Recipe()
         self.identity = r.identity
         self.short_side = r.short_side
-        # the weights are only located here, so that a missing network is reported before the first video is decoded
+        # find the weights now, so that a missing file is reported before the first video is decoded
         self._image_weights = weights.IMAGE_WEIGHTS[r.network].find()
         self._text = MiniLM()
         classes = load_class_vectors()
@@ -96,7 +97,7 @@ class BuiltinEncoder:
         self._network: ImageNetwork | None = None
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Return unit vectors of RGB frames of any size. For no frames, return an empty array [0, D]."""
+        """Return unit vectors of RGB frames of any size: an array [0, D] if there are no frames."""
         vectors = [np.empty((0, self.frame_dim), np.float32)]
         for start in range(0, len(frames), _BATCH):
             vectors.append(self._encode_batch(self._prepare(frames[start : start + _BATCH])))
@@ -152,9 +153,9 @@ def scaled(frames: UInt8[np.ndarray, "T Y X 3"], short_side: int) -> UInt8[np.nd
 
 
 def _resampling(length: int, new_length: int) -> Float[np.ndarray, "N M"]:
-    """Return the weight of each old pixel in each new one.
+    """Return the weight of each old pixel in each new pixel.
 
-    The weights are triangles as wide as a new pixel, so that no old pixel is skipped.
+    The weights are triangles. When a picture is reduced, they are wide enough that no old pixel is skipped.
     """
     scale = length / new_length
     reach = max(scale, 1.0)

@@ -23,7 +23,7 @@ _IR_VERSION = 9
 
 @dataclass(frozen=True)
 class Node:
-    """One operation of a graph. An operation has the same name as its output."""
+    """One operation of a graph. Its name is the name of its output."""
 
     kind: str
     inputs: tuple[str, ...]
@@ -60,10 +60,7 @@ class GraphBuilder:
     def build(
         self, inputs: Mapping[str, TypeAndShape], outputs: Mapping[str, TypeAndShape], opset: int
     ) -> onnx.ModelProto:
-        """Build the graph with these inputs and outputs as a message of the package `onnx`.
-
-        `opset` is the version of ONNX's operations.
-        """
+        """Return the graph with these inputs and outputs. `opset` is the version of ONNX's operations."""
         from onnx import TensorProto, helper, numpy_helper
 
         def described(values: Mapping[str, TypeAndShape]) -> list[Any]:
@@ -86,7 +83,7 @@ class GraphBuilder:
 def load_session(
     graph: Path, weights: Mapping[str, np.ndarray], options: onnxruntime.SessionOptions
 ) -> onnxruntime.InferenceSession:
-    """Return a session that runs a stored graph with these weights, which are not copied."""
+    """Return a session that runs a stored graph with these weights. Contiguous weights are not copied."""
     values = [onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(weight, order="C")) for weight in weights.values()]
     options.add_external_initializers(list(weights), values)
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])

@@ -1,19 +1,19 @@
 """EfficientNet-Lite (Tan & Le 2019, arXiv 1905.11946) as an 8-bit ONNX graph, built from the released float weights.
 
 The Lite networks were designed for quantisation: they have no squeeze-and-excitation, and ReLU6 limits nearly all
-activations to [0, 6]. Only the outputs of the narrow layers have no activation. We estimate their range from the batch
-normalisation before them: a channel has mean `bias` and standard deviation `weight`. So no calibration pictures are
-needed. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
+activations to [0, 6]. Only the outputs of the narrow layers have no activation. We estimate the range of these outputs
+from their batch normalisation, which gives a channel the mean `bias` and the standard deviation `weight`. So we need no
+calibration pictures. As in Jacob et al. 2018 (arXiv 1712.05877), real = scale * (stored - zero):
 
-- frames: the networks were trained on inputs for which 8-bit RGB is already stored = 128 * real + 127;
-- after ReLU6: `zero` is 0, and rounding to the stored range [0, 255] replaces the clamping;
-- narrow layers: the range is `_DEVIATIONS` standard deviations around the mean of the channel with the widest range;
-  for a sum of layers, deviations add in quadrature;
+- frames: 8-bit RGB is used as it is, because the networks were trained on real = (RGB - 127) / 128;
+- after ReLU6: `zero` is 0, and the stored range [0, 255] replaces the clamping;
+- narrow layers: the range contains `_DEVIATIONS` standard deviations around the mean of every channel; for a sum of
+  layers, deviations add in quadrature;
 - weights: 8 bits with one scale per output channel.
 
 x86 processors without the VNNI instructions clip the sum of two 8-bit products at 16 bits. The setting
 `session.x64quantprecision` of ONNX Runtime avoids this, so that logits are equal on all processors. Weights of 7 bits
-would also avoid it, but their logits have a mean cosine of 0.954 with the float logits, instead of 0.990.
+would also avoid it, but they are less exact: the mean cosine with the float logits is 0.954 instead of 0.990.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _DEPTHS = {"lite2": 1.2}
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of the network (inverted residual).
+    """An inverted residual block.
 
-    The block widens its input (unless `expansion` is 1), filters each channel, and narrows the result.
+    It widens its input (unless `expansion` is 1), filters each channel, and narrows it.
     """
 
     prefix: str
@@ -73,10 +73,7 @@ def _blocks(depth: float) -> Iterator[_Block]:
 
 @dataclass(frozen=True)
 class _Value:
-    """A quantised tensor of the graph.
-
-    If no activation limits its range, the mean and deviation per channel are known.
-    """
+    """A quantised tensor of the graph. `mean` and `deviation` per channel are empty if ReLU6 limits the range."""
 
     name: str
     scale: float
@@ -104,7 +101,7 @@ class _ImageGraphBuilder(GraphBuilder):
         weight = self._read(f"{conv}.weight") * factor[:, None, None, None]
         bias = beta - self._read(f"{norm}.running_mean") * factor
         scales = np.abs(weight).max(axis=(1, 2, 3)) / _WEIGHT_LIMIT
-        # the bias is stored in 32 bits with this scale, which must not be too small (a channel may have only a bias)
+        # the bias is stored in 32 bits with the same scale, which is too small if a channel has only a bias
         scales = np.maximum(scales, np.maximum(np.abs(bias), 1e-6) / value.scale / 2**24)
         stored = np.rint(weight / scales[:, None, None, None]).astype(np.int8)
         bias_scales = (scales * value.scale).astype(np.float32)
@@ -123,7 +120,7 @@ class _ImageGraphBuilder(GraphBuilder):
         return self._quantise(real, _linear_range(f"{conv}.out", beta, np.abs(gamma)))
 
     def add(self, first: _Value, second: _Value, name: str) -> _Value:
-        """Add a node for the sum of two values that no activation limits. Their deviations add in quadrature."""
+        """Add a node for the sum of two values without activation. Their deviations add in quadrature."""
         real = self.node("Add", [self._dequantise(first), self._dequantise(second)], f"{name}.real")
         deviation = np.hypot(first.deviation, second.deviation)
         return self._quantise(real, _linear_range(f"{name}.out", first.mean + second.mean, deviation))
@@ -163,9 +160,9 @@ def _linear_range(name: str, mean: Float[np.ndarray, " C"], deviation: Float[np.
 
 
 def quantise(network: str, released: Mapping[str, np.ndarray]) -> GraphBuilder:
-    """Return the 8-bit network and its weights, from released float weights.
+    """Return the graph of the 8-bit network and its weights, from released float weights.
 
-    The network maps stored frames [T, 3, Y, X] to features [T, 1280].
+    The graph maps 8-bit frames [T, 3, Y, X] to features [T, 1280].
 
     Raises:
         KeyError: The weights are those of another network.
@@ -196,11 +193,11 @@ def graph_file(network: str) -> Path:
 
 
 class ImageNetwork:
-    """Classifies RGB frames of any size: returns the logits of the thousand classes."""
+    """Returns the logits of the thousand ImageNet classes for RGB frames of any size."""
 
     def __init__(self, network: str, released: Mapping[str, np.ndarray]):
         options = onnxruntime.SessionOptions()
-        # The decoder runs at the same time, so leave one core to it. Idle threads must not keep a core busy.
+        # The decoder runs at the same time, so leave one core free. Idle threads must not keep a core busy.
         options.intra_op_num_threads = max(1, (os.cpu_count() or 2) - 1)
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if not has_exact_int8():  # not needed with VNNI, where it would double the time

@@ -12,8 +12,8 @@ import numpy as np
 from untrimmed.errors import EncoderError
 
 _ONNX = {1: np.float32, 3: np.int8}  # ONNX's number of a data type -> the data type
-_VARINT = 0  # protobuf's number for fields that contain an integer
-# protobuf's numbers for fields of a fixed size -> the size in bytes; all other fields begin with their size
+_VARINT = 0  # protobuf's number of the wire type of integers
+# protobuf's number of a wire type of fixed size -> the size in bytes; fields of other types begin with their size
 _FIXED = {1: 8, 5: 4}
 _SMALLEST = 16  # size in bytes; smaller tensors are constants of the program, not weights
 _STORAGES = {"FloatStorage": np.float32, "LongStorage": np.int64}
@@ -21,7 +21,10 @@ _MAGIC = 0x1950A86A20F9469CFC6C
 
 
 def read_onnx(file: Path) -> dict[str, np.ndarray]:
-    """The weights of an ONNX file by name, as views of the mapped file. Tensors of less than 16 bytes are left out.
+    """Return the weights of an ONNX file by name, as views of the memory-mapped file.
+
+    Tensors of less than 16 bytes are constants of the graph and are left out.
+
 
     An ONNX file is a protobuf message (https://protobuf.dev/programming-guides/encoding): field 7 of the model is the
     graph; the graph's repeated field 5 holds the tensors, each with dimensions (1), type (2), name (8) and content (9).
@@ -41,7 +44,7 @@ def read_onnx(file: Path) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class _Fields:
-    """The fields of a protobuf message by number. A value is an integer or the position of a field's content."""
+    """The fields of a protobuf message by field number: integers, and the byte ranges of all other fields."""
 
     numbers: dict[int, list[int]]
     spans: dict[int, list[range]]
@@ -67,7 +70,7 @@ class _Fields:
 
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
-    """Return the integer that begins at a position, stored with seven bits in each byte, and the position after it."""
+    """Return the integer at a position (stored with seven bits per byte), and the position after it."""
     number = shift = 0
     while True:
         byte = message[place]
@@ -80,7 +83,7 @@ def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A tensor as the position of its numbers in the file's storages. Offset and strides count numbers, not bytes."""
+    """The position of a tensor in one of the file's storages. Offset and strides count numbers, not bytes."""
 
     storage: tuple[Any, str]
     offset: int
@@ -97,7 +100,7 @@ class _StateUnpickler(pickle.Unpickler):
     """Unpickles containers and references to tensors, and refuses any other class."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return a class or function of the three kinds that weight files use; raises an error for any other."""
+        """Return an object that weight files may refer to. Raises `pickle.UnpicklingError` for all others."""
         if (module, name) == ("collections", "OrderedDict"):
             return collections.OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
@@ -107,7 +110,7 @@ class _StateUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"contains {module}.{name}, which is not a tensor")
 
     def persistent_load(self, reference: Any) -> tuple[Any, str]:
-        """Return the data type and the key of a storage, which is an array of numbers that tensors use."""
+        """Return the data type and the key of a storage (an array of numbers that tensors refer to)."""
         _, dtype, key, *_ = reference
         return dtype, key
 
@@ -126,9 +129,9 @@ def _next_storage(content: io.BytesIO, itemsize: int) -> bytes:
 
 
 def read_torch_state(file: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a weight file that PyTorch before version 1.6 wrote.
+    """Return the arrays of a weight file that was written by PyTorch before version 1.6.
 
-    The file contains several pickles. The fourth pickle names the tensors. The numbers of the tensors follow.
+    Such a file consists of several pickles, the fourth of which describes the tensors, followed by their numbers.
 
     Raises:
         EncoderError: The file has another format, is damaged, or contains something other than weights.

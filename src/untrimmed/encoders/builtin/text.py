@@ -1,9 +1,8 @@
 """all-MiniLM-L6-v2 (a BERT of 6 layers, Devlin et al. 2019, arXiv 1810.04805; distilled by Wang et al. 2020).
 
-The layers run as an ONNX graph (`text_graph`), because importing torch for `transformers` takes longer than the rest of
-a search from the command line. The weights come from a package that stores them as 8-bit integers with scales. They are
-converted to float32, so that vectors are equal on all processors. That package's own graph gives the same hidden
-states, but takes longer to load.
+The layers run as an ONNX graph (`text_graph`), because importing torch takes longer than the rest of a search from the
+command line. A package provides the weights as 8-bit integers with scales. We convert them to float32, so that vectors
+are equal on all processors. The package also contains a graph, but it takes longer to load and gives the same result.
 """
 
 import unicodedata
@@ -31,7 +30,7 @@ NUM_LAYERS = 6
 GRAPH = Path(__file__).with_name("minilm.onnx")
 _MAX_TOKENS = 256  # the model was trained on at most this many tokens; longer texts are truncated
 _BATCH = 64
-# the matrices of a layer in the order of the package, which numbers them
+# the matrices of a layer, in the package's order; the package names them by numbers
 _MATRICES = (
     *(f"attention.self.{part}" for part in ("query", "key", "value")),
     "attention.output.dense",
@@ -43,7 +42,7 @@ _TOKENS = "inner.embeddings.word_embeddings.weight"
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text as a unit vector, and its word pieces with their vectors. The two special tokens are left out."""
+    """The unit vector of a text, and its word pieces with their vectors (without the two special tokens)."""
 
     vector: Float[np.ndarray, " D"]
     words: Float[np.ndarray, "W D"]
@@ -52,10 +51,7 @@ class Sentence:
 
 
 def is_layer_weight(name: str) -> bool:
-    """Whether a released weight is part of the graph.
-
-    Embeddings are not part of the graph, because they are looked up before the graph runs.
-    """
+    """Whether a released weight is part of the graph. Embeddings are not: they are looked up before the graph runs."""
     return name.startswith(("encoder.layer.", "embeddings.LayerNorm."))
 
 
@@ -138,10 +134,10 @@ class MiniLM:
 
 
 def _read(text: str, encoding: Encoding) -> Reading:
-    """Return which words of a text the model knows. The model was trained on English.
+    """Return which words of a text the model knows.
 
-    A Greek or Russian word that is split into single letters counts as unknown, although the vocabulary contains the
-    letters. A word in Latin letters counts as known even if it is split (`ww2`, `4x4`).
+    The model was trained on English, so a word without Latin letters or digits counts as unknown, even if its single
+    letters are in the vocabulary. A word in Latin letters counts as known, even if it is split (`ww2`, `4x4`).
     """
     pieces: dict[int, list[int]] = {}
     for place, word in enumerate(encoding.word_ids):

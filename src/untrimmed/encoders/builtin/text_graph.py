@@ -23,7 +23,7 @@ _OPSET = 20
 
 
 class _TextGraphBuilder(GraphBuilder):
-    """Builds the graph node by node. Except inside `attend`, arrays have one row per token: [Q*W, width]."""
+    """Builds the graph. Outside `attend`, arrays have one row per token: [Q*W, width]."""
 
     def layer_weight(self, name: str, *shape: int) -> str:
         """Add a weight of this shape and return its name."""
@@ -42,10 +42,7 @@ class _TextGraphBuilder(GraphBuilder):
         return self.normalise(self.node("Add", [value, change], f"{name}.sum"), name)
 
     def attend(self, value: str, name: str) -> str:
-        """Add attention of every head over the tokens of a sentence.
-
-        The graph's input `hidden` is -inf for padding.
-        """
+        """Add multi-head attention over the tokens of a sentence. The graph's input `hidden` is -inf for padding."""
         parts = {}
         for part in ("query", "key", "value"):
             split = self.node("Reshape", [self.linear(value, f"{name}.{part}", DIM, DIM), "heads"], f"{name}.{part}.4d")
@@ -60,10 +57,10 @@ class _TextGraphBuilder(GraphBuilder):
 
 
 def build_graph() -> onnx.ModelProto:
-    """Build the graph.
+    """Return the graph of the layers.
 
-    Its inputs are embedded tokens [Q, W, D] and a mask [Q, 1, 1, W] that is added to attention scores. Its output is
-    the last hidden states [Q, W, D].
+    Inputs: embedded tokens [Q, W, D], and a mask [Q, 1, 1, W] that is added to attention scores. Output: the last
+        hidden states [Q, W, D].
     """
     b = _TextGraphBuilder()
     b.constant("rows", np.array([-1, DIM]))

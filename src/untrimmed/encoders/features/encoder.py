@@ -1,6 +1,6 @@
-"""The networks of published benchmarks as an encoder.
+"""An encoder made of the networks behind published benchmark features.
 
-Frames are grouped into clips, a clip becomes one vector, and RoBERTa or CLIP encodes the words.
+Frames are grouped into clips, and each clip becomes one vector. RoBERTa or CLIP encodes the words.
 
 The vectors of all networks are scaled to unit length and concatenated (as in the released features of TVR). The result
 is scaled to unit length again, which does not change the results of models. Frames and sentences are in different
@@ -31,15 +31,15 @@ from untrimmed.precision import NumberFormat, Precision, choose_format
 from untrimmed.types import TextFeatures
 
 _VERSION = 1  # version of the code; increase it when vectors change for the same weights
-_STILL_SIZE = 16  # number of frames in a clip that is made from a single picture
+_STILL_SIZE = 16  # a single picture is repeated to make a clip of this many frames
 _VECTORS_AT_ONCE = 8
 
 
 class FeatureEncoder(ClipEncoder):
-    """An encoder made of the benchmarks' networks. The networks for frames are loaded when the first frame is encoded.
+    """An encoder made of the networks in a `FeatureSpec`.
 
-    `name` contains absolute paths, so that it is valid in any working folder. `identity` depends on the weights of all
-    networks and their order.
+    `name` contains absolute paths, so that it is valid in any working folder. `identity` depends on the weights and the
+    order of all networks. Networks for frames are loaded when the first frame is encoded.
     """
 
     short_side = SHORT_SIDE
@@ -51,7 +51,7 @@ class FeatureEncoder(ClipEncoder):
 
         Raises:
             ConfigError: The device does not exist.
-            EncoderError: Weights are missing, do not fit, or have another SHA-256 than requested.
+            EncoderError: Weights are missing, do not fit the network, or do not have the requested SHA-256.
         """
         self._device = choose_device(device, mps=True)
         self.number_format: NumberFormat = choose_format(precision, str(self._device))
@@ -116,7 +116,7 @@ class FeatureEncoder(ClipEncoder):
 
     @cached_property
     def _clip(self) -> TransformersEncoder:
-        """Load CLIP, to encode frames, words or both."""
+        """CLIP, which encodes frames, words or both. It is loaded only once."""
         weights = next(weights for part, weights in self._weights.items() if part.kind == CLIP)
         precision: Precision = self.number_format.name
         return TransformersEncoder.load(
@@ -131,7 +131,7 @@ class FeatureEncoder(ClipEncoder):
 
 
 class FeatureEncoding(VideoEncoding):
-    """Encodes a video. Vectors are computed in batches, as soon as all their frames are decoded."""
+    """Encodes a video clip by clip. Several clips are encoded together, once all their frames are decoded."""
 
     def __init__(self, networks: Sequence[ClipNetwork], windows: Windows):
         self._networks = networks
@@ -152,14 +152,11 @@ class FeatureEncoding(VideoEncoding):
         return self._encode(complete if len(complete) >= _VECTORS_AT_ONCE else [])
 
     def finish(self) -> tuple[Float[np.ndarray, "N D"], Float[np.ndarray, " N"]]:
-        """Return the remaining vectors and their times.
-
-        The last vector is left out if a network has no frame for it.
-        """
+        """Return the remaining vectors and their times in seconds, without clips for which a network has no frame."""
         return self._encode(self._complete(before=None))
 
     def _complete(self, *, before: int | None) -> list[int]:
-        """Return the indices (below `before`) of the vectors for which all networks have frames, in order."""
+        """Return the sorted indices, below `before`, of the vectors for which all networks have frames."""
         numbers = set.intersection(*map(set, self._frames))
         return sorted(number for number in numbers if before is None or number < before)
 
@@ -172,9 +169,6 @@ class FeatureEncoding(VideoEncoding):
 
 
 def _joined(networks: Sequence[ClipNetwork], clips: Sequence[Sequence[Tensor]]) -> Float[np.ndarray, "N D"]:
-    """Concatenate the unit vectors of all networks and scale the result to unit length.
-
-    `clips` has a list of clips for each network.
-    """
+    """Return the concatenated unit vectors of all networks, scaled to unit length. `clips` has a list per network."""
     parts = [unit(network.encode(listed)) for network, listed in zip(networks, clips, strict=True)]
     return unit(np.concatenate(parts, axis=1))

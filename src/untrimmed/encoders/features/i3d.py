@@ -1,7 +1,7 @@
 """I3D, a 3D Inception-v1 (Carreira and Zisserman 2017, arXiv 1705.07750, Figure 3), up to the last pooling layer.
 
-State-dict names are those of pytorch-i3d. They are TensorFlow's names, except that the branches are called b0 to b3.
-The widths follow from the weights.
+State-dict names are those of pytorch-i3d: TensorFlow's names, with branches called b0 to b3. Widths follow from the
+weights.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Unit(nn.Module):
         self.bn = nn.BatchNorm3d(rows, eps=_NORM_EPS)
 
     def forward(self, x: Float[Tensor, "B I T Y X"]) -> Float[Tensor, "B O T2 Y2 X2"]:
-        """The unit's output."""
+        """Return the unit's output."""
         return functional.relu(self.bn(self.conv3d(_padded(x, self.conv3d.kernel_size, self.conv3d.stride))))
 
 
 class Mixed(nn.Module):
-    """An Inception block: four branches side by side."""
+    """An Inception block: four parallel branches."""
 
     def __init__(self, state: Mapping[str, Tensor], key: str):
         super().__init__()
@@ -43,7 +43,7 @@ class Mixed(nn.Module):
             self.add_module(branch, Unit(state, f"{key}.{branch}"))
 
     def forward(self, x: Float[Tensor, "B I T Y X"]) -> Float[Tensor, "B O T Y X"]:
-        """The outputs of all branches, concatenated."""
+        """Return the concatenated outputs of all branches."""
         unit = self.get_submodule
         pooled = _max_pool(x, (3, 3, 3), (1, 1, 1))
         branches = unit("b0")(x), unit("b1b")(unit("b1a")(x)), unit("b2b")(unit("b2a")(x)), unit("b3b")(pooled)
@@ -70,7 +70,7 @@ class I3D(nn.Module):
         self.dim = sum(int(state[key].shape[0]) for key in last)
 
     def forward(self, clip: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, " D"]:
-        """The features of each clip: the mean over positions and times of the last pool."""
+        """Return the features of a clip: the last feature maps, averaged over positions and times."""
         x = self.Conv3d_1a_7x7(clip.transpose(0, 1)[None])
         x = _max_pool(x, (1, 3, 3), (1, 2, 2))
         x = self.Conv3d_2c_3x3(self.Conv3d_2b_1x1(x))
@@ -88,7 +88,7 @@ class I3D(nn.Module):
 
 
 def _padded(x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-    """Pad the last three axes with zeros so that each output length is the input length / stride, rounded up."""
+    """Pad the last three axes with zeros, so that a layer's output length is its input length / stride, rounded up."""
     pads: list[int] = []
     for length, size, step in reversed(list(zip(x.shape[2:], kernel, stride, strict=True))):
         total = max(size - (length % step or step), 0)
@@ -97,5 +97,5 @@ def _padded(x: Tensor, kernel: tuple[int, ...], stride: tuple[int, ...]) -> Tens
 
 
 def _max_pool(x: Tensor, kernel: tuple[int, int, int], stride: tuple[int, int, int]) -> Tensor:
-    """The maximum over windows. Padding with zeros does not change it, because all inputs are outputs of ReLU."""
+    """Return the maximum over windows. Padding with zeros does not change it, because ReLU outputs are not negative."""
     return functional.max_pool3d(_padded(x, kernel, stride), kernel, stride)

@@ -25,9 +25,11 @@ DEFAULT_CLIP = "clip-l14"
 class Kind:
     """A kind of network that benchmarks use for their features.
 
-    `width` is the width of vectors with the usual weights. `weights` is the default: a hub id or the name of an
-    encoder. `weights` is None if no maintained source offers the weights in a safe format; then the user must name a
-    file. `fps` is the number of vectors per second of video, and 0 for a network that encodes words.
+    Attributes:
+        width: The width of vectors with the usual weights.
+        weights: The default weights: a hub id or the name of an encoder. None if no maintained source offers them in a
+            safe format; then the user must name a file.
+        fps: The number of vectors per second of video; 0 for a network that encodes words.
     """
 
     name: str
@@ -52,10 +54,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Part:
-    """One network of an encoder: its kind, its weights, and the SHA-256 that the file must have.
-
-    If `weights` is None, the default weights of the kind are used.
-    """
+    """One network of an encoder: its kind, its weights (None: the kind's default), and their required SHA-256."""
 
     kind: str
     weights: str | None = None
@@ -68,10 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The networks of an encoder, in the order in which their vectors are concatenated.
-
-    `str` returns the encoder's name.
-    """
+    """The networks of an encoder, in the order in which their vectors are concatenated. `str` gives its name."""
 
     parts: tuple[Part, ...]
 
@@ -96,7 +92,7 @@ class FeatureSpec:
 
     @property
     def fps(self) -> float:
-        """The number of vectors per second of video: the smallest default among the networks."""
+        """The default number of vectors per second of video: the smallest default of the networks for frames."""
         return min(KINDS[part.kind].fps for part in self.pictures)
 
 

@@ -1,7 +1,4 @@
-"""The networks that turn the frames of a clip into a vector.
-
-Each network has its own frame rate, frame size and normalisation.
-"""
+"""Networks that turn the frames of a clip into a vector. Each has its own frame rate, frame size and normalisation."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class ClipNetwork(Protocol):
         ...
 
     def rate(self, fps: Fraction) -> Fraction:
-        """The number of frames per second (at least `fps`) that the network needs for `fps` vectors per second."""
+        """Return how many frames per second (at least `fps`) the network needs for `fps` vectors per second."""
         ...
 
     def prepare(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Tensor:
@@ -51,7 +48,7 @@ class ClipNetwork(Protocol):
 
 
 class PictureNetwork:
-    """ResNet. It reads three frames per second; the vector of a clip is the maximum over its frames."""
+    """ResNet at three frames per second or more. The vector of a clip is the maximum over its frames."""
 
     def __init__(self, network: ResNet, device: torch.device, dtype: torch.dtype):
         self.dim = network.dim
@@ -78,7 +75,7 @@ class PictureNetwork:
 
 
 class MotionNetwork:
-    """I3D or SlowFast. The network reads a clip either at a fixed frame rate or as a fixed number of frames."""
+    """I3D or SlowFast. A clip has either a fixed frame rate or a fixed number of frames."""
 
     def __init__(
         self,
@@ -141,7 +138,7 @@ class ClipPictures:
 
 
 def load_network(part: Part, weights: WeightFiles, device: torch.device, dtype: torch.dtype) -> ClipNetwork:
-    """Load the ResNet, I3D or SlowFast with these weights.
+    """Return a ResNet, I3D or SlowFast with these weights. `part` selects the kind.
 
     Raises:
         EncoderError: The weights cannot be read, or do not fit the network.

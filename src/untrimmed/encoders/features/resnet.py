@@ -1,7 +1,6 @@
 """ResNet-152 (He et al. 2016, arXiv 1512.03385) up to pool5, with the names of torchvision's state dict.
 
-As in torchvision, a stage halves the resolution in the 3 x 3 convolution of its first block. The widths follow from the
-weights.
+As in torchvision, the 3 x 3 convolution of a stage's first block halves the resolution. Widths follow from the weights.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ BLOCKS = (3, 8, 36, 3)  # number of blocks in each of the four stages
 
 
 class Bottleneck(nn.Module):
-    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions. The weights define the widths."""
+    """A residual block of 1 x 1, 3 x 3 and 1 x 1 convolutions."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str, stride: int):
         super().__init__()
@@ -36,7 +35,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(_map(state, f"{prefix}downsample.0", stride=stride), norm)
 
     def forward(self, x: Float[Tensor, "B I Y X"]) -> Float[Tensor, "B O Y2 X2"]:
-        """The block's output."""
+        """Return the block's output."""
         y = functional.relu(self.bn1(self.conv1(x)))
         y = functional.relu(self.bn2(self.conv2(y)))
         return functional.relu(self.bn3(self.conv3(y)) + (x if self.downsample is None else self.downsample(x)))
@@ -63,7 +62,7 @@ class ResNet(nn.Module):
         self.dim = int(state[f"layer4.{BLOCKS[3] - 1}.conv3.weight"].shape[0])
 
     def forward(self, frames: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, "T D"]:
-        """The features of each picture: the mean over all positions of the last stage (pool5)."""
+        """Return the features of each picture: the last stage's output, averaged over all positions (pool5)."""
         x = functional.relu(self.bn1(self.conv1(frames)))
         x = functional.max_pool2d(x, 3, stride=2, padding=1)
         for stage in range(1, 5):

@@ -1,7 +1,7 @@
 """SlowFast 8x8 R50 (Feichtenhofer et al. 2019, arXiv 1812.03982, Table 1) without its classifier.
 
-State-dict names are those of PyTorchVideo. Weights with the names of the SlowFast repository are converted. The widths
-follow from the weights. The slow path reads every fourth of 32 frames.
+State-dict names are those of PyTorchVideo; the names of the SlowFast repository are converted. Widths follow from the
+weights. The slow path reads every fourth of 32 frames.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RENAMED = (
 
 
 class Residual(nn.Module):
-    """A residual block of three convolutions: over time, over space, and over channels only."""
+    """A residual block of three convolutions: over time, over space, and over channels."""
 
     def __init__(self, state: Mapping[str, Tensor], prefix: str, stride: int):
         super().__init__()
@@ -51,7 +51,7 @@ class Residual(nn.Module):
             self.branch1_norm = _norm(state, f"{prefix}branch1_norm")
 
     def forward(self, x: Float[Tensor, "B I T Y X"]) -> Float[Tensor, "B O T Y2 X2"]:
-        """The block's output."""
+        """Return the block's output."""
         y = x
         for letter in "abc":
             y = self.branch2.get_submodule(f"norm_{letter}")(self.branch2.get_submodule(f"conv_{letter}")(y))
@@ -68,7 +68,7 @@ class Stem(nn.Module):
         self.norm = _norm(state, f"{prefix}norm")
 
     def forward(self, x: Float[Tensor, "B 3 T Y X"]) -> Float[Tensor, "B O T Y2 X2"]:
-        """The stem's output."""
+        """Return the stem's output."""
         return functional.max_pool3d(functional.relu(self.norm(self.conv(x))), (1, 3, 3), (1, 2, 2), (0, 1, 1))
 
 
@@ -82,7 +82,7 @@ class Stage(nn.Module):
         self.res_blocks = nn.Sequential(*blocks)
 
     def forward(self, x: Float[Tensor, "B I T Y X"]) -> Float[Tensor, "B O T Y2 X2"]:
-        """The stage's output."""
+        """Return the stage's output."""
         return self.res_blocks(x)
 
 
@@ -95,12 +95,12 @@ class Fusion(nn.Module):
         self.norm = _norm(state, f"{prefix}norm")
 
     def forward(self, slow: Tensor, fast: Tensor) -> Tensor:
-        """The input of the slow path's next stage: the channels of the slow path, then those of the fast path."""
+        """Return the channels of the slow path, followed by those of the fast path."""
         return torch.cat([slow, functional.relu(self.norm(self.conv_fast_to_slow(fast)))], dim=1)
 
 
 class TwoPaths(nn.Module):
-    """The same stage of the slow and the fast path."""
+    """One stage of both paths. `fusion` passes results of the fast path to the slow path."""
 
     def __init__(self, slow: nn.Module, fast: nn.Module, fusion: nn.Module | None):
         super().__init__()
@@ -108,7 +108,7 @@ class TwoPaths(nn.Module):
         self.multipathway_fusion = fusion
 
     def forward(self, slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor]:
-        """The outputs of the slow and the fast path."""
+        """Return the outputs of the slow and the fast path."""
         slow = self.multipathway_blocks[_SLOW](slow)
         fast = self.multipathway_blocks[_FAST](fast)
         return (slow if self.multipathway_fusion is None else self.multipathway_fusion(slow, fast)), fast
@@ -138,7 +138,7 @@ class SlowFast(nn.Module):
         self.dim = sum(int(state[f"{key}.weight"].shape[0]) for key in last)
 
     def forward(self, clip: Float[Tensor, "T 3 Y X"]) -> Float[Tensor, " D"]:
-        """The features of a clip of 32 frames: the mean of the slow path's output, then that of the fast path's."""
+        """Return the features of a clip of 32 frames: the mean outputs of the slow and the fast path, concatenated."""
         fast = clip.transpose(0, 1)[None]
         slow = fast[:, :, torch.linspace(0, len(clip) - 1, len(clip) // SPEED).long()]
         for stage in self.blocks:

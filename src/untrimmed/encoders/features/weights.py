@@ -30,7 +30,7 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class WeightFiles:
-    """The weights of a network: the name to load them by, their files, and the SHA-256 of the files."""
+    """The weights of a network: the name from which they are loaded, their files, and the SHA-256 of the files."""
 
     name: str
     files: tuple[Path, ...]
@@ -38,7 +38,7 @@ class WeightFiles:
 
     @property
     def digest(self) -> str:
-        """The digest of the weights, as in the identity of a hub encoder (`weights_digest`)."""
+        """The first `DIGEST_LENGTH` digits of the SHA-256, as in the identity of a hub encoder."""
         return self.sha256[:DIGEST_LENGTH]
 
 
@@ -46,8 +46,7 @@ def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
     """Find the weights of a network: a named file, or the safetensors files of a folder or hub id.
 
     Raises:
-        EncoderError: There are no weights, the kind of network has no default, or the weights have another SHA-256 than
-            requested.
+        EncoderError: There are no weights, this kind of network has no default, or the SHA-256 is not the required one.
     """
     source = part.weights or KINDS[part.kind].weights
     if source is None:
@@ -69,7 +68,7 @@ def find_weights(part: Part, *, timeout_s: float = 5.0) -> WeightFiles:
 
 
 def read_state(weights: WeightFiles) -> State:
-    """Return the tensors of weight files by name. Outer keys such as "state_dict" are removed.
+    """Return the tensors of weight files by name. A mapping under a key such as "state_dict" is unwrapped.
 
     Raises:
         EncoderError: A file cannot be read, or contains something other than tensors, numbers and text.
@@ -78,7 +77,7 @@ def read_state(weights: WeightFiles) -> State:
     for path in weights.files:
         try:
             state |= _tensors(_load(path))
-        # hide this error's text, which suggests loading the file anyway
+        # do not show torch's message, which suggests loading the file anyway
         except pickle.UnpicklingError as error:
             problem = "contains more than tensors, numbers and text, which could run code, or is damaged"
             raise EncoderError(f"{path}: {problem}; {_ADVICE}") from error
@@ -107,9 +106,10 @@ def _tensors(content: Any) -> State:
 
 
 def map_shape(state: Mapping[str, Tensor], key: str, rank: int) -> tuple[int, ...]:
-    """Return the shape of a convolution's weights: outputs, inputs, and the sizes of its kernel.
+    """Return the shape of a weight: for a convolution outputs, inputs and kernel sizes.
 
-    Raises: KeyError or ValueError with a text that completes the message "the file lacks ...".
+    Raises KeyError if the weight is missing, and ValueError if its rank is not `rank` or an axis is empty. Both texts
+    complete the message "the file lacks ...".
     """
     if key not in state:
         raise KeyError(key)
@@ -120,12 +120,12 @@ def map_shape(state: Mapping[str, Tensor], key: str, rank: int) -> tuple[int, ..
 
 
 def load_into(network: nn.Module, state: Mapping[str, Tensor], *, name: str, unused: Iterable[str]) -> None:
-    """Load the weights of a network.
+    """Load weights into a network.
 
-    `unused` are regular expressions of weights that the network does not need (classifiers).
+    `unused` are regular expressions for names of weights that the network does not need (classifiers).
 
     Raises:
-        EncoderError: A weight is missing, unexpected, of another shape, or not finite.
+        EncoderError: A weight is missing, unexpected or not finite, or has the wrong shape.
     """
     advice = "name the weights of this kind of network"
     expected = network.state_dict()

@@ -1,8 +1,8 @@
 """Assign the frames of a video to vectors.
 
-Vector k covers the time from k / fps until (k + 1) / fps. Networks need frames at different rates, so a video is
-decoded at the lowest common multiple of the rates. Rates are fractions, so that rounding never assigns a frame to the
-wrong vector.
+Vector k covers the time from k / fps to (k + 1) / fps. Networks need frames at different rates, so a video is decoded
+at the lowest common multiple of their rates. Rates are fractions, so that rounding never assigns a frame to the wrong
+vector.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ class Windows:
     fps: Fraction
 
     def positions(self, times_s: Float[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-        """Return the number of each decoded frame, counted from 0, from the frames' times."""
+        """Return the index of each decoded frame in the video, from the frames' times in seconds."""
         return np.rint(times_s * float(self.rate)).astype(np.int64)
 
     def is_read(self, positions: Int[np.ndarray, " T"], rate: Fraction) -> Bool[np.ndarray, " T"]:
-        """Return whether each decoded frame is also a frame at a lower rate."""
+        """Return whether a network that reads `rate` frames per second reads each decoded frame."""
         step = self.rate / rate
         return positions % step.numerator == 0
 
     def vectors(self, positions: Int[np.ndarray, " T"]) -> Int[np.ndarray, " T"]:
-        """Return for each decoded frame the number of its vector."""
+        """Return the index of the vector to which each decoded frame belongs."""
         step = self.fps / self.rate
         return positions * step.numerator // step.denominator
 
     def times_s(self, vectors: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-        """Return the times at which the time spans of vectors begin."""
+        """Return the start times of vectors, in seconds."""
         return vectors * self.fps.denominator / self.fps.numerator

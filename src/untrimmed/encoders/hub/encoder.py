@@ -1,8 +1,8 @@
 """Image-text models of `transformers` (CLIP, SigLIP, SigLIP 2, Chinese-CLIP and others) as encoders.
 
-Any `AutoModel` with image and text features of the same width works. Two things differ between model families: how
-frames become input (`preprocessing.py`), and whether the text projection also maps single tokens into the shared space.
-Both are determined by tests when a model is loaded, not by its name.
+Any `AutoModel` with image and text features of the same width works. Model families differ in how they preprocess
+frames (`preprocessing.py`), and in whether the text projection also maps single tokens into the shared space. Both are
+detected by trying, when a model is loaded, not from its name.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PROBE_TEXT = "a dog runs along the beach"
 class TransformersEncoder:
     """An encoder made of a `transformers` model, its tokenizer and its image processor.
 
-    `name` is the hub id or the absolute path of the folder, by which the encoder can be loaded again. `identity` is the
-    model family and a digest of the weight files. It does not include the precision, because vectors in bfloat16 and in
-    float32 differ only by rounding (cosine > 0.99) and can share an index.
+    `name` is the hub id, or the absolute path of the folder, and can be used to load the encoder again. `identity` is
+    the model family and a digest of the weight files. It does not include the precision, because vectors in bfloat16
+    and float32 differ only by rounding (cosine > 0.99) and can share an index.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TransformersEncoder:
         self.frame_dim, self.word_dim, self._word_projection = self._probe()
         self.number_format = number_format
         self._device, self._dtype = device, getattr(torch, number_format.name)
-        # `_probe` compares numbers in float32, so the model is converted afterwards
+        # convert after `_probe`, which compares numbers in float32
         self._model.to(device=device, dtype=self._dtype)
 
     @classmethod
@@ -81,16 +81,18 @@ class TransformersEncoder:
         local_files_only: bool = False,
         timeout_s: float = 5.0,
     ) -> TransformersEncoder:
-        """Load the encoder in a local folder or of a hub id. Files that are not in the hub's cache are downloaded.
+        """Load an encoder from a local folder or by hub id. Files that are not in the hub's cache are downloaded.
 
-        `precision` is auto, float32 or bfloat16 (`untrimmed.precision`). `name` is the name to record instead of
-        `source`, if the folder is a copy. `digest` is the digest of the weights (`weights_digest`) if the caller knows
-        it. Code in a repository is never run.
+        Code in a repository is never run.
+
+        Args:
+            name: The name to record instead of `source`, for example if the folder is a copy of a hub model.
+            digest: The digest of the weights (`weights_digest`), if the caller has already computed it.
 
         Raises:
-            ConfigError: The device is unknown or does not exist.
-            EncoderError: The model does not exist, has no safetensors weights or weights that do not fit, or is not a
-                dual encoder.
+            ConfigError: The device is unknown or does not exist, or `batch_size` is less than 1.
+            EncoderError: The model does not exist, its weights are not safetensors or do not fit, or it is not a dual
+                encoder.
         """
         chosen_device = choose_device(device, mps=True)
         number_format = choose_format(precision, str(chosen_device))
@@ -113,10 +115,9 @@ class TransformersEncoder:
         )
 
     def encode_frames(self, frames: UInt8[np.ndarray, "T Y X 3"]) -> Float[np.ndarray, "T D"]:
-        """Return unit vectors (float32) of RGB frames. For no frames, return an empty array [0, D].
+        """Return unit vectors (float32) of RGB frames, one per frame.
 
-        Frames can have any size. Frames whose shorter side has `short_side` pixels contain all the detail that the
-        model uses.
+        Frames can have any size. A shorter side of more than `short_side` pixels has no benefit.
 
         Raises:
             FeatureError: The frames are not an array of bytes of shape [T, height, width, 3].
@@ -134,11 +135,10 @@ class TransformersEncoder:
     def encode_texts(self, texts: Sequence[str]) -> list[TextFeatures]:
         """Return a unit sentence vector and the word vectors of each text (float32).
 
-        Long texts are truncated at the model's limit.
-
-        A word here is a token of the model's own tokenizer; start, end and padding are left out. The vector of a word
-        is the last hidden state, not normalised. If the model's text projection can be applied to single tokens (CLIP,
-        SigLIP, Chinese-CLIP; not BLIP), this projection maps the vector into the space of the frames.
+        Long texts are truncated at the model's limit. Words are tokens of the model's tokenizer, without start, end and
+        padding. The vector of a word is its last hidden state, which is not normalised. If the model's text projection
+        can be applied to single tokens (CLIP, SigLIP and Chinese-CLIP, but not BLIP), it maps the vectors of words into
+        the space of frames.
 
         Raises:
             ConfigError: A text is empty.
@@ -182,11 +182,10 @@ class TransformersEncoder:
 
     @torch.inference_mode()
     def _probe(self) -> tuple[int, int, nn.Module | None]:
-        """Return the widths of frame and word vectors, and the module that maps tokens into the shared space, if any.
+        """Return the widths of frame and word vectors, and the module that maps tokens into the shared space, or None.
 
-        Some models compute the sentence vector by applying a module to a single token. To find this module, each
-        candidate is applied to every token of a text. A candidate fits if one of the results equals the sentence
-        vector.
+        Models with such a module apply it to a single token to compute the sentence vector. To find it, each candidate
+        is applied to all tokens of a text. It is the right one if one result equals the sentence vector.
         """
         black = np.zeros((1, self.short_side, self.short_side, 3), dtype=np.uint8)
         try:
@@ -214,8 +213,5 @@ def _not_dual(name: str, model: nn.Module, result: str) -> str:
 
 
 def _pooled(output: Any) -> Tensor:
-    """Return the pooled features.
-
-    In transformers 4, `output` is the tensor of these features. From version 5 on, they are a field of `output`.
-    """
+    """Return the pooled features in a model's output: the output itself in transformers 4, a field from 5 on."""
     return output if isinstance(output, Tensor) else output.pooler_output

@@ -1,9 +1,11 @@
-"""Prepare many frames for a model at once, as a `transformers` image processor does frame by frame.
+"""Prepare batches of frames for a model. A `transformers` image processor would prepare them one by one.
 
-The processor's settings (resize, centre crop, scale, mean and deviation) are read once. Torch resizes with Pillow's
-filters, but rounds differently. In a reduced landscape frame, 1 value in 100 differs by 1 grey level of 255, rarely by
-2. In portrait frames of noise, 1 value in 4 differs by 1. A probe image detects processors that do more than these
-steps (SigLIP 2's NaFlex patches, padding, a filter that torch lacks). Such processors are called directly.
+The processor's settings (resize, centre crop, scale, mean and deviation) are read once. Torch has Pillow's resize
+filters, but rounds differently: in a reduced landscape frame, 1 value in 100 differs by 1 grey level of 255, rarely by
+2; in portrait frames of noise, 1 value in 4 differs by 1.
+
+Some processors do more (SigLIP 2's NaFlex patches, padding, a filter that torch lacks). A probe image detects such
+processors, and they are called directly.
 """
 
 import inspect
@@ -28,7 +30,8 @@ _PROBE_LEVELS = 2.5
 class FramePipeline:
     """Resizes, crops and normalises frames with the settings of an image processor.
 
-    `resize` is (height, width), the length of the shorter side, or None. A pixel value p becomes p * `scale` + `shift`.
+    `resize` is (height, width), the length of the shorter side, or None, in pixels. A pixel value p in [0, 255] becomes
+    p * `scale` + `shift`.
     """
 
     resize: tuple[int, int] | int | None
@@ -64,7 +67,7 @@ class FramePipeline:
 
 @dataclass(frozen=True)
 class ProcessorPipeline:
-    """Calls the image processor. This pipeline is used if the processor does more than resize, crop and normalise."""
+    """Calls the image processor itself, for processors that do more than resize, crop and normalise."""
 
     processor: Callable[..., Mapping[str, Any]]
     inputs: frozenset[str]
@@ -78,9 +81,12 @@ class ProcessorPipeline:
 def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: int) -> tuple[Any, int]:
     """Return a pipeline for a processor, and the shorter side, in pixels, that frames need.
 
-    `image_inputs` is the model's `get_image_features`. Outputs of the processor that are not parameters of this method
-    are dropped. `side` is the model's image size, used if the processor has no size. The fast pipeline is returned only
-    if it agrees with the processor on a probe image.
+    A `FramePipeline` is returned if its output for a probe image agrees with the processor's, otherwise a
+    `ProcessorPipeline`.
+
+    Args:
+        image_inputs: The model's `get_image_features`. Only its parameters are kept of the processor's output.
+        side: The model's image size in pixels, used if the processor has no size.
     """
     reference = ProcessorPipeline(processor, frozenset(inspect.signature(image_inputs).parameters))
     short_side = _short_side(processor, side)
@@ -91,7 +97,7 @@ def create_pipeline(processor: Any, image_inputs: Callable[..., Any], *, side: i
 
 
 def _read_settings(processor: Any) -> FramePipeline | None:
-    """The fast pipeline for a processor's settings, or None if it does not support them."""
+    """Return a `FramePipeline` with a processor's settings, or None if it does not support them."""
     resize: tuple[int, int] | int | None = None
     mode = _MODES.get(getattr(processor, "resample", -1), "")
     if getattr(processor, "do_resize", False):
@@ -120,16 +126,13 @@ def _read_settings(processor: Any) -> FramePipeline | None:
 
 
 def _size(processor: Any, name: str) -> dict[str, int]:
-    """Return those keys of a processor's size setting that have a value.
-
-    The setting is a dict. From transformers 5 on, it is a record.
-    """
+    """Return a processor's size setting, without keys that have no value. It is an object from transformers 5 on."""
     size = getattr(processor, name, None) or {}
     return {key: int(value) for key, value in dict(size).items() if value is not None}
 
 
 def _short_side(processor: Any, side: int) -> int:
-    """Return the smallest shorter side of frames that keeps all the detail that the processor uses."""
+    """Return the shorter side, in pixels, from which more pixels add no detail that the processor uses."""
     if getattr(processor, "do_resize", False) and (size := _size(processor, "size")):
         return max(size.get("shortest_edge", 0), size.get("height", 0), size.get("width", 0)) or side
     patches, patch = getattr(processor, "max_num_patches", None), getattr(processor, "patch_size", None)
@@ -139,7 +142,7 @@ def _short_side(processor: Any, side: int) -> int:
 
 
 def _agree(pipeline: FramePipeline, processor: ProcessorPipeline, short_side: int) -> bool:
-    """Whether pipeline and processor give equal `pixel_values` for a wide, detailed image, except for rounding."""
+    """Whether pipeline and processor give the same `pixel_values`, up to rounding, for a wide image of noise."""
     probe = np.random.default_rng(0).integers(0, 256, (1, short_side + 30, 2 * short_side + 7, 3), dtype=np.uint8)
     ours, theirs = pipeline(probe), processor(probe)
     if set(theirs) != {"pixel_values"} or theirs["pixel_values"].shape != ours["pixel_values"].shape:

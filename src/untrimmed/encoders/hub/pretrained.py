@@ -1,4 +1,4 @@
-"""Loads models of `transformers`, with their tokenizers and processors, from local folders."""
+"""Load models of `transformers`, with their tokenizers and processors, from local folders."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from untrimmed.errors import EncoderError, one_line
 
 
 def load_pretrained(folder: Path, name: str, *classes: str, unused: tuple[str, ...] = ()) -> tuple[Any, ...]:
-    """Load the model in a folder, and an object of each of these classes of transformers, such as AutoTokenizer.
+    """Return the model in a folder, and an object of each of these classes of transformers, such as "AutoTokenizer".
 
-    Loading uses no network and does not run code from the folder. `name` is the model's name in messages. Weights whose
+    Nothing is downloaded, and no code in the folder is run. `name` is the model's name in error messages. Weights whose
     names begin with one of `unused` may be missing.
 
     Raises:

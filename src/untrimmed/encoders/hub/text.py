@@ -1,4 +1,4 @@
-"""Tokenizes texts for models of `transformers`, and encodes their words with a text model such as RoBERTa."""
+"""Tokenize texts for models of `transformers`, and encode words with a text model such as RoBERTa."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH = 16
 
 @dataclass(frozen=True)
 class TextRecipe:
-    """How to tokenize texts for a model family, as in its training."""
+    """How to tokenize texts for a model family in the same way as in its training."""
 
     lower_case: bool
     padding: bool | str
@@ -51,9 +51,8 @@ class TextRecipe:
     def read(self, tokenizer: Any, texts: Sequence[str]) -> list[Reading]:
         """Return which words of each text the tokenizer does not know, and how many words fit into the model's limit.
 
-        A byte-level tokenizer knows all words.
-
-        Tokenizers in pure Python do not report the positions of tokens, so all their words count as known.
+        Byte-level tokenizers know all words. Tokenizers in pure Python do not report the positions of tokens, so all
+        words count as known.
         """
         if not tokenizer.is_fast:
             return [Reading()] * len(texts)
@@ -69,18 +68,18 @@ class TextRecipe:
         return readings
 
     def real_tokens(self, tokenizer: Any, ids: Tensor) -> tuple[list[int], tuple[str, ...]]:
-        """Return the positions and texts of a row's tokens, except start, end and padding."""
+        """Return the positions and the texts of the tokens in one row of ids, without start, end and padding."""
         listed = ids.tolist()
         places = [place for place, token in enumerate(listed) if token not in self.special_ids]
         return places, tuple(tokenizer.convert_ids_to_tokens([listed[place] for place in places]))
 
 
 def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
-    """Return the recipe for the text part of a dual encoder, which depends on the model family.
+    """Return the recipe for the text part of a dual encoder.
 
-    SigLIP and SigLIP 2 were trained on lower-case texts that are padded to a fixed length, without an attention mask.
-    Both get the same recipe, because SigLIP 2 models of fixed resolution also have the type `siglip`. The recipe
-    converts texts to lower case, because SigLIP 2's tokenizer (Gemma) does not.
+    SigLIP and SigLIP 2 were trained on lower-case texts, padded to a fixed length, without an attention mask. SigLIP
+    2's tokenizer (Gemma) does not convert texts to lower case, so the recipe does. The two families share one recipe,
+    because SigLIP 2 models of fixed resolution also have the type `siglip`.
     """
     config = model.config
     siglip = config.model_type in ("siglip", "siglip2")
@@ -95,7 +94,7 @@ def dual_text_recipe(model: Any, tokenizer: Any) -> TextRecipe:
 
 
 def text_batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Yield the texts in batches of `size`. The last batch can be smaller.
+    """Return the texts in batches of `size`. The last batch can be smaller.
 
     Raises:
         ConfigError: A text is empty.
@@ -107,7 +106,7 @@ def text_batches(texts: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 class WordEncoder:
-    """Word vectors of a text model: the hidden states of its second-to-last layer, without start and end tokens.
+    """Encodes words with a text model. The vectors are the hidden states of the second-to-last layer.
 
     A text model has no sentence vectors in the space of frames, so `TextFeatures.sentence` is empty.
     """
@@ -127,7 +126,7 @@ class WordEncoder:
 
     @classmethod
     def load(cls, folder: Path, *, name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> WordEncoder:
-        """Load the text model in a folder, called `name` in messages. Code in the folder is never run.
+        """Load the text model in a folder. Code in the folder is never run. `name` is for error messages.
 
         Raises:
             EncoderError: The folder has no safetensors weights, or no text model.

@@ -1,8 +1,8 @@
 """Locate an encoder's files, check that they are safe to read, and compute a digest of the weights.
 
-A source is a local folder or the id of a repository on the Hugging Face hub. The hub's local cache is checked first. If
-the hub does not answer within seconds, an error is raised; the HTTP client's timeout does not suffice, because it does
-not limit name lookups. Weights are read only from safetensors files, because a pickle can run code.
+A source is a local folder or the id of a repository on the Hugging Face hub. The hub is only asked if its local cache
+lacks files. The HTTP client's timeout does not limit DNS lookups, so `answer_within` adds a timeout. Weights are read
+only from safetensors files, because a pickle can run code.
 """
 
 import contextlib
@@ -67,8 +67,8 @@ def locate(
 ) -> Path:
     """Return the folder with an encoder's files, downloaded into the hub's cache if necessary.
 
-    `timeout_s` limits the wait for the hub's first answer, but not a download that has started. If the cache has
-    weights and the other files that the encoder `needs`, the hub is not asked.
+    The hub is not asked if its cache contains the weights and the other files that the encoder `needs`. `timeout_s`
+    limits the wait for the hub's first answer, not the download.
 
     Raises:
         EncoderError: The folder does not exist, the name is malformed, the repository is neither cached nor available,
@@ -92,7 +92,7 @@ def locate(
 
 
 def missing_packages() -> list[str]:
-    """Return those packages that all hub models need and that are not installed."""
+    """Return the names of packages that hub models need and that are not installed."""
     return [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
 
 
@@ -114,16 +114,15 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weights_digest(folder: Path) -> str:
-    """The first `DIGEST_LENGTH` hexadecimal digits of `weights_sha256` of a model's weight files."""
+    """Return the first `DIGEST_LENGTH` hexadecimal digits of the SHA-256 of a model's weight files."""
     return weights_sha256(weight_files(folder))[:DIGEST_LENGTH]
 
 
 def weights_sha256(paths: Sequence[Path]) -> str:
-    """Return the SHA-256 of a weight file. For several files, it is the SHA-256 of their SHA-256s.
+    """Return the SHA-256 of a weight file, or for several files the SHA-256 of all their SHA-256s.
 
-    Files in the hub's cache are links to files that are named by their SHA-256, so they need not be read. Other files
-    are read at every load. This takes 3.7 s per gigabyte on a processor without SHA instructions (5.6 s for the 1.5 GB
-    of SigLIP 2 base).
+    Files in the hub's cache are links to files that are named by their SHA-256, so they are not read. Other files are
+    read at every load, which takes 3.7 s per gigabyte on a processor without SHA instructions (SigLIP 2 base: 5.6 s).
     """
     digests = [_file_or_blob_sha256(path) for path in paths]
     if len(digests) == 1:
@@ -148,10 +147,7 @@ def _shards(index: Path) -> list[Path]:
 
 
 def _file_or_blob_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file.
-
-    If the file links into the hub's cache, the name of the linked file is the SHA-256.
-    """
+    """Return the SHA-256 of a file. For a link into the hub's cache, it is the name of the linked file."""
     blob = path.resolve()
     if path.is_symlink() and blob.parent.name == "blobs" and _SHA256.fullmatch(blob.name):
         return blob.name
@@ -159,10 +155,7 @@ def _file_or_blob_sha256(path: Path) -> str:
 
 
 def _cached_snapshot(hub_id: str, needs: tuple[str, ...]) -> Path | None:
-    """Return a repository's snapshot in the hub's cache.
-
-    Return None if the snapshot lacks weights or a file that the encoder needs.
-    """
+    """Return the folder of a repository in the hub's cache, or None if weights or another needed file are missing."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(hub_id, "config.json")
@@ -178,7 +171,7 @@ def _cached_snapshot(hub_id: str, needs: tuple[str, ...]) -> Path | None:
 
 
 def _fetch(hub_id: str, timeout_s: float) -> Path:
-    """Download a repository into the hub's cache, after checking that it has safetensors weights."""
+    """Download a repository with safetensors weights into the hub's cache, and return its folder."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import OfflineModeIsEnabled, RepositoryNotFoundError
 
@@ -204,7 +197,7 @@ def _fetch(hub_id: str, timeout_s: float) -> Path:
     try:
         with _quiet_hub():
             folder = Path(snapshot_download(hub_id, allow_patterns=list(_DOWNLOADED)))
-    # these errors have no common base class; a later attempt keeps the files that are already in the cache
+    # these errors have no common base class; the next attempt reuses the files that are already in the cache
     except Exception as error:
         raise EncoderError(f"{hub_id}: the download failed ({one_line(error)}); run again to continue") from error
     return folder
