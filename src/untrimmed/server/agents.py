@@ -1,6 +1,6 @@
-"""Seven tools for agents over the Model Context Protocol (MCP), over stdin and stdout or over HTTP.
+"""Seven tools for agents with the Model Context Protocol (MCP), over stdin and stdout or over HTTP.
 
-The tools make the same calls as the routes of the service and take the same opaque ids.
+The tools call the same functions as the routes of the service, and use the same opaque ids.
 """
 
 import contextlib
@@ -56,31 +56,31 @@ from untrimmed.server.video_routes import list_videos
 from untrimmed.version import __version__
 
 INSTRUCTIONS = """\
-Finds moments in long videos by what they show and, if the library has passages, by what is said or written in
-them. Times are seconds from the first frame of a
-video. Start with `search` and a plain sentence. Each hit is a video with its best matching spans. Compare scores within
-one search only. `confidence`, if present, is the probability that the video matches. Check a span with `show` before
-you rely on it. If it is wrong, rephrase the sentence, or add `then` or `without`."""
+Finds moments in long videos by what they show and, if the library has passages, by what is said or written in them.
+Times are seconds from the first frame of a video. Start with `search` and a plain sentence. Each hit is a video with
+its best matching spans. Compare scores within one search only. `confidence`, if present, is the probability that the
+video matches. Check a span with `show` before you rely on it. If it is wrong, rephrase the sentence, or add `then` or
+`without`."""
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 Tool = TypeVar("Tool", bound=Callable[..., Any])
-# Matches escapes in JSON. Group 1 is a complete character, for example a surrogate pair. Without group 1, the match is
-# an unpaired half of a surrogate pair.
+# Matches escapes in JSON. Group 1 is a complete character, such as a surrogate pair. If group 1 is empty, the match is
+# an unpaired surrogate.
 _SURROGATES = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\[^u]|\\u(?![dD][89a-fA-F]))"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 _MAX_PICTURES = 36  # largest number of pictures on a contact sheet
 _MAX_VIDEOS = 200  # largest number of videos in a list
-_MAX_POINTS = 500  # largest number of points of a curve; it is small, because agents read every point
+_MAX_POINTS = 500  # largest number of points of a curve; agents read every point
 
 
 class WrittenFile(BaseModel):
-    """A file that a tool has written to the clips folder."""
+    """A file that a tool wrote to the clips folder."""
 
     file: str = Field(description="Path on the machine that serves the library.")
     num_bytes: int
-    warnings: list[str] = Field(default=[], description="Problems that the file has, one line each.")
+    warnings: list[str] = Field(default=[], description="Problems with the file, one line each.")
 
 
 def _with_arguments(fields: dict[str, Any]) -> Callable[[Tool], Tool]:
@@ -100,9 +100,9 @@ def _with_arguments(fields: dict[str, Any]) -> Callable[[Tool], Tool]:
 
 
 class Tools:
-    """The tools of the server, one method each.
+    """The tools of the server, one method each. The methods' docstrings are the descriptions that agents read.
 
-    Agents read the methods' docstrings as descriptions. `clips` is the folder to which clips and exports are written.
+    `clips` is the folder for clips and exports.
     """
 
     def __init__(self, service: Service, clips: Path | None) -> None:
@@ -115,7 +115,7 @@ class Tools:
     async def search(self, **arguments: Any) -> SearchAnswer:
         """Find the videos and moments that match a sentence best. Only `text` is required.
 
-        No hits means that nothing matched. `warnings` lists unknown words.
+        `hits` is empty if nothing matches. `warnings` lists unknown words.
         """
         return await answer(self.service, SearchRequest(**arguments))
 
@@ -138,7 +138,7 @@ class Tools:
         end_s: Annotated[Seconds | None, Field(description="Default: the end of the video.")] = None,
         pictures: Annotated[int, Field(ge=1, le=_MAX_PICTURES, description="Number of pictures.")] = 12,
     ) -> Image:
-        """Show a contact sheet: pictures of a video or of a span at equal distances, each with its time in seconds."""
+        """Show a contact sheet: pictures of a video or a span at equal intervals, each with its time in seconds."""
         record = await self.service.read(self.service.record, video_id)
         end_s = record.duration_s if end_s is None else min(end_s, record.duration_s)
         if start_s >= end_s:
@@ -153,7 +153,7 @@ class Tools:
         )
 
     async def _small_picture(self, record: VideoRecord, time_s: float) -> bytes:
-        """Return a stored picture near a time, or the decoded frame if no picture is stored."""
+        """Return the stored picture nearest to a time, or the decoded frame if no pictures are stored."""
         stored: bytes | None = await self.service.read(self.service.thumbnails.at, record, time_s)
         return stored or await self.service.frame(record, time_s, 180)
 
@@ -163,7 +163,7 @@ class Tools:
         offset: Annotated[int, Field(ge=0)] = 0,
         limit: Annotated[int, Field(ge=1, le=_MAX_VIDEOS)] = 50,
     ) -> VideoList:
-        """List the videos of the library by path, with their lengths in seconds. `total` counts all that match."""
+        """List the videos of the library by path, with durations in seconds. `total` is the number of all matches."""
         return await list_videos(self.service, name, offset, limit)
 
     async def curve(
@@ -175,7 +175,7 @@ class Tools:
             Field(ge=1, le=_MAX_POINTS, description="Maximum number of points. Each is the best of several times."),
         ] = 60,
     ) -> RelevanceCurve:
-        """Show how well each time of a video matches a sentence: where to look, and whether anything stands out."""
+        """Return how well each time of a video matches a sentence. Use it to see where to look in a long video."""
         record = await self.service.read(self.service.record, video_id)
         times_s, relevance = await self.service.search(self.service.library.relevance, text, record.path)
         return RelevanceCurve.of(times_s, relevance, points)
@@ -217,7 +217,7 @@ def _cut(file: MediaFile, start_s: float, end_s: float, out: Path, ends: threadi
 def _export(
     request: ExportRequest, records: list[VideoRecord], folder: Path, ends: threading.Event
 ) -> tuple[Path, tuple[str, ...]]:
-    """Write moments to a new file in a folder and return its path and the warnings."""
+    """Write moments to a new file in a folder. Return the path of the file and warnings about it."""
     exported = export(request, records, ends)
     try:
         with _unused(folder / exported.path.name) as out:
@@ -229,9 +229,9 @@ def _export(
 
 @contextlib.contextmanager
 def _unused(out: Path) -> Iterator[Path]:
-    """Reserve a path by an empty file, with a number appended to its name if the path exists.
+    """Reserve an unused path with an empty file, and yield the path. A number is added to the name if `out` exists.
 
-    The file is removed if the block fails.
+    If the `with` block fails, the file is deleted.
     """
     paths = chain([out], (out.with_stem(f"{out.stem}_{number}") for number in count(2)))
     for path in paths:
@@ -268,7 +268,7 @@ class _ToolServer(MCPServer[Any]):
 
 
 def _line(cause: BaseException | None) -> str | None:
-    """Return a one-line message for the agent, or None for bugs and for errors whose own message is clear."""
+    """Return a one-line message for the agent, or None for bugs and for errors that already have a clear message."""
     if isinstance(cause, ValidationError):
         return validation_message(dict(cause.errors()[0]))[0]
     if isinstance(cause, ModuleNotFoundError):
@@ -309,21 +309,22 @@ def create_agents_app(service: Service, access: Access, *, clips: Path | None = 
 
 
 class _Lines(io.TextIOWrapper):
-    """Lines of JSON in which unpaired halves of surrogate pairs become replacement characters.
+    """A stream of JSON lines that replaces unpaired surrogates.
 
-    Clients that cut texts send such halves. They are valid JSON, but the MCP SDK would never answer the request.
+    Clients that truncate texts send unpaired surrogates. They are valid JSON, but the MCP SDK never answers a request
+    with them.
     """
 
     def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as in the base class
-        """Return the next line, without unpaired halves."""
+        """Return the next line, without unpaired surrogates."""
         return _SURROGATES.sub(lambda match: match[1] or "\\ufffd", super().readline(size))
 
 
 async def _run_over_stdio(server: MCPServer[Any]) -> None:
-    """Run a server like `server.run("stdio")`, but read stdin with `_Lines`."""
+    """Run a server on stdin and stdout, like `server.run("stdio")`, but read stdin with `_Lines`."""
     lines = anyio.wrap_file(_Lines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
     async with stdio_server(stdin=lines) as (requests, answers):
-        # in version 2.3, the SDK has no public function that runs a server on other streams
+        # version 2.3 of the SDK has no public function that runs a server on other streams
         lowlevel = server._lowlevel_server
         await lowlevel.run(requests, answers, lowlevel.create_initialization_options())
 

@@ -1,4 +1,4 @@
-"""Builds the service of a library: routes, access control and the page."""
+"""Create the service of a library: routes, access control and the page."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -36,13 +36,13 @@ router = APIRouter(tags=["service"])
 class _Page(Mount):
     """Serves the files of the web page at all paths without a route.
 
-    A request is refused with status 405 if its path has a route, but only for other methods.
+    If a path has a route, but not for the method of the request, the request is refused with status 405.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return a partial match, so that routes take precedence.
 
-        A route with the same path but another method is also a partial match, and it is tried earlier.
+        A route for another method of the path is also a partial match, and takes precedence because it was added first.
         """
         match, child_scope = super().matches(scope)
         return (Match.PARTIAL if match is Match.FULL else match), child_scope
@@ -62,18 +62,16 @@ def create_app(
 ) -> FastAPI:
     """Create the service as an ASGI application.
 
-    The application opens no socket, and it loads no model before it starts.
+    The application opens no socket. It loads no model until it starts.
 
     Args:
         access: Accepted hosts and tokens; by default, only this machine has access.
         folders: Folders that may be indexed from the page, in addition to those with indexed videos.
-        watch: Folders to index whenever they change, in addition to folders that users added on the page of an
-            earlier service of the library.
-        roots: Users with the token may choose folders below these roots, and below `folders` and `watch`.
-        pace: Intervals at which watched folders are checked.
-        on_job: Called with every finished indexing run that a change in a watched folder started.
-        warm: Load the encoder and vectors in the background when the application starts.
-        proxy_bytes: Largest size of the cached proxies.
+        watch: Folders to index whenever they change, in addition to folders that users of the page have chosen to
+            watch. roots: Users with the token may choose any folder in these folders, in `folders` and in `watch`.
+            pace: Intervals at which watched folders are checked. on_job: Called with every finished indexing run that
+            was started by a change in a watched folder. warm: Load the encoder and vectors in the background when the
+            application starts. proxy_bytes: Maximum total size of the cached proxies.
     """
     watch = (*watch, *read_folders(library.folder))
     service = Service(
@@ -115,7 +113,7 @@ def create_app(
     _add_schema_of_problems(app)
     add_problems(app)
     if (PAGE / "index.html").exists():
-        # only these files are compressed: videos and pictures already are, and streamed answers must not wait
+        # only the page is compressed: videos and pictures already are, and compression would delay streamed answers
         files = GZipMiddleware(StaticFiles(directory=PAGE, html=True), minimum_size=_MIN_COMPRESSED, compresslevel=6)
         app.router.routes.append(_Page("/", files, name="page"))
     app.add_middleware(Meter, metrics=metrics)
@@ -126,7 +124,7 @@ def create_app(
 
 @router.get("/api/facts")
 async def facts(service: ServiceDependency) -> Facts:
-    """Facts about the library and the service."""
+    """Return facts about the library and the service."""
     records = await service.read(service.records)
     settings = await service.read(read_settings, service.library.folder)
     return Facts(
@@ -148,7 +146,7 @@ def _modes(library: Library) -> list[Mode]:
 
 @router.get("/healthz")
 async def health(service: ServiceDependency) -> Health:
-    """Whether the library has videos to search. Requires no token."""
+    """Return whether the library has videos to search. Requires no token."""
     count = len(await service.read(service.records))
     return Health(status="ok" if count else "empty", num_videos=count)
 
@@ -166,12 +164,12 @@ async def stop(service: ServiceDependency) -> Stopped:
     "/metrics", response_class=Response, responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 )
 async def metrics_text(service: ServiceDependency, request: Request) -> Response:
-    """Metrics for Prometheus."""
+    """Return metrics for Prometheus."""
     return Response(await service.read(request.app.state.metrics.text), media_type=KIND)
 
 
 def _add_schema_of_problems(app: FastAPI) -> None:
-    """Add the schema of problems to the OpenAPI document, because the responses of routes refer to it."""
+    """Add the schema `Problem` to the OpenAPI document, because responses refer to it."""
     original = app.openapi
 
     def with_problems() -> dict[str, object]:

@@ -28,25 +28,25 @@ BinId = Annotated[str, Path(pattern=VIDEO_ID, examples=["344775f0c9a1be2d"])]
 
 @router.get("/bins")
 async def bins(service: ServiceDependency) -> BinList:
-    """The bins of the library, by name, without their moments."""
+    """List the bins of the library by name, without their moments."""
     return await service.read(_list, service)
 
 
 @router.post("/bins", status_code=201)
 async def create(service: ServiceDependency, request: BinRequest) -> BinJson:
-    """Add a bin. Its name must be new."""
+    """Create a bin. No other bin may have its name."""
     return await service.read(_create, service, request)
 
 
 @router.get("/bins/{bin_id}")
 async def read(service: ServiceDependency, bin_id: BinId) -> BinJson:
-    """A bin with its moments. Moments of videos that were removed from the library are marked."""
+    """Return a bin with its moments. `is_missing` marks moments of videos that were removed from the library."""
     return await service.read(_read, service, bin_id)
 
 
 @router.put("/bins/{bin_id}", responses=problems(412))
 async def write(service: ServiceDependency, bin_id: BinId, request: BinReplacement) -> BinJson:
-    """Replace the name and all moments of a bin, if it still has the version that the request names."""
+    """Replace the name and all moments of a bin, if its version is still the one in the request."""
     return await service.read(_replace, service, bin_id, request)
 
 
@@ -80,7 +80,7 @@ def _whole(service: Service, bin: Bin) -> BinJson:
 
 
 def _with_paths(service: Service, moments: Iterable[BinMomentRequest]) -> list[BinMoment]:
-    """Add the paths of the videos to the moments of a request."""
+    """Return the moments of a request with the paths of their videos."""
     records = service.records()
     stored = []
     for request in moments:

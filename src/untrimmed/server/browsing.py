@@ -1,7 +1,7 @@
-"""Lists the folders that users of the page can choose from.
+"""List the folders that users of the page can choose.
 
-These are the folders below the roots of the service. Hidden folders and links that lead out of the roots are left out.
-Requests name folders by ids from these listings, so no request contains a path.
+These are the folders below the roots of the service, without hidden folders and links to folders outside the roots.
+Requests contain the ids from these lists instead of paths.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ from untrimmed.server.watching import is_remote
 from untrimmed.video.reader import is_video_path
 
 _MAX_LISTED = 1000  # largest number of folders in a listing
-_MAX_KNOWN = 100_000  # if more folders than this were listed, the ids of the oldest are forgotten
+_MAX_KNOWN = 100_000  # largest number of remembered ids; the oldest are forgotten
 _MAX_MATCHES = 20
-_COUNT_S = 0.05  # time to count the videos of one folder
-_COUNT_ALL_S = 0.4  # time to count the videos of all folders of a listing
-_FIND_S = 2.0
+_COUNT_S = 0.05  # time limit for counting the videos of one folder
+_COUNT_ALL_S = 0.4  # time limit for counting the videos of all listed folders
+_FIND_S = 2.0  # time limit for finding a folder or file by name
 _UNKNOWN = "no folder has this id; list the folders again: /api/browse"
 
 
 def folder_id_of(folder: Path) -> str:
-    """Return the opaque id of a folder. All services use the same id for a folder."""
+    """Return the opaque id of a folder. It is the same in every service."""
     return hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
 
 
@@ -42,10 +42,10 @@ class FolderBrowser:
         self._listed: OrderedDict[str, Path] = OrderedDict()  # real paths by id
 
     def folder(self, folder_id: str) -> Path:
-        """Return the path of the folder with an id from a listing. Links in the path are resolved.
+        """Return the path of the folder with this id, with links resolved.
 
         Raises:
-            PublicError: No listing contained this id, or the folder no longer exists below the roots.
+            PublicError: No response contained this id, or the folder no longer exists below the roots.
         """
         folder = self._listed.get(folder_id)
         if folder is None or self._real(folder) != folder:
@@ -53,7 +53,7 @@ class FolderBrowser:
         return folder
 
     def roots(self) -> FolderListing:
-        """Return the listing of the only root, or the list of all roots.
+        """Return the content of the root if there is only one, otherwise the list of roots.
 
         Raises:
             PublicError: There are no roots, or the only root cannot be read.
@@ -66,7 +66,7 @@ class FolderBrowser:
         return FolderListing(folder=None, parents=[], folders=self._counted(roots), num_omitted=0)
 
     def listing(self, folder_id: str) -> FolderListing:
-        """Return the folders in a folder.
+        """Return the subfolders of a folder.
 
         Raises:
             PublicError: The id is unknown, or the folder cannot be read.
@@ -76,7 +76,7 @@ class FolderBrowser:
     def find(self, name: str) -> list[CountedFolder]:
         """Return the folders with this name, and the folders that contain a video file with this name.
 
-        The search ends after two seconds, and the highest folders are searched first.
+        Folders are searched level by level from the roots, for at most two seconds.
         """
         matches: dict[Path, None] = {}
         normal_name = unicodedata.normalize("NFC", name)  # macOS stores letters and accents separately
@@ -138,7 +138,7 @@ class FolderBrowser:
         return NamedFolder(folder_id=folder_id, name=folder.name or str(folder), path=str(folder))
 
     def _real(self, folder: Path) -> Path | None:
-        """Return the path of a folder with links resolved; None if the folder must not be listed or does not exist."""
+        """Return the path of a folder with links resolved, or None if it does not exist or must not be listed."""
         real = Path(os.path.realpath(folder))
         for root in self._roots:
             real_root = os.path.realpath(root)
@@ -150,7 +150,7 @@ class FolderBrowser:
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder that are not hidden; none if it cannot be read."""
+    """Yield the entries of a folder that are not hidden. Yields nothing if the folder cannot be read."""
     try:
         with os.scandir(folder) as entries:
             yield from (entry for entry in entries if not _is_hidden(entry))
@@ -168,7 +168,7 @@ def _is_hidden(entry: os.DirEntry[str]) -> bool:
 
 
 def _count_videos(folder: Path, end: float) -> tuple[int | None, bool]:
-    """Return the number of videos in a folder and below, and whether all were counted before `end`."""
+    """Return the number of videos in a folder and its subfolders, and whether all were counted before `end`."""
     if time.monotonic() >= end or is_remote(folder):
         return None, False
     queue = deque([folder])

@@ -1,4 +1,4 @@
-"""A client of a running service, with which a search does not need to load the encoder and vectors.
+"""Search with a running service, which has already loaded the encoder and vectors.
 
 This module does not import slow packages.
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
 
-_PATIENCE_S = 60.0  # seconds; long enough for the first search of a service, which loads the encoder and vectors
+_PATIENCE_S = 60.0  # the first search of a service takes long, because it loads the encoder and vectors
 
 
 def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
-    """Return hits from the running service of a library.
+    """Return hits from the running service of a library, or None if no service can answer.
 
-    Return None if no service can answer. The caller must then search in this process.
+    If the result is None, the caller must search in this process.
 
     Raises:
         UntrimmedError: The service's library refuses the query.
@@ -48,7 +48,9 @@ def ask_service(library: Path, query: Query, cutoff: Cutoff) -> Hits | None:
 
 
 def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None = None) -> Hits:
-    """Return hits from the service at an address (`http://127.0.0.1:8765`), for a query of sentences and filters.
+    """Return hits from the service at an address such as `http://127.0.0.1:8765`.
+
+    The query may have sentences and filters, but no picture.
 
     Raises:
         UntrimmedError: The address is invalid, no service answers there, or the service refuses the query.
@@ -83,14 +85,14 @@ def ask_address(address: str, query: Query, cutoff: Cutoff, *, token: str | None
 
 
 def _request(query: Query, cutoff: Cutoff) -> dict[str, Any]:
-    """Return the body of a request for a query as JSON, without the query's picture."""
+    """Return a query as the JSON body of a request, without the query's picture."""
     if (within := query.filters.within) is not None:
         query = replace(query, filters=replace(query.filters, within=absolute(within)))
     return as_json(query) | as_json(cutoff)
 
 
 def as_json(value: Any) -> Any:
-    """Return a part of a query as JSON, without the fields that have their default value."""
+    """Return a part of a query as JSON, without fields that have their default value."""
     if isinstance(value, Place):
         return {"video_id": os.fspath(value.video), "start_s": value.start_s, "end_s": value.end_s}
     if is_dataclass(value):
@@ -119,7 +121,7 @@ def _post(notice: Notice, request: dict[str, Any], picture: UInt8[np.ndarray, "Y
     if status == 200:
         return answer
     _raise(answer)
-    # the service has a lower limit, or there is a bug: let the caller search and report the cause
+    # the service has stricter limits, or there is a bug; the caller's own search will succeed or report the cause
     return None
 
 
@@ -162,7 +164,7 @@ def _raise(problem: dict[str, Any]) -> None:
 def _places(library: Path, places: tuple[Place, ...]) -> tuple[Place, ...] | None:
     """Return places with the ids of videos instead of their paths.
 
-    Return None if a video is unknown; the caller's own search then reports it.
+    Returns None if a video is not in the library. The caller then searches in this process, which raises the error.
     """
     if not places:
         return ()

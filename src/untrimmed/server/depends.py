@@ -1,4 +1,4 @@
-"""Arguments that FastAPI passes to routes: the service, and the video or indexing run whose id is in the request."""
+"""Arguments that FastAPI passes to routes: the service, and the video or indexing run with the id in the request."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ ServiceDependency = Annotated[Service, Depends(_service)]
 
 
 def _has_token(request: Request) -> bool:
-    """Whether the request contains a token. If only this machine can reach the service, few routes need one."""
+    """Whether the request contains an accepted token. If only this machine has access, few routes require one."""
     return bool(request.scope.get(HAS_TOKEN))
 
 

@@ -1,4 +1,4 @@
-"""Exports moments to files: clips, or a format for other programs."""
+"""Export moments to files: clips, or a format for other programs."""
 
 import math
 import shutil
@@ -29,7 +29,7 @@ _Moments = Sequence[tuple[Mark, VideoRecord]]
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported file in a temporary folder. The caller must delete the folder."""
+    """An exported file in a temporary folder. The receiver must delete the folder."""
 
     path: Path
     kind: str
@@ -37,13 +37,13 @@ class Exported:
 
 
 def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threading.Event) -> Exported:
-    """Write moments in the requested format. Setting the event `ends` cancels the current clip.
+    """Write moments to a file in the requested format. Setting the event `ends` cancels the export.
 
     Raises:
         PublicError: A span is empty or too long, the clips are too long in total, a video cannot be read, the disk is
             nearly full, or the service is shutting down.
         VideoError: A clip cannot be cut, or the frame rate of a file is unknown and the file cannot be read.
-        ConfigError: The format cannot express the moments.
+        ConfigError: The format cannot store the moments.
     """
     moments = list(zip(request.moments, records, strict=True))
     for mark, record in moments:
@@ -68,7 +68,7 @@ def export(request: ExportRequest, records: Sequence[VideoRecord], ends: threadi
 
 
 def temporary_folder() -> Path:
-    """Create a folder for a file that is sent once.
+    """Create a temporary folder and return its path.
 
     Raises:
         PublicError: The disk is nearly full.
@@ -78,7 +78,7 @@ def temporary_folder() -> Path:
 
 
 def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float = MAX_CLIP_S) -> None:
-    """Check the length of a span. By default, a span may be as long as the longest clip that the service writes.
+    """Check that a span is not empty and not longer than `max_s` seconds.
 
     Raises:
         PublicError: The span is empty or too long.
@@ -92,9 +92,9 @@ def check_span(record: VideoRecord, start_s: float, end_s: float, max_s: float =
 
 
 def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "") -> str:
-    """Return the file name of a clip, made of its video and span.
+    """Return the file name of a clip: the name of its video and its span.
 
-    If other videos have the same name, the file name also contains the folder.
+    `folder` is added if other videos have the same name.
     """
     return f"{file_name(with_folder(record.path, folder))}_{start_s:.1f}-{end_s:.1f}s.mp4"
 
@@ -102,7 +102,7 @@ def clip_name(record: VideoRecord, start_s: float, end_s: float, folder: str = "
 def write_clip(
     file: MediaFile, start_s: float, end_s: float, out: Path, ends: threading.Event, *, overwrite: bool = False
 ) -> Path:
-    """Write a span of an indexed file to `out`. Setting the event `ends` cancels the writing.
+    """Write a span of an indexed file to `out`, and return the path. Setting the event `ends` cancels the cut.
 
     Raises:
         PublicError: The service is shutting down.

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/api", tags=["indexing"])
 
 @router.get("/folders")
 async def folders(service: ServiceDependency) -> list[Folder]:
-    """The folders that clients may index."""
+    """List the folders that may be indexed."""
     records = await service.read(service.records)
     indexable = await service.read(service.indexable)
     return [
@@ -39,37 +39,40 @@ async def folders(service: ServiceDependency) -> list[Folder]:
 
 @router.delete("/folders/{folder_id}", dependencies=[Depends(require_token)])
 async def remove_folder(service: ServiceDependency, folder_id: _FolderId) -> RemovedVideos:
-    """Remove the videos of a folder from the library, and stop watching it. The files stay. Requires the token."""
+    """Remove the videos of a folder from the library, and stop watching the folder.
+
+    Files are kept. Requires the token.
+    """
     return RemovedVideos(num_removed=await service.read(service.remove, folder_id))
 
 
 @router.get("/browse", dependencies=[Depends(require_token)])
 async def browse(service: ServiceDependency) -> FolderListing:
-    """The topmost folders that can be chosen; if there is only one, its content. Requires the token."""
+    """List the topmost folders that can be chosen, or the content of the only one. Requires the token."""
     return await service.read(service.browser.roots)
 
 
 @router.get("/browse/{folder_id}", dependencies=[Depends(require_token)])
 async def browse_folder(service: ServiceDependency, folder_id: _FolderId) -> FolderListing:
-    """The folders in a folder. Requires the token."""
+    """List the subfolders of a folder. Requires the token."""
     return await service.read(service.browser.listing, folder_id)
 
 
 @router.post("/browse/find", dependencies=[Depends(require_token)])
 async def find_folders(service: ServiceDependency, query: FolderQuery) -> list[CountedFolder]:
-    """The folders with this name, and the folders that contain a video file with this name. Requires the token."""
+    """Find folders with this name, and folders that contain a video file with this name. Requires the token."""
     return await service.read(service.browser.find, query.name)
 
 
 @router.get("/watches")
 async def watches(service: ServiceDependency) -> list[Watch]:
-    """The watched folders. New, changed and deleted videos in them are indexed automatically."""
+    """List the watched folders. Changes of the videos in them are indexed automatically."""
     return await service.read(service.watches.status)
 
 
 @router.post("/watches", status_code=201)
 async def watch(service: ServiceDependency, has_token: TokenDependency, request: JobRequest) -> list[Watch]:
-    """Start watching folders. Later services of this library watch them, too."""
+    """Start watching folders. They are also watched after a restart of the service."""
     await service.read(service.start_watching, await service.read(service.choose, request.folder_ids, has_token))
     return await service.read(service.watches.status)
 
@@ -83,7 +86,7 @@ async def unwatch(service: ServiceDependency, folder_id: _FolderId) -> list[Watc
 
 @router.get("/jobs")
 async def jobs(service: ServiceDependency) -> list[Job]:
-    """The indexing runs of this service, newest first."""
+    """List the indexing runs of this service, newest first."""
     return [job.status for job in service.jobs.all()]
 
 
@@ -95,7 +98,7 @@ async def start(service: ServiceDependency, has_token: TokenDependency, request:
 
 @router.get("/jobs/{job_id}")
 async def job(job: JobDependency) -> Job:
-    """An indexing run."""
+    """Return an indexing run."""
     return job.status
 
 
@@ -115,7 +118,7 @@ async def resume(job: JobDependency) -> Job:
 
 @router.post("/jobs/{job_id}/stop")
 async def stop(job: JobDependency) -> Job:
-    """Stop the run at the next step. Videos reported as done stay indexed."""
+    """Stop the run at the next step. Finished videos stay indexed."""
     job.stop()
     return job.status
 
@@ -128,7 +131,7 @@ async def retry(service: ServiceDependency, job: JobDependency) -> Job:
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse)
 async def events(service: ServiceDependency, job: JobDependency) -> AsyncIterable[ServerSentEvent]:
-    """Changes of an indexing run, as server-sent events of type `job`, until the run finishes or the service stops."""
+    """Stream the changes of an indexing run as server-sent events of type `job`, until the run or the service ends."""
     last_change = -1
     while True:
         is_last = not job.is_open

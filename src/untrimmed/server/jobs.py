@@ -21,7 +21,7 @@ from untrimmed.server.problems import PublicError
 
 log = logging.getLogger(__name__)
 
-_MAX_JOBS = 20  # if there are more runs than this, the oldest finished runs are forgotten
+_MAX_JOBS = 20  # largest number of remembered runs; the oldest finished runs are forgotten
 _MAX_LISTED = 100  # largest number of failed files that are listed for a run
 _MAX_PATHS = 5  # largest number of paths that are listed for a run
 _OPEN = ("waiting", "running", "paused", "stopping")
@@ -32,16 +32,10 @@ class _StoppedError(Exception):
 
 
 class IndexJob:
-    """One indexing run.
-
-    The thread of `Jobs` runs it. Requests read `status` and pause, resume or stop the run.
-    """
+    """One indexing run. The thread of `Jobs` runs it, and requests read its `status`, pause, resume or stop it."""
 
     def __init__(self, paths: Iterable[Path], *, follows: bool = False) -> None:
-        """Create a run for these paths.
-
-        With `follows`, the run also removes the videos of deleted files from the library.
-        """
+        """Create a run for these files and folders. With `follows`, it also removes videos whose files were deleted."""
         self.job_id = secrets.token_hex(8)
         self.paths = tuple(paths)
         self._follows = follows
@@ -95,7 +89,7 @@ class IndexJob:
             deleted = _find_deleted(library, self.paths) if self._follows else set()
             paths = [path for path in self.paths if os.path.lexists(path) or not self._follows]
             notice = library.index(paths, progress=self.step).notice if paths or not self._follows else None
-            if deleted:  # videos whose files were deleted; indexing keeps those that it finds at another path
+            if deleted:  # indexing has already updated videos whose files were moved
                 num_removed, kept_notice = _remove(library, deleted)
                 self._update(num_removed=num_removed)
                 notice = notice or kept_notice
@@ -129,7 +123,7 @@ class IndexJob:
             path=str(step.path),
             done_s=step.done_s,
             duration_s=step.duration_s,
-            video_s=max(job.video_s, step.video_s),  # steps after the last video do not contain this number
+            video_s=max(job.video_s, step.video_s),  # it is 0 in steps after the last video
             speed=step.speed,
             remaining_s=step.remaining_s,
             failed=failed,
@@ -171,7 +165,7 @@ class IndexJob:
 
 
 def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, str]]:
-    """Return the ids and paths of the videos at or below `places` whose files were certainly deleted."""
+    """Return the ids and paths of videos at or below `places` whose files no longer exist."""
     if not settings_file(library.folder).exists():
         return set()
     records = Records(library.videos())
@@ -180,9 +174,9 @@ def _find_deleted(library: Library, places: Iterable[Path]) -> set[tuple[str, st
 
 
 def _remove(library: Library, deleted: set[tuple[str, str]]) -> tuple[int, str | None]:
-    """Remove the deleted videos, except those on a missing drive.
+    """Remove deleted videos from the library, unless their drive may be missing.
 
-    Return the number of removed videos, and a notice for the user about the videos that were kept.
+    Returns the number of removed videos, and a notice for the user about videos that were kept.
     """
     gone, missing = find_deleted(library.videos())
     paths = [record.path for record in gone if (record.video_id, record.path) in deleted]
@@ -207,10 +201,10 @@ class Jobs:
     def start(self, paths: Iterable[Path], *, follows: bool = False) -> IndexJob:
         """Queue a run for files and folders.
 
-        With `follows`, the run also removes the videos of deleted files from the library.
+        With `follows`, the run also removes videos whose files were deleted.
 
         Raises:
-            PublicError: Too many runs are waiting or running.
+            PublicError: Too many runs have not finished yet.
         """
         job = IndexJob(paths, follows=follows)
         with self._lock:

@@ -1,4 +1,4 @@
-"""Prometheus metrics: numbers of requests by route and status, durations of requests, and gauges of the service."""
+"""Prometheus metrics: number and duration of requests by route, and gauges of the service."""
 
 import time
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Metrics:
         Gauge(f"untrimmed_{name}", description, registry=self._registry).set_function(value)
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answered request and its duration."""
+        """Record an answered request and its duration."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(method, route).observe(seconds)
 
@@ -65,8 +65,7 @@ class Meter:
         try:
             await self.app(scope, receive, send_noting_status)
         finally:
-            # Label the request with the pattern of its route. With the requested path, a client could create any number
-            # of time series.
+            # The label is the pattern of the route. If it were the path, a client could create any number of series.
             route = getattr(scope.get("route"), "path", "none")
             method = scope["method"] if scope["method"] in ("GET", "POST") else "other"
             self.metrics.note(method, route, status, time.perf_counter() - started)

@@ -1,7 +1,7 @@
-"""A file in the library folder with the port and token of the library's service, for the command line.
+"""A file in the library folder with the address and token of the running service, for the command line.
 
-Only the owner can read the file. A service holds a lock on it while it runs, so a free lock means that the service has
-stopped or crashed. The file is only written for services that listen at a local address.
+Only the owner can read the file. The service holds a lock on it, so a free lock means that the service has stopped or
+crashed. The file is only written for services that listen at a local address.
 """
 
 import contextlib
@@ -43,10 +43,10 @@ def url_of(host: str, port: int) -> str:
 
 @contextlib.contextmanager
 def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
-    """Write the file of a service, so that this user's commands find it, and delete the file after the `with` block.
+    """Let this user's commands find the service of a library during the `with` block.
 
-    Yields whether the file was written. It is not written if the library is not writable, or if another service has
-    announced itself for the library.
+    Yields whether the file was written. It is not written if the folder is not writable, or if another service of the
+    library is running.
     """
     try:
         # O_TRUNC is left out, because the file may belong to a running service
@@ -73,9 +73,9 @@ def announce(library: Path, host: str, port: int, token: str) -> Iterator[bool]:
 
 
 def find_notice(library: Path) -> Notice | None:
-    """Return the notice of a running service on this machine.
+    """Return the address and token of the library's running service on this machine.
 
-    Return None if there is no such service, or if other users can read the file.
+    Returns None if no service is running, or if other users could have read or written the file.
     """
     try:
         file = os.open(library / FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Decodes frames and uploaded pictures in child processes with resource limits, and caches recent frames."""
+"""Decode frames and uploaded pictures in child processes with resource limits, and cache recent frames."""
 
 import io
 import queue
@@ -24,20 +24,17 @@ _LIMITS = Limits(cpu_s=20.0, stall_s=20.0, total_s=30.0)  # the limits are short
 
 
 def unchanged_response(request: Request, headers: dict[str, str]) -> Response | None:
-    """Return the response to a client that already has the picture with this `etag`, otherwise None."""
+    """Return the response with status 304 if the client already has the picture with this `etag`, otherwise None."""
     known = request.headers.get("if-none-match", "")
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}
     return Response(status_code=304, headers=headers) if tags & {headers["etag"], "*"} else None
 
 
 class Pictures:
-    """Decodes frames of videos (to JPEG) and still pictures.
-
-    It is thread-safe. Each child process decodes one file at a time.
-    """
+    """Decodes frames of videos and still pictures. It is thread-safe. A child process decodes one file at a time."""
 
     def __init__(self, *, children: int = 2, cache_bytes: int = 64 << 20, limits: Limits = _LIMITS) -> None:
-        # use the last used reader first, because its child process is still running
+        # last in, first out: the reader that was used last still has a running child process
         self._readers: queue.LifoQueue[FrameReader] = queue.LifoQueue()
         self._all = [FrameReader(limits=limits) for _ in range(children)]
         for reader in self._all:
@@ -61,15 +58,17 @@ class Pictures:
         duration_s: float,
         identity: list[int] | None = None,
     ) -> bytes:
-        """Return, as JPEG, the frame of a file at `time_s`, or the last frame if the time is after the end.
+        """Return the frame of a file at `time_s` as JPEG, or the last frame if the time is after the end.
 
-        Times are rounded to 0.01 s.
-
-        `content` is the hash of the file, `duration_s` its duration. If `identity` is given (see `identity_of`), a file
-        with another identity is refused.
+        Args:
+            content: Hash of the file's content, for the cache.
+            time_s: Time in seconds, rounded to 0.01 s.
+            short_side: Shorter side of the result in pixels; None does not scale the frame.
+            duration_s: Duration of the file in seconds.
+            identity: The expected identity of the file (see `identity_of`); None accepts any.
 
         Raises:
-            VideoError: The file cannot be decoded.
+            VideoError: The file cannot be decoded, or has another identity.
         """
         time_s = min(time_s, duration_s)
         key = content, round(time_s, 2), short_side
@@ -86,7 +85,7 @@ class Pictures:
         return self._store(key, buffer.getvalue())
 
     def image(self, path: Path) -> UInt8[np.ndarray, "Y X 3"]:
-        """Return a still picture (PNG, JPEG, WebP, BMP, GIF) as RGB values.
+        """Return the RGB pixels (height, width, 3) of a still picture (PNG, JPEG, WebP, BMP, GIF).
 
         Raises:
             VideoError: The file has another format or is damaged.

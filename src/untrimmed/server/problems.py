@@ -1,4 +1,4 @@
-"""Responses to failed requests, in the format of RFC 9457, with the same one-line messages as on the command line."""
+"""Responses to failed requests (RFC 9457), with the same one-line messages as on the command line."""
 
 import logging
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from untrimmed.errors import (
 log = logging.getLogger(__name__)
 
 _IDS = {"video_id", "job_id", "folder_id", "folder_ids", "bin_id"}
-# the first class in this list that an error belongs to determines the status
+# an error gets the status of the first class in this list that it is an instance of
 _STATUS: tuple[tuple[type[UntrimmedError], int], ...] = (
     (UnknownNameError, 404),
     (FeatureError, 422),
@@ -48,7 +48,7 @@ class Problem(BaseModel):
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of problems with these statuses, for the OpenAPI document."""
+    """Return OpenAPI documentation for failed requests with these statuses."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -58,7 +58,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-# pydantic's name for the alternative "number" in a field that is a number or a word
+# pydantic's name for the number in a field that accepts a number or a word
 _BRANCH_OF_UNION = "constrained-int"
 RESPONSES = problems(400, 401, 403, 404, 409, 413, 422)  # the statuses of failures that are documented for every route
 
@@ -79,9 +79,9 @@ def problem(status: int, detail: str, error: str | None = None, headers: dict[st
 
 
 def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return one line for a pydantic error, and whether the line is sufficient.
+    """Return a one-line message for a pydantic error, and whether it is complete.
 
-    If the line is not sufficient, the response should also refer to the schema.
+    If it is not complete, the response should also refer to the schema.
     """
     place = ".".join(str(part) for part in first["loc"] if part != _BRANCH_OF_UNION)
     if first["type"] == "string_pattern_mismatch" and _IDS & {*first["loc"]}:
@@ -90,7 +90,7 @@ def validation_message(first: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Let the application answer with problem details after errors of this package, invalid requests, and bugs."""
+    """Make the application respond with a `Problem` to invalid requests, errors of this package, and bugs."""
 
     @app.exception_handler(UntrimmedError)
     async def library_error(_: Request, error: UntrimmedError) -> Response:

@@ -1,4 +1,4 @@
-"""The route of proxies: spans of videos that browsers cannot decode, in a form that they play."""
+"""The route of proxies: spans of videos, converted to a format that browsers can play."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ class _RenderingResponse(StreamingResponse):
         self._rendering = rendering
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response to one request. If the rendering fails, the response remains incomplete."""
+        """Send the response. If the rendering fails, the response ends early."""
         try:
             await super().__call__(scope, receive, send)
         except VideoError as error:
@@ -47,7 +47,7 @@ class _RenderingResponse(StreamingResponse):
     response_class=FileResponse,
     responses={
         200: {"description": "The proxy, possibly while it is rendered.", "content": _VIDEO},
-        206: {"description": "A part of a proxy that is whole.", "content": _VIDEO},
+        206: {"description": "A part of a complete proxy.", "content": _VIDEO},
         400: {"description": "The range is malformed.", "content": {"text/plain": {}}},
         416: {"description": "The range is outside the file.", "content": {"text/plain": {}}},
         **problems(503, 507),
@@ -60,9 +60,9 @@ async def proxy(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
-    """A span of the video, at most 540 pixels high, in a form that browsers play; its times begin at 0.
+    """Return a span of the video in a format that browsers can play, at most 540 pixels high. Its times begin at 0.
 
-    The file is sent while it is rendered, and by ranges once it is whole.
+    The file is sent while it is rendered. Once it is complete, range requests are supported.
     """
     check_span(record, start_s, end_s, MAX_PROXY_S)
     file = await service.read(media_file, record)

@@ -1,4 +1,4 @@
-"""Opens a socket and runs the service until a signal stops the process."""
+"""Open a socket and run the service until a signal stops the process."""
 
 import errno
 import socket
@@ -20,7 +20,7 @@ from untrimmed.server.proxies import DEFAULT_CACHE_BYTES
 from untrimmed.server.schemas import Job
 from untrimmed.server.service import Service
 
-# Seconds before an idle connection is closed. Clients pause for less time, so their next request finds it open.
+# Seconds before an idle connection is closed. Clients pause for less time, so they can reuse the connection.
 _KEEP_ALIVE_S = 60
 
 
@@ -41,11 +41,11 @@ def serve(
     """Serve a library until Ctrl-C.
 
     Args:
-        roots: Users with the token may choose folders below these roots, and below `folders` and `watch`.
-        is_port_fixed: If false and the port is in use, any free port is used.
+        folders, watch, roots: See `create_app`.
+        is_port_fixed: Whether to fail if the port is in use. Otherwise any free port is used.
         on_start: Called with the address when the service starts.
-        on_job: Called with every finished indexing run that a change in a watched folder started.
-        proxy_bytes: Largest size of the cached proxies.
+        on_job: Called with every finished indexing run that was started by a change in a watched folder.
+        proxy_bytes: Maximum total size of the cached proxies.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
@@ -72,7 +72,7 @@ def serve(
 
 @contextmanager
 def _existing(folder: Path) -> Iterator[None]:
-    """Create a folder, because `announce` writes to it. Delete it after the `with` block if it is empty."""
+    """Create a folder, to which `announce` writes. Delete it after the `with` block if it is empty."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -83,13 +83,10 @@ def _existing(folder: Path) -> Iterator[None]:
 
 
 def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
-    """Serve an application on a socket until Ctrl-C.
-
-    Ctrl-C also cancels long work of the service, such as indexing.
-    """
+    """Serve an application on a socket until Ctrl-C, which also cancels long work such as indexing."""
     config = uvicorn.Config(
         app,
-        log_level="error",  # warnings are about malformed requests, so a client could fill the log with them
+        log_level="error",  # a client could fill the log with warnings about malformed requests
         ws="none",  # answer a request for a web socket like any other request
         access_log=False,
         server_header=False,
@@ -104,9 +101,9 @@ def run_app(app: ASGIApp, listening: socket.socket, service: Service) -> None:
 
 @contextmanager
 def listening_at(host: str, port: int, *, is_port_fixed: bool = True) -> Iterator[tuple[socket.socket, str]]:
-    """Open a socket for a `with` block, and yield it with its URL. Port 0 chooses a free port.
+    """Open a socket for a `with` block, and yield the socket and its URL.
 
-    Unless the port is fixed, a free port is also chosen if the port is in use.
+    A free port is chosen if `port` is 0, or if it is in use and not fixed.
 
     Raises:
         ConfigError: The address is in use or cannot be bound.
@@ -132,22 +129,21 @@ class _HttpServer(uvicorn.Server):
         self._cancel = cancel
 
     def stop(self) -> None:
-        """End the server as a signal does, but without a signal's exit code."""
+        """Stop the server like a signal, but with exit code 0."""
         threading.Thread(target=self._cancel, daemon=True).start()
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Handle a signal.
 
-        The work is cancelled in another thread. Cancelling needs locks, and the code that the signal interrupted may
-        hold one.
+        Long work is cancelled in another thread, because cancelling needs locks that the interrupted code may hold.
         """
         threading.Thread(target=self._cancel, daemon=True).start()
         super().handle_exit(sig, frame)
 
 
 def _local_address(host: str) -> str | None:
-    """Return the loopback address at which a service that listens at `host` can be reached, or None."""
+    """Return the loopback address of a service that listens at `host`, or None if it has none."""
     if host in ("localhost", "127.0.0.1", "0.0.0.0"):
         return "127.0.0.1"
     return "::1" if host in ("::1", "::") else None

@@ -23,7 +23,7 @@ VIDEO_ID = r"^[0-9a-f]{16}$"
 
 VideoId = Annotated[str, Field(pattern=VIDEO_ID, examples=["5f0c9a1be2d34477"])]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
-Name = Annotated[  # a path; bytes that are not valid UTF-8 are escaped, as in `--json`
+Name = Annotated[  # a text that may contain a path; bytes that are not valid UTF-8 are escaped
     str, PlainSerializer(lambda text: text.encode("utf-8", "backslashreplace").decode(), return_type=str)
 ]
 Sentence = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
@@ -44,10 +44,11 @@ class PlaceJson(RequestModel):
 
 
 def request_fields(owner: type, *, for_display: bool = True, **changes: tuple[object, int]) -> dict[str, Any]:
-    """Return the JSON fields of a part of a query.
+    """Return the JSON fields for a part of a query, as arguments for pydantic's `create_model`.
 
-    `changes` replaces the default and upper bound of fields, by field name. Without `for_display`, the fields that only
-    programs that draw hits need are left out.
+    Args:
+        for_display: Whether to include the fields that are only needed to display hits.
+        changes: Field name -> its default and upper bound, instead of those of the query.
     """
     fields = {}
     for name, (kind, spec) in specs(owner).items():
@@ -140,7 +141,7 @@ class WordPlace(BaseModel):
 
 
 class MatchedWordJson(WordPlace):
-    """A word that the query contains, and when it is said, if that is known."""
+    """A word of the query in the passage, and the time when it is said, if known."""
 
     start_s: float | None
     end_s: float | None
@@ -158,7 +159,7 @@ class PassageJson(BaseModel):
 
 
 class EvidenceJson(PassageJson):
-    """Why a moment matches: it is seen, or the text of a passage is said or written in it."""
+    """Why a moment matches: its pictures match, or the text of a passage that is said or written in it."""
 
     words: list[MatchedWordJson]
 
@@ -168,11 +169,11 @@ class TranscriptLine(PassageJson):
 
     mode: TextMode
     words: list[WordPlace] = Field(description="The words of the passage that a sentence of the request contains.")
-    strength: float = Field(description="How strongly the words match, from 0 to 1; that of the best sentence.")
+    strength: float = Field(description="How strongly the best-matching sentence matches the passage, from 0 to 1.")
 
     @classmethod
     def of(cls, mode: TextMode, passage: Passage, queries: Sequence[TextQuery]) -> TranscriptLine:
-        """Create the line of a passage, with the words that the queries contain."""
+        """Create the line for a passage, with the words that also occur in the queries."""
         words = sorted({(word.start, word.end) for query in queries for word in query.matches(passage.text)})
         strengths = [words_strength(query, passage.text) for query in queries]
         return cls(
@@ -189,7 +190,7 @@ class MomentJson(BaseModel):
     start_s: float
     end_s: float
     score: float = Field(description="How well the moment matches (docs/json.md). Comparable within one search only.")
-    peak_s: float = Field(description="The most relevant time: the place for a picture, and to start playback.")
+    peak_s: float = Field(description="The most relevant time. Use it for a picture, and to start playback.")
     evidence: list[EvidenceJson] | None = Field(
         default=None, description="Why the moment matches, the strongest reason first, if passages were searched."
     )
@@ -213,7 +214,7 @@ class HitJson(BaseModel):
     start_s: float = Field(description="Start of the best moment.")
     end_s: float
     peak_s: float = Field(description="The most relevant time of the best moment.")
-    moments: list[MomentJson] = Field(description="Best first. All moments are in time order.")
+    moments: list[MomentJson] = Field(description="Best first, or in time order if all moments were requested.")
     confidence: float | None = Field(description="Probability that the video matches, if known.")
     then: list[MomentJson] | None = Field(
         default=None, description="The follow-up of each moment, if `then` was given."
@@ -227,7 +228,7 @@ class HitJson(BaseModel):
         "the strength of the best passage.",
     )
     folded: list[str] | None = Field(
-        default=None, description="Near-duplicates: videos whose moments all look like one of this video."
+        default=None, description="Paths of near-duplicates: each of their moments looks like a moment of this video."
     )
 
 
@@ -244,11 +245,11 @@ class SearchAnswer(BaseModel):
     warnings: list[str] = Field(
         description="One line each: unknown words, words beyond the encoder's limit, an ambiguous sentence."
     )
-    partial: bool = Field(description="Whether the results lack a shard of the library that did not respond.")
+    partial: bool = Field(description="Whether videos are missing because a shard of the library did not respond.")
     hits: list[HitJson]
     took_s: float = Field(description="Duration of the search.")
     words: list[Word] | None = Field(
-        default=None, description="Words of the sentence, if a trained model weights them."
+        default=None, description="The words of the sentence with weights, if a trained model weights them."
     )
 
     @classmethod
@@ -260,11 +261,11 @@ class SearchAnswer(BaseModel):
 class SearchLine(BaseModel):
     """A line of a streamed search. Exactly one field is set."""
 
-    hit: HitJson | None = Field(default=None, description="The next best hit, by `rank`.")
+    hit: HitJson | None = Field(default=None, description="The next hit, in the order of `rank`.")
     answer: SearchAnswer | None = Field(
-        default=None, description="The last line: the complete answer, which takes precedence."
+        default=None, description="In the last line: the complete answer. It takes precedence over earlier lines."
     )
-    problem: str | None = Field(default=None, description="The last line if the search failed after it started.")
+    problem: str | None = Field(default=None, description="In the last line, if the search failed: the reason.")
 
 
 class Video(BaseModel):
@@ -310,7 +311,7 @@ class Video(BaseModel):
 
 
 class VideoList(BaseModel):
-    """A page of the videos, sorted by path."""
+    """Some of the matching videos, sorted by path."""
 
     total: int = Field(description="Number of matching videos. `videos` starts at `offset`.")
     videos: list[Video]
@@ -327,9 +328,9 @@ class VideoDetail(Video):
 
 
 class Thumbnails(BaseModel):
-    """The stored pictures of a video, possibly none. Picture i is in cell i % 100 of sheet i // 100, by rows of ten."""
+    """The stored pictures of a video, possibly none. Picture i is in cell i % 100 of sheet i // 100, in rows of ten."""
 
-    version: str = Field(description="Changes with the pictures. Addresses that contain it are cached for good.")
+    version: str = Field(description="Changes with the pictures. Browsers cache URLs that contain it for good.")
     times_s: list[float] = Field(description="The time of each picture, in order.")
     width: int = Field(description="Width of a picture, in pixels.")
     height: int
@@ -354,7 +355,7 @@ class RelevanceCurve(BaseModel):
 
 
 class Folder(BaseModel):
-    """A folder that may be indexed: it has indexed videos, was chosen on the page, or was named at the start."""
+    """A folder that may be indexed: it has indexed videos, was chosen on the page, or is an option of the service."""
 
     folder_id: str
     path: Name
@@ -370,10 +371,10 @@ class NamedFolder(BaseModel):
 
 
 class CountedFolder(NamedFolder):
-    """A folder and the number of video files in it and below."""
+    """A folder and the number of video files in it and its subfolders."""
 
-    num_videos: int | None = Field(description="Files counted in a fraction of a second; null if none were counted.")
-    is_complete: bool = Field(description="Whether all files below the folder were counted.")
+    num_videos: int | None = Field(description="Number of files counted within a time limit; null if not counted.")
+    is_complete: bool = Field(description="Whether all files were counted within the time limit.")
 
 
 class FolderListing(BaseModel):
@@ -381,12 +382,12 @@ class FolderListing(BaseModel):
 
     folder: CountedFolder | None = Field(description="Null for the list of the topmost folders.")
     parents: list[NamedFolder] = Field(description="The folders that contain this one, the topmost first.")
-    folders: list[CountedFolder] = Field(description="By name.")
-    num_omitted: int = Field(description="Folders that the list omits because there are too many.")
+    folders: list[CountedFolder] = Field(description="Sorted by name.")
+    num_omitted: int = Field(description="Number of folders that are not listed because there are too many.")
 
 
 class FolderQuery(RequestModel):
-    """The name of a folder or file that a user dropped on the page. Browsers reveal no more than the name."""
+    """The name of a folder or file that a user dropped on the page. Browsers only reveal the name, not the path."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "Holiday 2026"}]})
     name: str = Field(min_length=1, max_length=255)
@@ -431,7 +432,7 @@ class Job(BaseModel):
     video_s: float = Field(description="Seconds of video encoded by the run so far.")
     speed: float | None = Field(description="Seconds of video encoded per second, without pauses; null at first.")
     remaining_s: float | None = Field(
-        description="Estimated seconds until the end of the run; null until there is enough evidence."
+        description="Estimated seconds until the end of the run; null until an estimate is possible."
     )
     failed: list[FailedFile] = Field(description="The first files that could not be indexed.")
     num_failed: int
@@ -447,13 +448,13 @@ class Watch(BaseModel):
     folder_id: str
     path: Name
     state: Literal["watching", "polling", "missing"] = Field(
-        description="`polling`: it is scanned every few seconds because the system does not report its changes. "
+        description="`polling`: the folder is scanned every few seconds, because the system does not report changes. "
         "`missing`: the folder does not exist at the moment."
     )
     problem: Name | None = Field(description="Why a local folder has to be scanned.")
     waiting: list[Name] = Field(description="Changed paths that will be indexed once they stop changing.")
-    failed: list[FailedFile] = Field(description="Videos that could not be indexed and have not changed since.")
-    job_id: str | None = Field(description="The last run that a change in any watched folder started.")
+    failed: list[FailedFile] = Field(description="Videos that could not be indexed and have not changed since then.")
+    job_id: str | None = Field(description="The last run that was started by a change in any watched folder.")
 
 
 class Mark(RequestModel):
@@ -469,12 +470,12 @@ Marks = Annotated[list[Mark], Field(min_length=1, max_length=500)]
 ExportFormat = Literal["otio", "edl", "xml", "fcpxml", "kdenlive", "csv", "json", "srt", "vtt", "chapters"]
 FrameRate = Annotated[
     Literal["23.976", "24", "25", "29.97", "29.97df", "30", "50", "59.94", "59.94df", "60"],
-    Field(description="Frames per second of a timeline; `df` counts with drop frames. Default: that of most videos."),
+    Field(description="Frames per second of a timeline. `df`: drop-frame timecode. Default: the videos' most common."),
 ]
 
 
 class ExportRequest(RequestModel):
-    """Moments to export and the format."""
+    """Moments to export, and the format."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -489,13 +490,13 @@ class ExportRequest(RequestModel):
 
 
 class BinMomentRequest(Mark):
-    """A moment to keep in a bin."""
+    """A moment to store in a bin."""
 
-    sentence: str = Field(default="", max_length=LONGEST_TEXT, description="By which the moment was found.")
+    sentence: str = Field(default="", max_length=LONGEST_TEXT, description="The sentence that found the moment.")
     video: str = Field(
         default="",
         max_length=5000,
-        description="Path of the file, as in an answer. It is kept if the video is not in the library.",
+        description="Path of the file, as in an answer. It is stored if the video is not in the library.",
     )
 
 
@@ -512,12 +513,12 @@ class BinRequest(RequestModel):
             ]
         }
     )
-    name: str = Field(min_length=1, max_length=MAX_NAME, description="Each bin of a library has another name.")
+    name: str = Field(min_length=1, max_length=MAX_NAME, description="Names of bins are unique in a library.")
     moments: list[BinMomentRequest] = Field(max_length=MAX_MOMENTS)
 
 
 BinVersion = Annotated[
-    str, Field(max_length=64, description="The `version` that is replaced. If the bin has another version: status 412.")
+    str, Field(max_length=64, description="The `version` to replace. Status 412 if the bin has another version.")
 ]
 
 
@@ -540,7 +541,7 @@ class BinMomentJson(BaseModel):
 
     @classmethod
     def of(cls, moment: BinMoment, records: Records) -> BinMomentJson:
-        """Create the response for a moment. The records are those of the library."""
+        """Create the response for a moment. `records` are those of the library."""
         record = moment.record(records)
         return cls(
             video_id=moment.video_id if record is None else record.video_id,
@@ -583,7 +584,7 @@ class BinJson(BinSummary):
 
     @classmethod
     def whole(cls, bin: Bin, records: Records) -> BinJson:
-        """Create the response for a bin. The records are those of the library."""
+        """Create the response for a bin. `records` are those of the library."""
         moments = [BinMomentJson.of(moment, records) for moment in bin.moments]
         return cls(**BinSummary.of(bin).model_dump(), moments=moments)
 
@@ -605,7 +606,7 @@ class Facts(BaseModel):
     encoder: str | None
     model: str | None
     sampling: str | None
-    modes: list[Mode] = Field(description="What sentences are compared with: pictures and the passages of the library.")
+    modes: list[Mode] = Field(description="What the library can search: what is seen, said or written.")
 
 
 class Health(BaseModel):
@@ -616,6 +617,6 @@ class Health(BaseModel):
 
 
 class Stopped(BaseModel):
-    """The answer of a service that is about to stop."""
+    """The response of a service that is about to stop."""
 
     is_stopping: bool

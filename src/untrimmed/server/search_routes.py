@@ -24,7 +24,7 @@ from untrimmed.server.schemas import HitJson, SearchAnswer, SearchLine, SearchRe
 from untrimmed.server.service import Service
 
 MAX_PICTURE_BYTES = 32 << 20
-# in characters; a character takes up to 12 bytes in an address, and servers limit addresses to 64 kB
+# in characters; a character takes up to 12 bytes in a URL, and servers limit URLs to 64 kB
 _MAX_QUERY_LENGTH = 4000
 _MAX = {name: spec.service_maximum for name, (_, spec) in specs(Cutoff).items()}
 
@@ -33,7 +33,7 @@ router = APIRouter(prefix="/api", tags=["search"])
 
 @router.post("/search", response_model_exclude_unset=True)
 async def search(service: ServiceDependency, request: SearchRequest) -> SearchAnswer:
-    """Find the videos or moments that match best. docs/queries.md explains how query parts are combined."""
+    """Find the videos or moments that match a query best. docs/queries.md explains how query parts are combined."""
     return await answer(service, request)
 
 
@@ -45,9 +45,9 @@ class _Lines(StreamingResponse):
     "/search/lines", response_class=_Lines, responses={200: {"model": SearchLine, "description": "JSON lines."}}
 )
 async def search_lines(service: ServiceDependency, request: SearchRequest) -> Response:
-    """Search and stream the results: a line for each hit, then the complete answer.
+    """Search and stream the results: a line for each hit, best first, then the complete answer.
 
-    The first search that finds moments in a long video takes longer. Streaming returns the best hit before the others.
+    Finding moments in a long video takes longer the first time. The stream sends the best hit before the others.
     """
     lines: asyncio.Queue[SearchLine | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -61,12 +61,12 @@ async def search_lines(service: ServiceDependency, request: SearchRequest) -> Re
     def done(work: asyncio.Task[SearchAnswer]) -> None:
         lines.put_nowait(None)
         if not work.cancelled():
-            work.exception()  # reading the exception prevents a warning of asyncio if the client has disconnected
+            work.exception()  # without this call, asyncio would log a warning if the client has disconnected
 
     work.add_done_callback(done)
     first = await lines.get()
     if first is None:
-        await work  # raise the error of a refused query before the stream begins, so that the response has its status
+        await work  # if the query is refused, raise the error before the stream begins, to send the right status
 
     async def stream() -> AsyncIterator[str]:
         line = first
@@ -109,7 +109,7 @@ async def search_picture(
         ),
     ] = "",
 ) -> SearchAnswer:
-    """Find videos with frames similar to a picture (PNG, JPEG, WebP, BMP, GIF) in the request body."""
+    """Find videos with frames similar to the picture in the request body (PNG, JPEG, WebP, BMP or GIF)."""
     search_request = _read(query) if query else SearchRequest(text=text, limit=limit, moments=moments)
     with tempfile.NamedTemporaryFile(prefix="untrimmed-") as file:
         size = 0
@@ -121,7 +121,7 @@ async def search_picture(
                         413, f"the picture is larger than {MAX_PICTURE_BYTES >> 20} MB; send a smaller one"
                     )
                 file.write(piece)
-        except ClientDisconnect:  # the client is gone, but the disconnect must not be logged as a bug
+        except ClientDisconnect:  # nobody gets the response, but the disconnect must not be logged as a bug
             raise PublicError(400, "the picture was not received completely; send it again") from None
         file.flush()
         try:
@@ -141,9 +141,9 @@ def _read(query: str) -> SearchRequest:
 async def answer(
     service: Service, request: SearchRequest, picture: Any = None, on_hit: Callable[[Hit], None] | None = None
 ) -> SearchAnswer:
-    """Search, and return the response with the duration of the search.
+    """Search, and return the response.
 
-    `on_hit` is called in a thread; see `Library.search`.
+    `on_hit` is called in another thread; see `Library.search`.
 
     Raises:
         UntrimmedError: The library refuses the query.

@@ -1,4 +1,4 @@
-"""Shared state of all routes: the library, decoders, indexing runs, and threads.
+"""The state that all routes share: the library, decoders, indexing runs and threads.
 
 Searching, reading, decoding and cutting have separate limits on the number of threads, so that they do not wait for
 each other.
@@ -45,8 +45,8 @@ _BUCKET_CHECK_S = 1.0
 class Service:
     """The service of one library.
 
-    Folders in `folders` may be indexed in addition to folders with indexed videos. Folders below `roots` may be chosen
-    on the page.
+    The folders `folders` may be indexed, in addition to folders with indexed videos. On the page, users with the token
+    may choose any folder below `roots`.
     """
 
     library: Library
@@ -54,10 +54,10 @@ class Service:
     roots: tuple[Path, ...] = ()
     pictures: Pictures = field(default_factory=lambda: Pictures(children=_NUM_DECODERS))
     pace: Pace = field(default_factory=Pace)
-    proxy_bytes: int = DEFAULT_CACHE_BYTES  # largest size of the cached proxies
-    # called with every finished run that a change in a watched folder started
+    proxy_bytes: int = DEFAULT_CACHE_BYTES  # maximum total size of the cached proxies
+    # called with every finished run that was started by a change in a watched folder
     on_job: Callable[[Job], None] = lambda job: None
-    # ends the process's server; None while another program runs the application
+    # stops the server; None if another program runs the application
     stop: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
@@ -75,30 +75,27 @@ class Service:
         self.ends = threading.Event()  # set when the service shuts down
         self._warming: threading.Thread | None = None
         self._records: tuple[object, Records] = (None, Records())
-        self._next_check_at = 0.0  # when the next check is due, by the clock `time.monotonic`
+        self._next_check_at = 0.0  # time of the next check for new commits, by `time.monotonic`
 
     async def search(self, work: Callable[..., T], *values: object, **options: object) -> T:
         """Run a search in a thread, and return its result."""
-        self._next_check_at = 0.0  # requests for a hit's frames need the newest commit
+        self._next_check_at = 0.0  # check again after the search, because hits may be in a newer commit
         return await anyio.to_thread.run_sync(partial(work, *values, **options), limiter=self._search)
 
     async def read(self, work: Callable[..., T], *values: object) -> T:
-        """Run a quick read of files in a thread, and return its result."""
+        """Run a function that quickly reads files in a thread, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._read)
 
     async def decode(self, work: Callable[..., T], *values: object) -> T:
-        """Run the decoding of a frame in a thread, and return its result."""
+        """Run a function that decodes frames in a thread, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._decode)
 
     async def cut(self, work: Callable[..., T], *values: object) -> T:
-        """Run the writing of clips in a thread, one call at a time, and return its result."""
+        """Run a function that writes clips in a thread, one call at a time, and return its result."""
         return await anyio.to_thread.run_sync(partial(work, *values), limiter=self._cut)
 
     def records(self) -> Records:
-        """Return the records of all current videos; there may be none.
-
-        If the library is in object storage, changes since the last search may be missing for up to a second.
-        """
+        """Return the records of all videos. They may be one second old if the library is in object storage."""
         folder = self.library.folder
         with self._lock:
             if time.monotonic() < self._next_check_at:
@@ -123,7 +120,7 @@ class Service:
             raise PublicError(404, "no video has this id; search again, or list the videos again") from None
 
     async def frame(self, record: VideoRecord, time_s: float, short_side: int) -> bytes:
-        """Return the frame of a video at a time as JPEG, or the last frame for a time after the end.
+        """Return the frame of a video at a time as JPEG, or the last frame if the time is after the end.
 
         Raises:
             PublicError: The file is missing or has changed since it was indexed.
@@ -137,7 +134,7 @@ class Service:
     def indexable(self) -> dict[str, Path]:
         """Return the folders that may be indexed, by opaque id.
 
-        These are the topmost of `folders` and of the folders with indexed videos.
+        These are `folders` and the folders with indexed videos, without folders inside one of them.
         """
         top: list[Path] = []
         for folder in sorted({*self.folders, *(Path(record.path).parent for record in self.records())}):
@@ -146,7 +143,7 @@ class Service:
         return {folder_id_of(folder): folder for folder in top}
 
     def choose(self, folder_ids: Iterable[str], has_token: bool) -> tuple[Path, ...]:
-        """Return the folders with these ids. With a token, folders from a listing can be chosen, too.
+        """Return the folders with these ids. With a token, ids from `FolderBrowser` are accepted too.
 
         Raises:
             PublicError: An id is unknown.
@@ -164,9 +161,9 @@ class Service:
         return tuple(chosen)
 
     def remove(self, folder_id: str) -> int:
-        """Remove the videos of a folder from the library, and stop watching the folder. The files stay.
+        """Remove the videos of a folder from the library, and stop watching the folder. Files are kept.
 
-        Return the number of removed videos.
+        Returns the number of removed videos.
 
         Raises:
             PublicError: No indexable folder has this id, or an indexing run is open.
@@ -191,7 +188,7 @@ class Service:
             self.watches.add(folder_id_of(folder), folder)
 
     def start_watching(self, folders: Iterable[Path]) -> None:
-        """Watch folders in this service and in later services of the library.
+        """Start watching folders, also after a restart of the service.
 
         Raises:
             UntrimmedError: The list of folders cannot be written.
@@ -202,9 +199,7 @@ class Service:
         self.watch(folders)
 
     def stop_watching(self, folder_id: str) -> None:
-        """Stop watching a folder. Its videos stay indexed.
-
-        Later services do not watch the folder either, unless their `--watch` names it.
+        """Stop watching a folder, also after a restart without `--watch`. Its videos stay indexed.
 
         Raises:
             PublicError: The folder is not watched.
@@ -240,7 +235,7 @@ class Service:
         self.pictures.close()
         self.proxies.close()
         if self._warming is not None:
-            # wait for this thread, because a process that exits while the thread loads a C++ library would abort
+            # the process would abort if it exited while this thread loads a C++ library
             self._warming.join()
 
 

@@ -21,7 +21,7 @@ from untrimmed.server.thumbnails import PER_SHEET, overview, sheet, size_of
 router = APIRouter(prefix="/api", tags=["videos"])
 
 Version = Annotated[
-    str, Query(max_length=64, description="The `version` of the thumbnails. With it, browsers never ask again.")
+    str, Query(max_length=64, description="The `version` of the thumbnails. Browsers cache URLs with it for good.")
 ]
 _WEBP = {"image/webp": {"schema": {"type": "string", "format": "binary"}}}
 _JPEG = {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}
@@ -39,7 +39,7 @@ async def thumbnail(
     time_s: Annotated[Seconds, Query(description="Times after the end show the last frame.", examples=[12.5])] = 0.0,
     version: Version = "",
 ) -> Response:
-    """The picture of a video near a time: at most 160 rows high, and at most 0.5 s away.
+    """Return a picture of the video at most 0.5 s from a time, up to 160 pixels high.
 
     It is a stored picture (WebP) or a decoded frame (JPEG).
     """
@@ -53,7 +53,7 @@ async def thumbnail(
 
 @router.get("/videos/{video_id}/thumbnails")
 async def thumbnails(service: ServiceDependency, record: RecordDependency) -> Thumbnails:
-    """The times of the stored pictures of a video. The list is empty if there are none."""
+    """Return the times of a video's stored pictures. The list may be empty."""
     return await service.read(_thumbnails, service, record)
 
 
@@ -81,7 +81,7 @@ async def thumbnail_overview(
     pictures: Annotated[int, Query(ge=1, le=PER_SHEET, description="Number of pictures.", examples=[40])] = 50,
     version: Version = "",
 ) -> Response:
-    """Stored pictures from equal parts of a video, in rows of ten, as one WebP image: to step through the video."""
+    """Return one stored picture for each of several equal parts of a video, as one WebP image with rows of ten."""
     headers = _picture_headers(record, f"overview-{pictures}", version)
     if unchanged := unchanged_response(request, headers):
         return unchanged
@@ -105,7 +105,7 @@ async def thumbnail_sheet(
     number: Annotated[int, PathParameter(ge=0, le=10**6, description="Number of the sheet, from 0.", examples=[0])],
     version: Version = "",
 ) -> Response:
-    """A hundred stored pictures of a video in ten rows, as WebP. The last sheet may have fewer."""
+    """Return a sheet of a hundred stored pictures as WebP, in rows of ten. The last sheet may have fewer."""
     headers = _picture_headers(record, f"sheet-{number}", version)
     if unchanged := unchanged_response(request, headers):
         return unchanged
@@ -122,7 +122,7 @@ def _sheet(service: Service, record: VideoRecord, number: int) -> bytes:
 
 @contextmanager
 def _readable(service: Service, record: VideoRecord) -> Iterator[StoredThumbnails]:
-    """Return the stored thumbnails of a video; raises PublicError if there are none, or they are damaged."""
+    """Yield the stored thumbnails of a video. Raises PublicError if there are none, or if they are damaged."""
     video = service.thumbnails.of(record)
     if video is None:
         raise PublicError(404, "no thumbnails of this video are stored; add them with: untrimmed index --thumbnails")

@@ -1,7 +1,4 @@
-"""Combines stored thumbnails of a video into sheets.
-
-The video is not decoded, so its file may be missing.
-"""
+"""Combine stored thumbnails of a video into sheets. The video is not decoded, so its file may be missing."""
 
 import io
 from collections.abc import Sequence
@@ -18,18 +15,16 @@ _METHOD = 0  # WebP's fastest method, because a user is waiting
 
 
 def size_of(video: StoredThumbnails) -> tuple[int, int]:
-    """Return width and height of the first picture. All cells of a sheet have this size."""
+    """Return the width and height of the first picture, in pixels. All cells of a sheet have this size."""
     from PIL import Image
 
     return Image.open(io.BytesIO(video.picture(0))).size
 
 
 def sheet(video: StoredThumbnails, number: int) -> bytes:
-    """Return a sheet of thumbnails as WebP, filled row by row.
+    """Return sheet `number` (from 0) of the thumbnails as WebP, filled row by row.
 
-    Sheet `number` has the pictures from `number * PER_SHEET` to `(number + 1) * PER_SHEET - 1`, or to the last one.
-
-    The last sheet has only as many rows as it needs.
+    A sheet has `PER_SHEET` pictures. The last sheet has only as many rows as it needs.
     """
     return _image_of(video, range(number * PER_SHEET, min((number + 1) * PER_SHEET, len(video.times_s))))
 
@@ -37,7 +32,7 @@ def sheet(video: StoredThumbnails, number: int) -> bytes:
 def overview(video: StoredThumbnails, duration_s: float, count: int) -> bytes:
     """Return a sheet of `count` thumbnails as WebP, filled row by row.
 
-    The video is divided into `count` equal parts. The sheet has the thumbnail nearest to the middle of each part.
+    The video is divided into `count` equal parts. Each part is shown by the thumbnail nearest to its middle.
     """
     return _image_of(video, [video.nearest((part + 0.5) * duration_s / count) for part in range(count)])
 

@@ -34,7 +34,7 @@ from untrimmed.server.schemas import (
 from untrimmed.server.service import Service
 
 MAX_POINTS = 4000  # largest number of points of a curve
-# possible shorter sides of frames in pixels; there are only few, so that cached frames are used often
+# possible shorter sides of frames in pixels; few sizes make it likely that a frame is cached
 SIDES = (90, 180, 360, 720)
 
 Points = Annotated[
@@ -50,7 +50,7 @@ class _OneTimeFile(FileResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
-        finally:  # a background task would not run if the request is refused or the client disconnects
+        finally:  # a background task would not run if the client disconnects
             _remove(Path(self.path))
 
 
@@ -61,12 +61,12 @@ async def videos(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     name: Annotated[str, Query(max_length=500, description="Only paths that contain this text, ignoring case.")] = "",
 ) -> VideoList:
-    """The indexed videos, sorted by path."""
+    """List the indexed videos by path."""
     return await list_videos(service, name, offset, limit)
 
 
 async def list_videos(service: Service, name: str, offset: int, limit: int) -> VideoList:
-    """Return a page of the indexed videos whose path contains `name`, ignoring case."""
+    """Return up to `limit` indexed videos whose path contains `name`, ignoring case. The first `offset` are skipped."""
     records = await service.read(service.records)
     matches = [record for record in records if name.lower() in record.path.lower()] if name else records
     return VideoList(total=len(matches), videos=[Video.of(record) for record in matches[offset : offset + limit]])
@@ -74,7 +74,7 @@ async def list_videos(service: Service, name: str, offset: int, limit: int) -> V
 
 @router.get("/videos/{video_id}")
 async def video(service: ServiceDependency, record: RecordDependency) -> VideoDetail:
-    """A video, and whether its file can be read."""
+    """Return a video, and whether its file can be read."""
     fields = Video.of(record).model_dump()
     try:
         file = await service.read(media_file, record)
@@ -90,7 +90,7 @@ async def relevance(
     text: Annotated[str, Query(min_length=1, max_length=LONGEST_TEXT, examples=["a dog jumps into a lake"])],
     points: Points = 1000,
 ) -> RelevanceCurve:
-    """How well each time of the video matches a sentence."""
+    """Return how well each time of the video matches a sentence."""
     return RelevanceCurve.of(*await service.search(service.library.relevance, text, record.path), points)
 
 
@@ -98,9 +98,9 @@ async def relevance(
 async def relevance_of_query(
     service: ServiceDependency, record: RecordDependency, request: SearchRequest, points: Points = 1000
 ) -> RelevanceCurve:
-    """How well the pictures at each time of the video match a query. With `then`, the times of the first moment.
+    """Return how well the pictures at each time of the video match a query. With `then`, they match the first moment.
 
-    Without `seen` in `modes`, how well the passages match.
+    If `modes` does not contain `seen`, the values are those of passages.
     """
     return RelevanceCurve.of(*await service.search(service.library.relevance, request.query(), record.path), points)
 
@@ -111,7 +111,7 @@ async def transcript(
     record: RecordDependency,
     text: Annotated[list[Sentence] | None, Query(max_length=3, description="Sentences whose words are marked.")] = None,
 ) -> list[TranscriptLine]:
-    """The passages of a video (what is said and written), in time order."""
+    """Return the passages of a video (what is said and written), in time order."""
     return await service.read(_transcript, service.library.folder, record, text or ())
 
 
@@ -134,7 +134,7 @@ async def frame(
         int, Query(ge=1, le=720, description=f"Shorter side in pixels, rounded up to one of {SIDES}.")
     ] = 180,
 ) -> Response:
-    """The frame at a time, as JPEG."""
+    """Return the frame at a time as JPEG."""
     side = next(side for side in SIDES if side >= short_side)
     headers = {"cache-control": "private, max-age=600", "etag": f'"{record.content_hash[:16]}-{time_s:.2f}-{side}"'}
     if unchanged := unchanged_response(request, headers):
@@ -150,7 +150,7 @@ async def edges(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Span:
-    """A span with its edges moved to the shot changes within half a second, if there are any."""
+    """Return a span whose start and end are moved to shot changes at most half a second away, if there are any."""
     await service.read(media_file, record)  # refuses a file that has changed since it was indexed
     moment = await service.decode(service.library.exact_span, record, start_s, end_s)
     return Span(start_s=moment.start_s, end_s=moment.end_s)
@@ -167,7 +167,7 @@ async def edges(
     },
 )
 async def media(service: ServiceDependency, record: RecordDependency) -> Response:
-    """The video file, completely or by ranges."""
+    """Return the video file, or a range of it."""
     file, stream = await service.read(open_media, record)
     return OpenedResponse(file, stream, {"cache-control": "private, max-age=0"})
 
@@ -186,7 +186,7 @@ async def clip(
     start_s: Annotated[Seconds, Query(examples=[12.5])],
     end_s: Annotated[Seconds, Query(examples=[16.0])],
 ) -> Response:
-    """A span of the video as an MP4 file with sound, exact to the frame."""
+    """Return a span of the video as an MP4 file with sound, exact to the frame."""
     check_span(record, start_s, end_s)
     file = await service.read(media_file, record)
     path = await service.cut(_clip, file, start_s, end_s, service.ends)
@@ -215,7 +215,7 @@ def _remove(path: Path) -> None:
 async def export_moments(service: ServiceDependency, request: ExportRequest) -> Response:
     """Export moments as clips (a ZIP file), as a timeline for an editor, as a table, or as subtitles of each video.
 
-    If there are problems, the header `X-Warnings` has them as a JSON list of lines.
+    If there are warnings, the header `X-Warnings` contains them as a JSON list of texts.
     """
     records = await service.read(_records_of, service, request)
     work = service.cut if request.format == "clips" else service.read

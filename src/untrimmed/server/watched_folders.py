@@ -1,7 +1,6 @@
-"""Store the folders that users of the page watch, so that the service watches them again after a restart.
+"""Store the watched folders that users chose on the page, so that they are watched after a restart.
 
-The list is stored in a file in the library folder. Folders of `--watch` are not stored, because they are given at every
-start.
+The list is a file in the library folder. Folders of `--watch` are not stored, because every start names them again.
 """
 
 import json
@@ -17,9 +16,9 @@ FILE = "watched.json"
 
 
 def read_folders(library: Path) -> tuple[Path, ...]:
-    """Return the stored folders, even those that do not exist now.
+    """Return the stored folders, including those that do not exist at the moment.
 
-    Return no folders if the file is damaged or belongs to another user. Other users must not choose folders, because
+    Returns no folders if the file is damaged or belongs to another user. Other users must not choose folders, because
     the service reads them with this user's rights.
     """
     try:

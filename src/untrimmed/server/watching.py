@@ -1,8 +1,7 @@
-"""Watched folders: new, changed and deleted videos are indexed once they stop changing.
+"""Index new, changed and deleted videos in watched folders, once they stop changing.
 
 The operating system reports changes (package `watchfiles`). Reports can be lost, so folders are also scanned every few
-minutes. Changes on remote file systems are not reported, so folders there are scanned every few seconds. A file counts
-as complete when it stops changing.
+minutes. Remote file systems do not report changes, so folders there are scanned every few seconds.
 """
 
 import contextlib
@@ -42,9 +41,9 @@ class Pace:
     """Intervals in seconds."""
 
     settle_s: float = 2.0  # time for which a path must be unchanged before it is indexed
-    look_s: float = 0.5  # time between checks for changes
+    look_s: float = 0.5  # time between looks at the reported changes
     poll_s: float = 5.0  # time between scans of a folder whose changes the system does not report
-    sweep_s: float = 600.0  # time between scans of other folders, because reports of changes can be lost
+    sweep_s: float = 600.0  # time between scans of the other folders
     # time before a failed run is repeated; it doubles with each failure, up to 64 times this value
     again_s: float = 5.0
 
@@ -54,7 +53,7 @@ class Settling:
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
-        # path -> hash of its state (`stamp`), and the time of its last change
+        # path -> its `stamp`, and the time of its last change
         self._stamps: dict[Path, tuple[str, float]] = {}
 
     def note(self, paths: Iterable[Path], now: float) -> None:
@@ -63,7 +62,7 @@ class Settling:
             self._stamps[path] = stamp(path), now
 
     def take(self, now: float) -> list[Path]:
-        """Return the paths that have stopped changing, and remove them from the changed paths."""
+        """Remove and return the paths that have stopped changing."""
         settled = []
         for path, (last_stamp, changed_at) in list(self._stamps.items()):
             if (current_stamp := stamp(path)) != last_stamp:
@@ -110,12 +109,12 @@ class Watched:
 
 
 class Watches:
-    """The watched folders of a service. If files in them change, an indexing run starts; at most one runs at a time."""
+    """The watched folders of a service. If files in them change, an indexing run starts, one at a time."""
 
     def __init__(
         self, jobs: Jobs, has_videos: Callable[[Path], bool], on_job: Callable[[schemas.Job], None], pace: Pace = Pace()
     ) -> None:
-        """Create watches without folders.
+        """Watch no folders at first.
 
         `has_videos` returns whether the library has videos at a path. `on_job` is called with every finished run.
         """
@@ -163,7 +162,7 @@ class Watches:
             return watched.folder
 
     def status(self) -> list[schemas.Watch]:
-        """Return the watched folders as responses."""
+        """Return the watched folders and their states."""
         with self._lock:
             watched = list(self._watched.values())
         waiting = {*self._settling.paths, *self._waiting}
@@ -195,9 +194,9 @@ class Watches:
     # the functions of the listening threads
 
     def _listen(self, watched: Watched) -> None:
-        """Queue the reported changes of a folder.
+        """Record the reported changes of a folder, until the folder is no longer watched.
 
-        Listening continues if the folder is replaced by another one.
+        If another folder replaces the watched folder, its changes are recorded too.
         """
         while True:
             inode = watched.inode
@@ -215,11 +214,11 @@ class Watches:
                     for path in [watched.folder] if is_new else [Path(changed) for _, changed in changes]:
                         if _is_relevant(path, watched.folder):
                             self._changes.put(path)
-                    # changes before the listener started may have been missed, so the whole folder is queued once
+                    # check the whole folder once, because changes before the listener started were not reported
                     is_new = False
                     if watched.inode != inode:
                         break
-            # the folder was deleted, or it has more subfolders than the system can watch
+            # raised if the folder was deleted, or has more subfolders than the system can watch
             except (OSError, RuntimeError) as error:
                 if watched.folder.is_dir():
                     watched.problem = f"the system does not report its changes ({error}), so it is scanned instead"
@@ -257,17 +256,14 @@ class Watches:
                 self._waiting, self._last_id = [], self._job.job_id
 
     def _may_be_indexed(self, path: Path) -> bool:
-        """Whether the library has videos at a path, or cannot be read.
-
-        If the library cannot be read, the indexing run reports this and is repeated later.
-        """
+        """Whether the library may have videos at a path. True if the library cannot be read: the run reports that."""
         try:
             return self._has_videos(path)
         except (UntrimmedError, OSError):
             return True
 
     def _has_changed(self, watched: Watched, now: float) -> bool:
-        """Whether a folder has appeared, was replaced, or has changed since the last scan."""
+        """Whether a folder has appeared, been replaced or changed since the last scan."""
         last_inode = watched.inode
         watched.inode = _inode(watched.folder)
         if watched.inode is None:
@@ -281,7 +277,7 @@ class Watches:
         return watched.stamp != last_stamp or not is_same
 
     def _end(self, job: IndexJob, now: float) -> None:
-        """Record a finished run. If it failed, its paths are indexed again later."""
+        """Record the result of a finished run. If it failed, its paths are indexed again later."""
         self._job = None
         older = {path: reason for path, reason in self._failed.items() if not any(map(path.is_relative_to, job.paths))}
         self._failed = older | {Path(failed.path): failed.reason for failed in job.status.failed}
@@ -295,7 +291,7 @@ class Watches:
 
 
 def _is_relevant(path: Path, folder: Path) -> bool:
-    """Whether a change at a path can affect videos in the folder that indexing would find or has found."""
+    """Whether a change at a path can affect which videos indexing finds in the folder, or their content."""
     if not path.is_relative_to(folder):
         return False
     inner = path.relative_to(folder)
@@ -324,7 +320,7 @@ def _inode(folder: Path) -> tuple[int, int] | None:
 
 
 def is_remote(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
-    """Whether a folder is on a remote or other file system whose changes the system does not report."""
+    """Whether a folder is on a file system that does not report changes, such as a remote one."""
     try:
         lines = [line.split() for line in mounts.read_bytes().splitlines()]
     except OSError:
