@@ -20,7 +20,10 @@ class QueryDiversityV1(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` takes one logarithm per query, `paper` one per pair of queries (Eq. 13)."""
+        """Settings of the loss.
+
+        `reduction`: `released` takes one logarithm per query, and `paper` takes one per pair of queries (Eq. 13).
+        """
 
         margin: float = 0.15
         scale: float = 32.0
@@ -42,8 +45,10 @@ class QueryDiversity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` averages over all queries of a batch; `paper` averages within each video first (Eq.
-        5)."""
+        """Settings of the loss.
+
+        `reduction`: `released` averages over all queries of a batch. `paper` averages within each video first (Eq. 5).
+        """
 
         margin: float = 0.2
         scale: float = 32.0
@@ -66,7 +71,7 @@ class QuerySimilarity(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`temperature`: the cosines between queries are divided by this value."""
+        """Settings of the loss. Cosines between queries are divided by `temperature`."""
 
         temperature: float = 0.09
 
@@ -87,9 +92,10 @@ class OptimalMatching(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`reduction`: `released` averages over all pairs of a batch and ignores videos with one query.
+        """Settings of the loss.
 
-        `paper` averages within each video, including videos with one query, and then over videos (Eq. 7).
+        `reduction`: `released` averages over all pairs of a batch, and ignores videos with one query. `paper` averages
+        within each video, including videos with one query, and then over videos (Eq. 7).
         """
 
         reduction: Literal["released", "paper"] = "released"

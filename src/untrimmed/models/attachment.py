@@ -1,16 +1,21 @@
-"""Attachments extend any method: a loss, or a part with its own weights, encodings, scores and losses.
+"""Attachments extend any method. An attachment is a loss, or a part with its own weights, encodings, scores and losses.
 
-A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings; CONTRIBUTING.md has an example. Switch
-a loss on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a preset,
-or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off. `weights: {my_loss: 0.1}` sets its weight. Like
-the released programs, training encodes the queries a second time with different dropout, and attached losses read this
-second encoding. `separate_pass: false` avoids the second pass.
+A loss is an `AttachedLoss`, or a `StepLoss` if it needs more than the encodings. CONTRIBUTING.md has an example.
 
-A part is an `Attachment` whose constructor takes `(config, model)`. Register the part like a method and override the
-hooks that it needs. Switch it on by name. Its settings are a section of the model's settings: `my_part.size=4`, or
-`model: {my_part: {size: 4}}` in a preset. The constructor and the hooks get the model as a `Carrier`. The model already
-has its initial weights, so a part may copy the model's encoders. Store the part's encodings as a `Record`:
-`encoded.attach(self.name, record)`. Read them with `MyRecord.of(encoded.attached[self.name])`.
+- Switch a loss on by name, `create_model("ms_sl+my_loss")`, or by its settings: `losses: {my_loss: {margin: 0.2}}` in a
+  preset, or `losses.my_loss.margin=0.2`. `losses.my_loss=null` switches it off.
+- `weights: {my_loss: 0.1}` sets the weight of a loss.
+- As released, training encodes the queries a second time with different dropout, and attached losses read this second
+  encoding. `separate_pass: false` avoids the second pass.
+
+A part is an `Attachment` whose constructor takes `(config, model)`.
+
+- Register the part like a method, and override the hooks that it needs. Switch it on by name.
+- Its settings are a section of the model's settings: `my_part.size=4`, or `model: {my_part: {size: 4}}` in a preset.
+- The constructor and the hooks get the model as a `Carrier`. The model already has its initial weights, so that a part
+  may copy the model's encoders.
+- Store the part's encodings as a `Record` with `encoded.attach(self.name, record)`. Read them with
+  `MyRecord.of(encoded.attached[self.name])`.
 
 `presets/attachments/<name>/<dataset>.yaml` contains settings and weights for a data set. Without such a file, settings
 and weights come from `training_defaults` of the class, or from options of `untrimmed train` (`weights.my_loss=0.1`).
@@ -48,10 +53,12 @@ from untrimmed.scores.score import Scores
 class TrainingStep:
     """The input of losses: the encodings of a batch, the batch, and the progress of training.
 
-    `batch` contains features, ids of videos and captions, and moments. Losses must take random numbers only from
-    `draws`, and must encode other videos or queries only with `encode`. `epoch` and `update` (finished weight updates)
-    count from 0. In the trial step before training, `is_rehearsal` is True and the losses are discarded. A loss that
-    stores values of earlier steps must not store values of this step.
+    - `batch` contains features, ids of videos and captions, and moments.
+    - `draws`: losses must take random numbers only from here.
+    - `encode`: losses must encode other videos or queries only with this function.
+    - `epoch` and `update` (the number of finished weight updates) are counted from 0.
+    - `is_rehearsal` is True in the check before training, whose losses are discarded. A loss that stores values of
+      earlier steps must not store values of such a step.
     """
 
     queries: EncodedQueries
@@ -70,7 +77,7 @@ class Carrier(Protocol):
 
     name: str
     config: ModelConfig
-    # whether the model compares clips with sentences; then an attachment may replace the clips
+    # whether the model compares clips with sentences; an attachment may then replace the clips
     has_clips: ClassVar[bool] = False
 
     def encode_queries(self, queries: QueryBatch) -> EncodedQueries:
@@ -84,10 +91,9 @@ class Carrier(Protocol):
 
     @property
     def text_tower(self) -> Tower | None:
-        """The text tower.
+        """The text tower, or None if the method has none.
 
-        Attachments read the encoded words, and may build a tower of the same form. None if the method has no text
-        tower.
+        Attachments read the encoded words, and may build a tower of the same form.
         """
         return None
 
@@ -98,7 +104,7 @@ class Carrier(Protocol):
         return self.text_tower(queries.words, queries.mask)
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Return clips that do not overlap. By default these are all clips. Only for methods with `has_clips`."""
+        """Return clips that do not overlap, by default all clips. Only for methods with `has_clips`."""
         return clips_of(videos)
 
     def branch_losses(
@@ -106,21 +112,21 @@ class Carrier(Protocol):
     ) -> dict[str, Float[Tensor, ""]]:
         """Return the method's retrieval losses for the scores of one branch.
 
-        Attachments call this to train a branch that they provide. Every method with `places` implements it.
+        Attachments call this method to train a branch that they provide. Every model with `places` implements it.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_losses")
 
     def branch_weight(self, branch: str) -> float:
         """Return the weight of a branch in the fused score. The branch may belong to an attachment.
 
-        Every retrieval method with `places` implements this.
+        Every model with `places` implements this method.
         """
         raise NotImplementedError(f"{self.name} has places for branches, so it needs branch_weight")
 
 
 @dataclass(frozen=True)
 class ExtraRows:
-    """Extra rows for the layers over clips and for the layers over frames, and tensors to store with the video."""
+    """Extra rows for the layers over clips and over frames, and records to store with the encoded video."""
 
     clips: Float[Tensor, "V R D"] | None = None
     frames: Float[Tensor, "V R D"] | None = None
@@ -137,7 +143,7 @@ class Attachment(nn.Module):
     reads_clips: ClassVar[bool] = False  # needs a method that compares clips with sentences
     reads_frames: ClassVar[bool] = False  # needs a method whose encoded videos can contain frames
     joins_layers: ClassVar[bool] = False  # needs a method whose layers can read extra rows
-    # whether to draw new initial weights for all linear maps, even copied ones, as the released programs do
+    # whether new initial weights are drawn for all linear maps, even for copied maps, as in the released programs
     draws_maps: ClassVar[bool] = False
     # whether losses read the queries of the second pass, if there is one
     second_pass: ClassVar[bool] = False
@@ -148,7 +154,7 @@ class Attachment(nn.Module):
         self.config = config
 
     def draw_weights(self, model: Carrier) -> None:
-        """Draw initial weights. Called once, after all constructors.
+        """Draw initial weights, in place. This is called once, after all constructors.
 
         By default, weights are drawn only if `draws_maps` is set.
         """
@@ -172,18 +178,18 @@ class Attachment(nn.Module):
         return None
 
     def sketch(self, model: Carrier, videos: EncodedVideos) -> Branches:
-        """Return, by branch of the attachment, the video vectors to compare with `probe`."""
+        """Return {branch of the attachment: video vectors to compare with `probe`}."""
         return {}
 
     def row_tensors(self, model: Carrier) -> TensorNames:
-        """Return, by branch of `sketch`, the names of the tensors of which an index needs only the best row.
+        """Return {branch of `sketch`: names of tensors of which an index needs only the best row}.
 
         The retrieval method must not compute its own scores from these tensors.
         """
         return {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
-        """Return, by branch, the query vectors to compare with `sketch`, multiplied by the branch's weight."""
+        """Return {branch: query vectors to compare with `sketch`}. The vectors include the weight of the branch."""
         return {}
 
     def word_weights(self, queries: EncodedQueries) -> Float[Tensor, "Q W"] | None:
@@ -191,11 +197,11 @@ class Attachment(nn.Module):
         return None
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the attachment's loss terms by name, unweighted."""
+        """Return the unweighted loss terms of the attachment by name."""
         return {}
 
     def watched_queries(self, model: Carrier, queries: EncodedQueries) -> dict[str, Float[Tensor, " Q"]]:
-        """Return named numbers for each query. Training logs the means of these numbers for each epoch."""
+        """Return named numbers for each query. Training logs their means after each epoch."""
         return {}
 
     def watched_videos(self, model: Carrier, videos: EncodedVideos) -> dict[str, Float[Tensor, " V"]]:
@@ -203,21 +209,21 @@ class Attachment(nn.Module):
         return {}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None] | None:
-        """Return a timeline that replaces the method's, or None to keep the method's timeline."""
+        """Return a timeline that replaces the method's timeline, or None to keep that timeline."""
         return None
 
     def released_names(self, prefix: str) -> Names:
-        """Return the attachment's parameter names in the authors' checkpoints. Our names begin with `prefix`."""
+        """Return {name in the authors' checkpoints: our tensor} for the parameters. Our names begin with `prefix`."""
         return {}
 
 
 class StepLoss(Attachment, ABC):
-    """A loss with one term that has the name of the loss. It may use the whole training step, for example the epoch."""
+    """A loss with one term, which has the name of the loss. It may use the whole training step, such as the epoch."""
 
     second_pass: ClassVar[bool] = True
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the loss term under the loss's name."""
+        """Return {name of the loss: its term}."""
         return {self.name: self.step_term(model, step)}
 
     @abstractmethod

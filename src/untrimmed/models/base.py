@@ -1,19 +1,21 @@
 """The base class of all methods: encoders, scores and loss terms. CONTRIBUTING.md has a complete method.
 
 A method implements four hooks: `compute_query_vectors`, `compute_video_vectors`, `compute_scores` and `compute_losses`.
-Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`, which call the hook and then each
-attachment (`models/attachment.py`: a loss, or a part with weights such as RAL). A method's constructor only creates
-modules. Afterwards, `create_model` draws the initial weights of these modules (`draw_weights`) and builds the
-attachments.
+Callers use `encode_queries`, `encode_videos`, `score`, `timeline` and `forward`. These call the hook of the method and
+then each attachment (`models/attachment.py`: a loss, or a part with weights such as RAL).
 
-If a method needs fields that `EncodedQueries` or `EncodedVideos` lack, define a subclass (frozen, keyword-only) in the
-method's file, and convert encodings to it with `MyVideos.of(videos)`. `to`, `select` and `cat` handle the new fields.
+The constructor of a method only creates modules. Then `create_model` draws their initial weights (`draw_weights`) and
+builds the attachments.
+
+If a method needs fields that `EncodedQueries` or `EncodedVideos` do not have, define a frozen, keyword-only subclass in
+the file of the method. Convert encodings to the subclass with `MyVideos.of(videos)`. `to`, `select` and `cat` handle
+the new fields.
 
 Optional hooks:
 
 - `compute_timeline` and `similarity` are used to find moments and to draw relevance curves.
-- `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. If a branch's score depends
-  only on the best row of a video, `list_row_tensors` names the tensors that contain this row.
+- `compute_sketch` and `compute_probe` return vectors with which an index finds candidates. If the score of a branch
+  depends only on the best row of a video, `list_row_tensors` names the tensors that contain this row.
 - `places` lists the branches of the score that an attachment may replace. A method with `places` does not compute the
   branches in `config.provided`. It implements `branch_losses`, `branch_weight`, and `text_tower` or `encode_words`.
 - `training_defaults` contains the loss weights and other settings of a method without a preset file.
@@ -74,9 +76,9 @@ class RetrievalModel(nn.Module, Carrier):
         self.name = "+".join((type(self).name, *config.attached))
 
     def draw_weights(self) -> None:
-        """Draw initial weights, once, after the constructor.
+        """Draw initial weights, in place. This is called once, after the constructor.
 
-        By default, the distribution of the weights is that of the released programs.
+        By default, weights have the same distribution as in the released programs.
         """
         initialise(self, self.config.init_std)
 
@@ -95,24 +97,24 @@ class RetrievalModel(nn.Module, Carrier):
     def compute_video_vectors(self, videos: VideoBatch) -> EncodedVideos:
         """Return the vectors of videos.
 
-        A video's vectors depend only on its own frames. With some released options they also depend on the rest of the
-        batch.
+        A video's vectors depend only on its own frames or, with some released options, on the whole batch.
         """
 
     @abstractmethod
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score every query against every video by those branches of the method that no attachment replaces."""
+        """Return the scores of every query with every video, for the branches that no attachment replaces."""
 
     @abstractmethod
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
         """Return the method's unweighted loss terms by name, without the terms of attachments."""
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
-        """Return the frames by default, or the clips if there are no frames or an attachment scores the frames.
+        """Return the vectors and the mask of each video's timeline, in the space of the sentences.
 
-        Override this hook if frames are not in the space of the sentences.
+        The default is the frames, or the clips if there are no frames or an attachment scores the frames. Override this
+        hook if frames cannot be compared with sentences.
 
-        Raises: NoTimelineError for a method that encodes a video as one vector only.
+        Raises: NoTimelineError for a method that encodes a video as a single vector.
         """
         if videos.frames is not None and "frame" not in self.config.provided:
             return videos.frames, videos.frame_mask
@@ -123,23 +125,22 @@ class RetrievalModel(nn.Module, Carrier):
         return videos.clips, None
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return, by branch, the video vectors that an index compares with `compute_probe` (see `candidate_score`).
+        """Return {branch: video vectors} that an index compares with `compute_probe` (see `candidate_score`).
 
-        By default there are no such vectors, and a search computes the full score of every video in a library.
+        By default, there are no such vectors, and a search computes the full score of every video in a library.
         """
         return {}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return, by branch, the query vectors to compare with `compute_sketch`, multiplied by the branch's weight."""
+        """Return {branch: query vectors to compare with `compute_sketch`}, multiplied by the weight of the branch."""
         return {}
 
     def list_row_tensors(self) -> TensorNames:
-        """Return, by branch of `compute_sketch`, the names of the tensors of which only one row per video affects the
-        score.
+        """Return {branch of `compute_sketch`: names of tensors of which only one row per video affects the score}.
 
-        This row must be the one whose `compute_sketch` vector has the largest dot product with the `compute_probe`
-        vector. Leave out branches with a negative weight: the probe includes the weight, so the largest product is not
-        the best row.
+        It must be the row whose `compute_sketch` vector has the largest dot product with the `compute_probe` vector.
+        Leave out branches with a negative weight. The probe includes the weight, so that the largest product would
+        belong to the worst row.
         """
         return {}
 
@@ -165,7 +166,7 @@ class RetrievalModel(nn.Module, Carrier):
         return encoded
 
     def score(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score every query against every video by all branches. Videos are ranked by the result's `fused` score."""
+        """Return the scores of every query with every video, for all branches. Videos are ranked by `fused`."""
         scores = self.compute_scores(EncodedQueries.of(queries), EncodedVideos.of(videos))
         for attachment in self.carried:
             added = attachment.score(self, queries, videos)
@@ -173,20 +174,20 @@ class RetrievalModel(nn.Module, Carrier):
         return scores
 
     def sketch(self, videos: EncodedVideos) -> Branches:
-        """Return, by branch, video vectors [V, N, D] for a nearest-neighbour index (see `candidate_score`)."""
+        """Return {branch: video vectors [V, N, D]} for a nearest-neighbour index (see `candidate_score`)."""
         return self.compute_sketch(videos) | {
             branch: rows for part in self.carried for branch, rows in part.sketch(self, videos).items()
         }
 
     def probe(self, queries: EncodedQueries) -> Branches:
-        """Return, by branch, query vectors [Q, M, D] to compare with `sketch`, multiplied by the branch's weight."""
+        """Return {branch: query vectors [Q, M, D] to compare with `sketch`}, multiplied by the weight of the branch."""
         return self.compute_probe(queries) | {
             branch: rows for part in self.carried for branch, rows in part.probe(self, queries).items()
         }
 
     @property
     def row_tensors(self) -> TensorNames:
-        """For each branch of `sketch`, the names of the tensors of which only one row per video affects the score.
+        """{branch of `sketch`: names of tensors of which only one row per video affects the score}.
 
         Removing all other rows of these tensors does not change the score if `num_frames` stays the same.
         """
@@ -198,8 +199,8 @@ class RetrievalModel(nn.Module, Carrier):
     def candidate_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Float[Tensor, "Q V"]:
         """Return an upper bound of each video's score, computed only from the vectors of `probe` and `sketch`.
 
-        For each vector of `probe`, take the largest dot product with the vectors of the same branch in `sketch`. The
-        bound is the sum of these largest products. For most methods, the bound equals the score.
+        The bound is a sum over the vectors of `probe`. Each vector adds its largest dot product with a vector of the
+        same branch in `sketch`. For most methods, the bound equals the score.
 
         Raises: ConfigError for a method without `compute_sketch`.
         """
@@ -252,10 +253,10 @@ class RetrievalModel(nn.Module, Carrier):
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"] | None]:
         """Return each video's timeline and the mask of real rows.
 
-        A timeline has one vector per time step. The steps have equal lengths, and the vectors can be compared with
-        those of sentences.
+        A timeline has one vector per time step. All steps have the same length. The vectors can be compared with the
+        vectors of sentences.
 
-        Raises: NoTimelineError for a method that encodes a video as one vector only.
+        Raises: NoTimelineError for a method that encodes a video as a single vector.
         """
         for attachment in self.carried:
             replaced = attachment.timeline(videos)
@@ -264,9 +265,9 @@ class RetrievalModel(nn.Module, Carrier):
         return self.compute_timeline(videos)
 
     def similarity(self, queries: EncodedQueries, units: Float[Tensor, "V N D"]) -> Float[Tensor, "Q V N"]:
-        """Return the similarity of each query to each vector of a timeline or window, for moments and relevance curves.
+        """Return the similarity (by default the cosine) of each query to each vector of a timeline or window.
 
-        Higher is better. The default is the cosine.
+        Moments and relevance curves are computed from these similarities. Higher is better.
         """
         return products(F.normalize(queries.sentence, dim=-1), F.normalize(units, dim=-1))
 
@@ -292,7 +293,7 @@ class RetrievalModel(nn.Module, Carrier):
     ) -> RankedMoments:
         """Return each query's best windows in all videos, including overlapping windows.
 
-        Because overlaps are not suppressed yet, the caller can first merge the rankings of several corpora.
+        Overlaps are not suppressed yet, so that the caller can first merge the rankings of several corpora.
 
         Raises: FeatureError for a video without a duration, NoTimelineError for a method without frames and clips.
         """
@@ -310,7 +311,8 @@ class RetrievalModel(nn.Module, Carrier):
     ) -> RankedMoments:
         """Return each query's best moments in all videos, in seconds.
 
-        If moments overlap too much, only the best one is kept."""
+        If moments overlap too much, only the best of them is kept.
+        """
         settings = settings or self.locate_settings()
         ranked = self.rank_moments(queries, videos, duration_s, settings)
         return suppress_ranked(ranked, max_overlap=settings.max_overlap, limit=settings.limit)

@@ -1,8 +1,8 @@
 """Read tensors, settings and validation results from an authors' checkpoint without executing pickled code.
 
 Checkpoints contain tensors and pickled objects of the authors' classes (a schedule, an EasyDict). A small file cannot
-cause a large allocation: before allocating memory, we refuse compressed members, tensors larger than their storage, and
-pickles with too many objects.
+cause a large memory allocation, because compressed members, tensors larger than their storage, and pickles with too
+many objects raise an error before memory is allocated.
 """
 
 import math
@@ -36,10 +36,11 @@ _MAX_NAME = 300  # longest name of a tensor, in characters
 class Checkpoint:
     """The content of an authors' checkpoint.
 
-    `tensors` maps the authors' parameter names to views of the file's storages. `config` contains the settings that the
-    authors' program stored: numbers, texts, and lists or mappings of numbers and texts. `validation` contains the
-    validation metrics (the entry `model_val`) in the order of the file. `config` and `validation` are empty if the file
-    has no such entry. `epoch` counts from 0.
+    - `tensors` maps the authors' parameter names to views of the file's storages.
+    - `config` contains the settings that the authors' program stored: numbers, texts, and lists or mappings of numbers
+      and texts. It is empty if the file has no such entry.
+    - `validation` contains the validation metrics (the entry `model_val`) in the order of the file. It may be empty.
+    - `epoch` is counted from 0.
     """
 
     tensors: Mapping[str, Tensor]
@@ -51,8 +52,8 @@ class Checkpoint:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Return the parameters, settings and validation results in a checkpoint.
 
-    Raises: CheckpointError if the file is missing or truncated, is older than PyTorch 1.6, contains no tensors, or
-    would need too much memory for its size.
+    Raises: CheckpointError if the file is missing or truncated, was written by a PyTorch older than 1.6, contains no
+        tensors, or would need too much memory for its size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -109,8 +110,7 @@ class _Storages:
         return self._archive.read(self._pickle)
 
     def tensor(self, name: str, reference: TensorReference) -> Tensor:
-        """Return a tensor as a view of its storage. Raises: CheckpointError if the tensor extends beyond the
-        storage."""
+        """Return a tensor as a view of its storage; raises CheckpointError if it extends beyond the storage."""
         (dtype, key), offset, shape, stride = reference
         count = math.prod(shape)
         end = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1 if count else 0
@@ -151,7 +151,7 @@ def _checkpoint(content: Any, storages: _Storages) -> Checkpoint:
     if not all(name.isprintable() and len(name) <= _MAX_NAME for name in references):
         raise CheckpointError("the name of a tensor is not printable or too long; download the file again")
     total = sum(math.prod(item.shape) * item.storage.dtype.itemsize for item in references.values())
-    if total > 2 * storages.file_size:  # tensors can share a storage, so their sum may exceed the file
+    if total > 2 * storages.file_size:  # tensors can share a storage, so that their total may exceed the file's size
         raise CheckpointError(
             f"its tensors have {total:,} bytes, the file has {storages.file_size:,}; save a copy of each tensor with "
             "torch, or download it again"
@@ -172,10 +172,9 @@ def _checkpoint(content: Any, storages: _Storages) -> Checkpoint:
 class _Settings:
     """Converts pickled settings to numbers, texts, lists and mappings.
 
-    All other values, and values nested too deep, become None.
-
-    Objects with items (EasyDict) or with a mapping as state (Namespace) become mappings. A pickle can contain one list
-    many times, so the number of values is limited.
+    Objects with items (EasyDict) or with a mapping as state (Namespace) become mappings. All other values, and values
+    that are nested too deeply, become None. The number of values is limited, because a pickle can contain the same list
+    many times.
     """
 
     MAX_DEPTH: ClassVar[int] = 20
@@ -186,7 +185,7 @@ class _Settings:
         self._num_values = 0
 
     def plain(self, value: Any, depth: int = 0) -> Any:
-        """Return the converted value. Raises: CheckpointError if there are more than `MAX_VALUES` values."""
+        """Return the converted value; raises CheckpointError if there are more than `MAX_VALUES` values."""
         self._num_values += 1
         if self._num_values > self.MAX_VALUES:
             raise CheckpointError(f"its settings have more than {self.MAX_VALUES:,} values; save only the weights")

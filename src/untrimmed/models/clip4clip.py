@@ -1,10 +1,9 @@
 """CLIP4Clip (arXiv 2104.08860), mean pooling: a video is the mean of its frames, compared with the sentence by cosine.
 
 CLIP4Clip is a method for ordinary text-to-video retrieval (RAL, Table 5). Our version reads the features of an
-image-text encoder and does not train this encoder. Instead of fine-tuning, it trains one linear map for text and one
-for video. If input and output width are equal, a map starts as the identity, so an untrained model computes the cosine
-of the sentence and the mean of the encoder's frames. We implemented it from the papers and did not reproduce their
-results.
+image-text encoder and does not train this encoder. Instead, it trains one linear map for text and one for video. A map
+with equal input and output width starts as the identity. An untrained model then computes the cosine of the sentence
+and the mean frame of the encoder. We implemented the method from the papers and did not reproduce their results.
 """
 
 import math
@@ -43,8 +42,11 @@ class CLIP4Clip(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """`sentence`: `last` uses the vector of the last token, as CLIP does; `mean` uses the mean of the words, for
-        other encoders."""
+        """Settings of the method.
+
+        `sentence`: `last` uses the vector of the last token, as in CLIP. `mean` uses the mean of the words, for other
+        encoders.
+        """
 
         dim: int = 512
         max_frames: int = 12
@@ -77,7 +79,7 @@ class CLIP4Clip(RetrievalModel):
                 nn.init.eye_(linear.weight)
 
     def compute_query_vectors(self, queries: QueryBatch) -> EncodedQueries:
-        """Apply the linear map to all words, and return the vector of the last word or the mean of all vectors."""
+        """Return the vector of the last word, or the mean of all words, after the linear map."""
         words = self.encode_words(queries)
         mask = queries.mask
         if self.config.sentence == "mean":
@@ -92,7 +94,7 @@ class CLIP4Clip(RetrievalModel):
         return CLIP4ClipVideos(frames=frames, frame_mask=mask, video=_mean(F.normalize(frames, dim=-1), mask))
 
     def encode_words(self, queries: QueryBatch) -> Float[Tensor, "Q W D"]:
-        """Return the word features after the linear map. The frozen text encoder has already made them contextual."""
+        """Return the word features after the linear map. They are contextual, because they come from a text encoder."""
         return self.query_map(queries.words)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V N D"], Bool[Tensor, "V N"]]:
@@ -109,18 +111,18 @@ class CLIP4Clip(RetrievalModel):
         return {"video": units(CLIP4ClipVideos.of(videos).video[:, None])}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return the vector of the sentence, which is the only vector of a query."""
+        """Return the vector of the sentence as the only vector of a query."""
         return {"video": self.branch_weight("video") * F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the mean cross-entropy over both directions: queries to videos, and videos to queries."""
+        """Return the mean of two cross-entropies: from queries to videos, and from videos to queries."""
         cosine = self.compute_scores(step.queries, step.videos)["video"].value
         return self.branch_losses("video", cosine, cosine, step)
 
     def branch_losses(
         self, branch: str, cosine: Float[Tensor, "Q V"], dot: Float[Tensor, "Q V"], step: TrainingStep
     ) -> dict[str, Float[Tensor, ""]]:
-        """Return the mean cross-entropy over both directions. Cosines are divided by the learned temperature.
+        """Return the mean of the cross-entropies of both directions. Cosines are divided by the learned temperature.
 
         `dot` is ignored.
         """

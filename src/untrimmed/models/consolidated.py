@@ -1,8 +1,8 @@
 """The encoder of GMMFormer v2, HLFormer, DreamPRVR and Holmes: parallel layers, fused at each time point.
 
-Each branch has a tower and one block of parallel layers. At each time point, a token attends to the layers' outputs and
-fuses them. The token is learned, or it is the mean of the outputs. Equations and tables are numbered as in GMMFormer v2
-(arXiv 2405.13824).
+Each branch has a tower and one block of parallel layers. At each time point, a token attends to the outputs of the
+layers, and the outputs are fused with the resulting weights. The token is learned, or it is the mean of the outputs.
+Equations and tables are numbered as in GMMFormer v2 (arXiv 2405.13824).
 """
 
 from dataclasses import dataclass
@@ -25,10 +25,12 @@ FusionToken = Literal["learned", "mean"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConsolidatedConfig(TwoBranchConfig):
-    """`gaussian_widths`: one layer for each width; inf means no window (Table 5, Fig. 5). `temperature`: tau of Eq. 2.
+    """Settings of the encoder.
 
-    `fusion_token`: the token that fuses the layers. `learned`: one for all videos. `mean`: the mean of the layers'
-    outputs, including padding.
+    - `gaussian_widths`: one layer per width; inf means no window (Table 5, Fig. 5).
+    - `fusion_token`: the token that fuses the layers. `learned` is one token for all videos. `mean` is the mean of the
+      layers' outputs, including padding.
+    - `temperature`: tau of Eq. 2.
     """
 
     input_dropout: float = 0.2
@@ -52,7 +54,7 @@ class ConsolidatedConfig(TwoBranchConfig):
 
     @property
     def reads_padding(self) -> bool:
-        """Whether padding affects the score. It does if the token is the mean of the layers' outputs."""
+        """Whether padding affects the score, because the token is the mean of the layers' outputs."""
         return reads_token(self.aggregation) and self.fusion_token == "mean"
 
 
@@ -70,7 +72,7 @@ class ConsolidatedModel(TwoBranchModel):
         super().__init__(config)
         c = config
         self.query_tower = self.new_query_tower(output_map=False, ffn_ratio=FFN_RATIO)
-        # As released, one token fuses the layers of both branches.
+        # as released, the same token fuses the layers of both branches
         self.token = new_token(c.dim) if c.learns_token else None
         has_own_token = self.token is not None and c.weight_generator == "paper"
         self.frame_token = new_token(c.dim) if has_own_token else None
@@ -103,7 +105,7 @@ class ConsolidatedModel(TwoBranchModel):
         return self.new_layers(length, output_map=False, ffn_ratio=FFN_RATIO, skip_padding=skips)
 
     def compute_video_vectors(self, videos: VideoBatch) -> TwoBranchVideos:
-        """Return clips and frames after the fusion (Eq. 1-3). Frames at padding are 0."""
+        """Return clips and frames after the fusion (Eq. 1-3). Padding of frames is 0."""
         embedded = self.clip_tower(videos.clips)
         joining = (part.extra_rows(self, embedded) for part in self.carried if part.joins_layers)
         extra = next(joining, ExtraRows())

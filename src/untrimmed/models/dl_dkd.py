@@ -1,17 +1,17 @@
 """DL-DKD, dual learning with dynamic knowledge distillation (ICCV 2023): only one of two branches learns from CLIP.
 
-Released code: HuiGuanLab/DL-DKD. Its git branch named after the conference is `version: conference`; its default git
-branch, DL-DKD++, is `version: later`. We follow the release:
+Released code: HuiGuanLab/DL-DKD. The git branch with the name of the conference is `version: conference`. The default
+git branch, DL-DKD++, is `version: later`. We follow the release:
 
 - In the conference version, the exploration branch reads words through the input layer of the inheritance branch. The
   exploration branch's own input layer in checkpoints is never used, so our model does not have it.
 - The divergence from the teacher is summed over queries.
 - Frames pass through one more linear map after their tower.
 - No branch has clips.
-- The later version trains with soft labels (`labels: soft`), and its learning rates and dropout differ. It resamples
-  each video so that student and teacher have equally many frames (`features: {teacher: later}`).
-- Both versions sort the videos of a batch by their number of captions. This order decides which queries and videos get
-  soft labels.
+- The later version trains with soft labels (`labels: soft`) and with other learning rates and dropout. It resamples
+  each video so that student and teacher have the same number of frames (`features: {teacher: later}`).
+- Both versions sort the videos of a batch by their number of captions. This order determines which queries and videos
+  get soft labels.
 """
 
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ BRANCHES = ("inheritance", "exploration")
 
 @dataclass(frozen=True, kw_only=True)
 class DLDKDQueries(EncodedQueries):
-    """`sentence` is the vector of the inheritance branch; `exploration` is None in a model with one branch."""
+    """Query vectors. `sentence` belongs to the inheritance branch. A model with one branch has no `exploration`."""
 
     exploration: Float[Tensor, "Q E"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class DLDKDVideos(EncodedVideos):
-    """`frames` are the frames of the inheritance branch. Both branches use the same mask."""
+    """Frame vectors. `frames` are those of the inheritance branch. Both branches use the same mask."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -57,7 +57,7 @@ class DLDKDVideos(EncodedVideos):
 
 
 class Teacher(NamedTuple):
-    """A teacher's vectors of a batch. The teacher's frames have the same mask as the student's frames."""
+    """The vectors of a teacher for a batch. The frames have the same mask as the student's frames."""
 
     sentence: Float[Tensor, "Q S"]
     frames: Float[Tensor, "V T S"]
@@ -78,11 +78,11 @@ class StudentBranch(nn.Module):
         self.frame_map = nn.Linear(dim, dim)
 
     def sentences(self, words: Float[Tensor, "Q W D"], mask: Bool[Tensor, "Q W"]) -> Float[Tensor, "Q D"]:
-        """Return a sentence vector for each query. An input layer has already mapped `words` to the branch's width."""
+        """Return a sentence vector for each query. `words` are the output of an input layer."""
         return self.query_pooling(self.query_layer(self.query_positions(words), mask), mask)
 
     def frames(self, frames: Float[Tensor, "V T C"], mask: Bool[Tensor, "V T"]) -> Float[Tensor, "V T D"]:
-        """Return frame vectors; rows at padding are arbitrary."""
+        """Return frame vectors. Rows of padding have arbitrary values."""
         return self.frame_map(self.frame_tower(frames, mask))
 
 
@@ -92,11 +92,13 @@ class DLDKD(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """`dim` is the width of the inheritance branch. Fields after `margin` affect only training.
+        """Settings of the method. Fields after `margin` affect only training.
 
-        A hard label is 1 for the query's video and 0 for the others. With soft labels, the share `hard_share` of a
-        batch keeps hard labels. Every other label is `label_share` times the hard label plus 1 - `label_share` times a
-        softmax of guiding scores. Both shares decrease during training.
+        `dim` is the width of the inheritance branch.
+
+        A hard label is 1 for the query's video and 0 for all other videos. With soft labels, the share `hard_share` of
+        a batch keeps hard labels. Every other label is `label_share` * hard label + (1 - `label_share`) * a softmax of
+        guiding scores. Both shares decrease during training.
         """
 
         version: Literal["conference", "later"] = "conference"
@@ -135,7 +137,7 @@ class DLDKD(RetrievalModel):
 
         @property
         def absent_terms(self) -> frozenset[str]:
-            """The loss terms that these settings turn off. Without an exploration branch, its terms are off."""
+            """The loss terms that these settings turn off, such as those of a missing exploration branch."""
             absent = frozenset[str]() if self.two_branches else frozenset({"exploration_nce", "exploration_triplet"})
             return super().absent_terms | absent
 
@@ -156,14 +158,14 @@ class DLDKD(RetrievalModel):
         words = queries.words
         mask = queries.mask
         require_fit(words, c.query_dim, c.max_words)
-        # in evaluation, the rows of padding are computed too, because golden cases compare them
+        # in evaluation, rows of padding are also computed, because golden cases compare them
         real = mask if self.training else None
         first = self.inheritance.query_input
         assert first is not None
         sentence = self.inheritance.sentences(first(words, real), mask)
         if self.exploration is None:
             return DLDKDQueries(sentence=sentence)
-        # A shared layer runs once for each branch, with different dropout.
+        # a shared layer is called once for each branch, with different dropout
         second = first if self.exploration.query_input is None else self.exploration.query_input
         return DLDKDQueries(sentence=sentence, exploration=self.exploration.sentences(second(words, real), mask))
 
@@ -178,7 +180,7 @@ class DLDKD(RetrievalModel):
         )
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best frame in each branch. As released, the inheritance branch has the larger weight."""
+        """Return the scores of the best frame in each branch. As released, the inheritance branch has more weight."""
         c = self.config
         if self.exploration is None:
             return Scores(self.branch_sims(queries, videos), {"inheritance": 1.0})
@@ -225,8 +227,7 @@ class DLDKD(RetrievalModel):
         return {"inheritance": c.inheritance_weight * sentence, "exploration": c.exploration_weight * exploration}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE and triplet loss of each branch, and the inheritance branch's distillation loss after its
-        decay.
+        """Return InfoNCE and triplet loss of each branch, and the decayed distillation loss of the inheritance branch.
 
         Raises: FeatureError if the batch has no teacher features.
         """
@@ -242,7 +243,7 @@ class DLDKD(RetrievalModel):
         if c.labels == "soft":
             guides["inheritance"] = max_sim(teacher.sentence, teacher.frames, mask, similarity="dot").value
         terms: dict[str, Tensor] = {}
-        # The released conference version draws random numbers for the exploration branch first.
+        # the released conference version first draws random numbers for the exploration branch
         for name in sorted(cosine, reverse=c.version == "later"):
             score = dot[name].value
             terms |= branch_terms(name, cosine[name].value, score, index, margin=c.margin, draws=step.draws)
@@ -257,7 +258,7 @@ class DLDKD(RetrievalModel):
     def distillation_factor(self, epoch: int) -> float:
         """Return the factor of the distillation loss in an epoch.
 
-        As released, the factor starts at 1 and increases if the kind of decay is `rising_...`.
+        If the kind of decay is `rising_...`, the factor starts at 1 and increases, as released.
         """
         kind = self.config.distillation_decay
         return distillation_decay(kind, epoch) + (1.0 if kind.startswith("rising_") else 0.0)

@@ -22,8 +22,8 @@ SIGMOID_SCALE = 800.0  # k of k / (k + exp(100 epoch / k)), as released
 def distillation_decay(kind: Decay, epoch: int) -> float:
     """Return the factor of the distillation loss in an epoch (counted from 0).
 
-    The released scripts use `exponential`. In the released setting `decay_way`, the numbers 0 to 8 are the kinds in the
-    order of `Decay`.
+    The released scripts use `exponential`. The released setting `decay_way` is a number from 0 to 8, which is the index
+    of a kind in `Decay`.
 
     >>> [distillation_decay("exponential", epoch) for epoch in (0, 1, 2)]
     [1.0, 0.95, 0.9025]
@@ -45,9 +45,9 @@ def distillation_decay(kind: Decay, epoch: int) -> float:
 
 
 def share_decay(kind: ShareDecay, epoch: int, *, start: float, floor: float, num_epochs: int) -> float:
-    """Return a share that falls from `start` but not below `floor`.
+    """Return a share that decreases from `start` with the epoch, but not below `floor`.
 
-    `linear` and `cosine` reach `floor` after `num_epochs`.
+    With `linear` and `cosine`, the share reaches `floor` after `num_epochs`.
 
     >>> share_decay("linear", 60, start=1.0, floor=0.5, num_epochs=120)
     0.75

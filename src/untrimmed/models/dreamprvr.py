@@ -1,8 +1,9 @@
 """DreamPRVR (CVPR 2026, arXiv 2604.03653): attention layers read extra vectors (registers) for a video's topic.
 
-Released code: lijun2005/CVPR26-DreamPRVR. The encoder is GMMFormer v2's (`models/consolidated.py`) with two
-differences: other attention windows, and the mean of the layers' outputs instead of a learned token. The registers and
-their losses are in `models/registers.py` and can be attached to other methods. No loss matches captions to clips.
+Released code: lijun2005/CVPR26-DreamPRVR. The encoder is that of GMMFormer v2 (`models/consolidated.py`) with two
+differences: other attention windows, and the mean of the layers' outputs instead of a learned token. There is no loss
+that matches captions to clips. The registers and their losses are in `models/registers.py` and can be attached to other
+methods.
 """
 
 import math

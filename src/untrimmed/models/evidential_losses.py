@@ -1,8 +1,8 @@
 """The two evidential losses of Holmes (arXiv 2605.06083), which can be added to other methods too.
 
-The authors released these losses only with Holmes. With other methods, `evidence` uses the method's cosines of all
-queries and videos. `transport` uses the clips that the method compares with sentences. For MS-SL, it uses only the
-shortest clips, because longer clips overlap. The losses have the same weights as in Holmes on the same data set.
+The authors released these losses only with Holmes. With other methods, `evidence` uses the cosines of all queries and
+videos, and `transport` uses the clips that the method compares with sentences. For MS-SL, `transport` uses only the
+shortest clips, because longer clips overlap. On each data set, the losses have the same weights as in Holmes.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,10 @@ class Evidence(StepLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """From epoch `warmup_epoch` on (counted from 0), the labels of queries that match several videos are
-        smoothed."""
+        """Settings of the loss.
+
+        From epoch `warmup_epoch` on (counted from 0), labels of queries that match several videos are smoothed.
+        """
 
         temperature: float = 0.05  # divides the cosines before they are converted to evidence
         division_bound: float = 0.3  # the argument `bound` of `losses.evidence.divide`
@@ -43,7 +45,7 @@ class Evidence(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the sum of the losses: one loss for each branch and one for all branches together."""
+        """Return the sum of one loss per branch and one loss for the combination of all branches."""
         c = self.config
         branches = model.score(step.queries, step.videos).branches
         return between_videos(
@@ -64,7 +66,7 @@ class Transport(StepLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`regularisation` and `iterations` are parameters of optimal transport.
+        """Settings of the loss. `regularisation` and `iterations` are parameters of optimal transport.
 
         The loss is 0 before epoch `warmup_epoch` (counted from 0).
         """
@@ -90,10 +92,7 @@ class Transport(StepLoss):
     config: Config
 
     def step_term(self, model: Carrier, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the loss between clips and queries.
-
-        The queries come from a second pass of the encoder with different dropout.
-        """
+        """Return the loss between clips and queries. The queries come from a second pass with different dropout."""
         c = self.config
         sentence = step.queries.sentence
         if step.epoch < c.warmup_epoch:

@@ -1,13 +1,13 @@
 """GMMFormer (AAAI 2024, arXiv 2310.05195): clips encoded by attention within Gaussian windows.
 
-Released code: huangmozhi9527/GMMFormer. Where release and paper differ, we follow the release; an option selects the
+Released code: huangmozhi9527/GMMFormer. If release and paper differ, we follow the release, and an option selects the
 paper's version.
 
-- The released layers normalise after the residual; Eq. 8-9 normalise before (`norm: pre`).
-- The released layers have no feed-forward part; Eq. 8-9 have one (`ffn_ratio: 4`).
+- The released layers normalise after the residual. Eq. 8-9 normalise before it (`norm: pre`).
+- The released layers have no feed-forward part. Eq. 8-9 have one (`ffn_ratio: 4`).
 - The released windows use relative positions (`window`).
-- The released window of the second branch depends on the longest video of the batch, so a video's vectors depend on the
-  batch (`window_length: full` avoids this).
+- The released window of the second branch depends on the longest video of the batch. The vectors of a video therefore
+  depend on the batch (`window_length: full` avoids this).
 """
 
 import math
@@ -34,7 +34,7 @@ class GMMFormer(TwoBranchModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TwoBranchConfig):
-        """`gaussian_widths`: one layer for each width; inf means no window."""
+        """Settings of the method. `gaussian_widths`: one layer per width; inf means no window."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2

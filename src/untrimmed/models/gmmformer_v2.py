@@ -1,12 +1,12 @@
 """GMMFormer v2 (arXiv 2405.13824): clips at several scales, fused at each time point; a loss matches queries to clips.
 
-Released code: huangmozhi9527/GMMFormer_v2. Where release and paper differ, we follow the release; an option selects the
-paper's version. Towers and blocks come from `models/consolidated.py`.
+Released code: huangmozhi9527/GMMFormer_v2. If release and paper differ, we follow the release, and an option selects
+the paper's version. Towers and blocks come from `models/consolidated.py`.
 
-- The release normalises after each residual; Eq. 14-15 normalise before (`norm: pre`).
+- The release normalises after each residual. Eq. 14-15 normalise before it (`norm: pre`).
 - The released windows use relative positions (`window`).
-- The released frame score includes padding as zero vectors, so the frame score of a video with fewer than `max_frames`
-  frames is never below 0 (`padding_scores`).
+- The released frame score includes padding as zero vectors. The frame score of a video with fewer than `max_frames`
+  frames is therefore never below 0 (`padding_scores`).
 """
 
 import math

@@ -1,11 +1,15 @@
 """HLFormer (ICCV 2025, arXiv 2507.17402): Euclidean and Lorentz attention; a loss puts videos above captions.
 
-Released code: lijun2005/ICCV25-HLFormer. The encoder is GMMFormer v2's (`models/consolidated.py`) with two differences:
-a block has Euclidean and Lorentz layers, and the token that fuses the layers is the mean of their outputs instead of a
-learned vector. The mean includes padding, so frames are always padded to `max_frames`. The loss in
-`models/partial_order.py` puts videos above their captions in a hierarchy. Scores, moments and relevance curves use
-cosines; only the Lorentz layers and this loss use hyperbolic space. Only the abstract, introduction and overview of the
-paper were available to us, so we follow the release.
+Released code: lijun2005/ICCV25-HLFormer. The encoder is that of GMMFormer v2 (`models/consolidated.py`) with two
+differences:
+
+- A block has Euclidean layers and Lorentz layers.
+- The token that fuses the layers is the mean of their outputs instead of a learned vector. The mean includes padding,
+  so that frames must always be padded to `max_frames`.
+
+The loss in `models/partial_order.py` puts videos above their captions in a hierarchy. Only the Lorentz layers and this
+loss use hyperbolic space. Scores, moments and relevance curves use cosines. We follow the release, because only the
+abstract, introduction and overview of the paper were available to us.
 """
 
 import math
@@ -31,10 +35,11 @@ class HLFormer(ConsolidatedModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ConsolidatedConfig):
-        """`lorentz_widths`: one Lorentz layer for each width, like `gaussian_widths` for Euclidean layers.
+        """Settings of the method.
 
-        `lorentz_dim`: the width of the Lorentz layers' tangent space, summed over heads. Each point has one more
-        component.
+        - `lorentz_widths`: one Lorentz layer per width, like `gaussian_widths` for Euclidean layers.
+        - `lorentz_dim`: the width of the tangent space of a Lorentz layer, summed over heads. Each point has one more
+          component.
         """
 
         gaussian_widths: tuple[float, ...] = (math.inf, 2.0, 4.0, 8.0)

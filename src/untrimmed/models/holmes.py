@@ -1,9 +1,11 @@
 """Holmes (ICML 2026, arXiv 2605.06083): losses that estimate how certain it is which video and clip match a query.
 
-Released code: lijun2005/ICML26-Holmes. The encoder is GMMFormer v2's (`models/consolidated.py`) with two differences:
-other attention windows, and the mean of the layers' outputs instead of a learned token. Checkpoints contain a learned
-token that is never used. The losses are in `models/evidential_losses.py`. The released program with a second query
-branch is `holmes+ral` without RAL's Gaussians (`ral.msra: false`), as in its preset for TVR.
+Released code: lijun2005/ICML26-Holmes. The encoder is that of GMMFormer v2 (`models/consolidated.py`) with two
+differences: other attention windows, and the mean of the layers' outputs instead of a learned token. Checkpoints
+contain a learned token that is never used. The losses are in `models/evidential_losses.py`.
+
+The released program with a second query branch is `holmes+ral` without RAL's Gaussians (`ral.msra: false`), as in the
+preset of `holmes+ral` for TVR.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Call the hooks of a model one by one and check their results.
 
-If a method or an attachment has a mistake, the error is one line with the hook, the expected axes and the returned
-shape. Training calls these functions on a few items before its first step (`training/rehearsal.py`).
+If a method or an attachment has a mistake, the error message is one line with the hook, the expected axes and the
+returned shape. Before its first step, training calls these functions on a few items (`training/rehearsal.py`).
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _UNITS = {"Q": " queries", "V": " videos"}
 
 
 def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQueries:
-    """Return the queries, encoded by the method and its attachments, after checking each hook.
+    """Return the queries, encoded by the method and its attachments. The result of each hook is checked.
 
     Raises: ConfigError with the name of the first hook whose result has the wrong type or axes.
     """
@@ -39,14 +39,14 @@ def checked_queries(model: RetrievalModel, queries: QueryBatch) -> EncodedQuerie
 
 
 def checked_videos(model: RetrievalModel, videos: VideoBatch) -> EncodedVideos:
-    """Return the videos, encoded by the method and its attachments. Raises: the errors of `checked_queries`."""
+    """Return the videos, encoded by the method and its attachments; raises the errors of `checked_queries`."""
     return _checked_vectors(model, videos, EncodedVideos, "compute_video_vectors", "encode_videos")
 
 
 def _checked_vectors(
     model: RetrievalModel, batch: QueryBatch | VideoBatch, kind: type[E], method_hook: str, attachment_hook: str
 ) -> E:
-    """Return the result of the method's hook after each attachment's hook has added to it."""
+    """Return the result of the method's hook with the additions of each attachment's hook."""
     inputs = batch.tensors()
     hook = f"{_of(model)}.{method_hook}"
     result = _call(hook, inputs, getattr(model, method_hook), batch)
@@ -59,7 +59,7 @@ def _checked_vectors(
 
 
 def checked_scores(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-    """Return the scores of the method and its attachments. Raises: the errors of `checked_queries`."""
+    """Return the scores of the method and its attachments; raises the errors of `checked_queries`."""
     inputs = queries.tensors() | videos.tensors()
     shape = (len(queries), len(videos))
     hook = f"{_of(model)}.compute_scores"
@@ -71,7 +71,7 @@ def checked_scores(model: RetrievalModel, queries: EncodedQueries, videos: Encod
         if added is not None:
             _require_scores(hook, added, shape)
             if both := sorted(scores.branches.keys() & added.branches.keys()):
-                raise ConfigError(f"{hook} returned the branch {both[0]!r}, which the model has already; rename it")
+                raise ConfigError(f"{hook} returned the branch {both[0]!r}, which the model already has; rename it")
             scores = scores.joined(added)
     if not scores.weights:
         raise ConfigError(f"{_of(model)}.compute_scores returned no weights; give each branch its weight")
@@ -79,7 +79,7 @@ def checked_scores(model: RetrievalModel, queries: EncodedQueries, videos: Encod
 
 
 def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tensor]:
-    """Return the loss terms of the method and its attachments. Raises: the errors of `checked_queries`."""
+    """Return the loss terms of the method and its attachments; raises the errors of `checked_queries`."""
     inputs = step.queries.tensors() | step.videos.tensors()
     terms: dict[str, Tensor] = {}
     for owner, hook, arguments in (
@@ -95,7 +95,7 @@ def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tenso
         for term, value in added.items():
             _require_term(name, term, value)
             if term in terms:
-                raise ConfigError(f"{name} returned the term {term!r}, which the model has already; rename it")
+                raise ConfigError(f"{name} returned the term {term!r}, which the model already has; rename it")
             terms[term] = value
     return terms
 
@@ -103,7 +103,7 @@ def checked_losses(model: RetrievalModel, step: TrainingStep) -> dict[str, Tenso
 def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
     """Check the results of `timeline` and `similarity`, which are used to find moments.
 
-    Raises: NoTimelineError for a method that encodes a video as one vector only, and the errors of `checked_queries`.
+    Raises: NoTimelineError for a method that encodes a video as a single vector, and the errors of `checked_queries`.
     """
     inputs = videos.tensors()
     hook = f"{_of(model)}.compute_timeline"
@@ -121,7 +121,7 @@ def check_timeline(model: RetrievalModel, queries: EncodedQueries, videos: Encod
 
 
 def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: EncodedVideos) -> None:
-    """Check the results of `compute_sketch` and `compute_probe`. Raises: ConfigError."""
+    """Check the results of `compute_sketch` and `compute_probe`; raises ConfigError."""
     rows = {}
     for hook, encoded, annotation in (
         ("sketch", videos, Float[Tensor, "V N D"]),
@@ -140,10 +140,10 @@ def check_vectors(model: RetrievalModel, queries: EncodedQueries, videos: Encode
 
 @contextmanager
 def reporting(hook: str, inputs: Mapping[str, Tensor] | None = None) -> Iterator[None]:
-    """Convert an exception from code outside this package to a ConfigError with the line of code and the shapes of
-    `inputs`.
+    """Return a context that converts exceptions from code outside this package to ConfigErrors.
 
-    Exceptions from this package are bugs, so they pass through unchanged. Out-of-memory errors also pass through.
+    The message contains the line of code and the shapes of `inputs`. Exceptions from this package are bugs and pass
+    through unchanged, and so do out-of-memory errors.
     """
     try:
         yield
@@ -195,8 +195,10 @@ class _Axes:
 
 
 def _checked_record(hook: str, encoded: Any, kind: type[E], num_rows: int) -> E:
-    """Return `encoded` as a record. Raises: ConfigError unless its tensors have the annotated axes and `num_rows`
-    rows."""
+    """Return `encoded` unchanged if its tensors have the annotated axes and `num_rows` rows.
+
+    Raises: ConfigError for a wrong type or a tensor with wrong axes.
+    """
     if not isinstance(encoded, kind):
         raise ConfigError(f"{hook} returned {_shown(encoded)}, expected {kind.__name__}(...); return one")
     axis = "Q" if kind is EncodedQueries else "V"
@@ -216,7 +218,7 @@ def _checked_record(hook: str, encoded: Any, kind: type[E], num_rows: int) -> E:
 
 
 def _annotations(record: type[Record]) -> dict[str, Any]:
-    """Return the annotations of the tensors of a record, without None, in the order of its fields."""
+    """Return {field: annotation without None} for the tensors of a record, in the order of its fields."""
     try:
         hints = typing.get_type_hints(record)
     except NameError:  # the annotation contains names that exist only for type checkers

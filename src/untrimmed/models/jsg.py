@@ -1,6 +1,6 @@
 """JSG, joint searching and grounding (ACM MM 2023): a coarse branch (glance) and a fine branch (gaze).
 
-The glance scores proposals (candidate spans) of a down-sampled video; the gaze scores proposals of its frames. Released
+The glance scores proposals (candidate spans) of a down-sampled video. The gaze scores proposals of its frames. Released
 code: CFM-MSG/Code_JSG, which has two programs with the same network. `variant` selects the program:
 
 - `event`: a batch consists of captions, and losses compare each query with the video of every caption. The paper uses
@@ -8,15 +8,15 @@ code: CFM-MSG/Code_JSG, which has two programs with the same network. `variant` 
 - `video`: losses of the glance compare each query with every video of the batch. The paper uses this program to find
   videos.
 
-Both programs compute all loss terms; the weights in the preset select terms. We follow the release, which differs from
-the paper:
+Both programs compute all loss terms, and the weights in the preset select terms. We follow the release, which differs
+from the paper:
 
 - Both branches use the same encoder without a feed-forward part (`shared_encoder: false`: one encoder for each branch).
 - `video` also trains an attention branch of MS-SL, although no reported score uses this branch.
 - For `event`, an epoch iterates over captions instead of videos, and event recall chooses the best epoch
   (`train.batch_of` and `train.select_by` of the presets).
-- The released program for `video` calls a function that does not exist. We omit the call, because only unused loss
-  terms need its result.
+- The released program for `video` calls a function that does not exist. We omit the call, because its result would be
+  used only in loss terms with weight 0.
 
 Settings for the paper's ablations:
 
@@ -24,8 +24,8 @@ Settings for the paper's ablations:
 - Table 5, w/o GWP: `pooling: mean`. W/o GD: `glance_input: frames`.
 - Table 5, w/o GZ: set the weights of `gaze_*` and `intra_*` to 0.
 - GLC-sim, GZ-sim, Sum-sim: change the two score weights to rank videos, and `rank_moments_by` to rank moments.
-- Table 6: set the weights of `glance_*`, `gaze_*` or `intra_*` to 0. Without `gaze_*`, the gaze is untrained, so set
-  `rank_moments_by: glance`.
+- Table 6: set the weights of `glance_*`, `gaze_*` or `intra_*` to 0. Without `gaze_*`, also set
+  `rank_moments_by: glance`, because the gaze is then untrained.
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ GlanceInput = Literal["coarse", "clips", "frames"]
 
 @dataclass(frozen=True, kw_only=True)
 class JSGVideos(EncodedVideos):
-    """`clips` are the down-sampled (coarse) rows for the glance, or None if the glance reads the frames."""
+    """Video vectors. `clips` are the down-sampled (coarse) rows for the glance, or None if the glance reads frames."""
 
     frames: Float[Tensor, "V T D"]
     frame_mask: Bool[Tensor, "V T"]
@@ -90,11 +90,11 @@ class JSG(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ModelConfig):
-        """If release and paper differ, the default follows the release.
+        """Settings of the method. If release and paper differ, the default follows the release.
 
-        `frame_sampling: fixed` repeats rows until every video has `max_frames` rows. `padded` pads all videos of a
-        batch with zeros to the length of the longest video. The zeros are pooled too, as with the released option
-        `not-fixed`. With `padded`, videos that are scored together must be encoded at the same length.
+        `frame_sampling: fixed` repeats rows until every video has `max_frames` rows. `frame_sampling: padded` pads all
+        videos of a batch with zeros to the length of the longest video. The zeros are also pooled, as with the released
+        option `not-fixed`. With `padded`, videos that are scored together must be encoded at the same length.
         """
 
         variant: Literal["event", "video"] = "event"
@@ -151,7 +151,7 @@ class JSG(RetrievalModel):
         self.down_sampling = (
             DownSampling(c.pool_size, c.pool_stride, c.conv_size, c.conv_stride) if c.glance_input == "coarse" else None
         )
-        # Encoders of the glance and of the gaze, in this order, or a single shared one.
+        # the encoders of the glance and of the gaze, in this order, or a single shared encoder
         self.encoders = nn.ModuleList([self._layer() for _ in range(2 if has_coarse and not c.shared_encoder else 1)])
         self.guided_attention = GuidedAttention(c.dim)
         self.proposals = self._proposals(c.proposals)
@@ -163,7 +163,7 @@ class JSG(RetrievalModel):
     def _coarse_rows(self) -> int:
         """Return the number of position embeddings for coarse rows.
 
-        As released, it is the number of frames, although there are fewer coarse rows.
+        As released, this is the number of frames, although there are fewer coarse rows.
         """
         c = self.config
         return max(c.max_frames, c.num_clips) if c.glance_input == "clips" else c.max_frames
@@ -181,7 +181,7 @@ class JSG(RetrievalModel):
         return EncodedQueries(sentence=self.query_tower(queries.words, queries.mask))
 
     def compute_video_vectors(self, videos: VideoBatch) -> JSGVideos:
-        """Return coarse rows (as `clips`) and frames; with `glance_input: frames` only the frames."""
+        """Return coarse rows (as `clips`) and frames; with `glance_input: frames`, return only frames."""
         frames, mask = self._sampled(videos)
         fine = self.encoders[-1](self.frame_embedding(frames), mask)
         if self.coarse_embedding is None:
@@ -191,7 +191,7 @@ class JSG(RetrievalModel):
         return JSGVideos(clips=coarse, frames=fine, frame_mask=mask)
 
     def _sampled(self, videos: VideoBatch) -> tuple[Float[Tensor, "V N C"], Bool[Tensor, "V N"]]:
-        """Return the frames that the network reads: each video stretched to `max_frames` rows, or padded with zeros."""
+        """Return the frames that the network reads. Videos are stretched to `max_frames` rows or padded with zeros."""
         frames = videos.frames
         mask = videos.frame_mask
         length = self.config.max_frames
@@ -199,26 +199,26 @@ class JSG(RetrievalModel):
         if self.config.frame_sampling == "padded" or frames.shape[1] > length:
             return frames.masked_fill(~mask[..., None], 0), mask
         num_real = mask.sum(dim=1, keepdim=True)
-        # The release computes means of segments. No segment has more than one frame, so each mean is the frame at the
-        # segment's start.
+        # The release computes means of segments. A segment has at most one frame, so each mean is the frame at the
+        # start of the segment.
         share = torch.arange(length, device=frames.device) / length
         index = torch.minimum((share * num_real).round().long(), num_real - 1)
         stretched = frames.gather(1, index[..., None].expand(-1, -1, frames.shape[2]))
         return stretched, torch.ones_like(index, dtype=torch.bool)
 
     def glance_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
-        """Return the vectors that the glance compares, one for each of its proposals (Eq. 5).
+        """Return one vector per proposal of the glance (Eq. 5).
 
         As released, padding is pooled like any other row, here and in `gaze_pooled`.
         """
         return pool(videos.glance_rows, self.proposals, self.config.pooling)
 
     def gaze_pooled(self, videos: JSGVideos) -> Float[Tensor, "V P D"]:
-        """Return the vectors that the gaze compares at inference, one for each of its proposals."""
+        """Return one vector per proposal of the gaze, for inference."""
         return pool(videos.frames, self.gaze_proposals, self.config.pooling)
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best proposal over coarse rows (glance, Eq. 6) and over frames (gaze, Eq. 12)."""
+        """Return the scores of the best proposal over coarse rows (glance, Eq. 6) and over frames (gaze, Eq. 12)."""
         videos = JSGVideos.of(videos)
         glance = max_sim(queries.sentence, self.glance_pooled(videos))
         gaze = max_sim(queries.sentence, self.gaze_pooled(videos))
@@ -236,10 +236,10 @@ class JSG(RetrievalModel):
         return {"glance": self.config.glance_weight * sentence, "gaze": self.config.gaze_weight * sentence}
 
     def attention_score(self, queries: EncodedQueries, videos: EncodedVideos) -> Score:
-        """Return the scores of coarse rows, pooled by attention with the best proposal as query. Rankings ignore these
-        scores.
+        """Return the scores of coarse rows, pooled by attention with the best proposal as query.
 
-        As released, this branch scores coarse rows, although the variant `video` trains it on frames.
+        Rankings ignore these scores. As released, this branch scores coarse rows, although the variant `video` trains
+        it on frames.
         """
         videos = JSGVideos.of(videos)
         proposals = self.glance_pooled(videos)
@@ -247,14 +247,14 @@ class JSG(RetrievalModel):
         return self.guided_attention.score(queries.sentence, videos.glance_rows, None, proposals, best)
 
     def locate_settings(self) -> LocateSettings:
-        """Return JSG's settings for finding moments; `moments_per_video` of the configuration sets `per_video`."""
+        """Return JSG's settings for finding moments. `per_video` is the setting `moments_per_video`."""
         return LocateSettings(per_video=self.config.moments_per_video)
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows and similarities that rank moments, by default from the gaze (section 3.5).
+        """Return the windows and similarities that rank moments, by default those of the gaze (section 3.5).
 
-        With `rank_moments_by: sum`, both branches are compared on the gaze's windows. The result is the weighted sum of
-        their similarities, with the weights of the video score.
+        With `rank_moments_by: sum`, both branches use the windows of the gaze. The result is the weighted sum of their
+        similarities, with the weights of the video score.
         """
         c = self.config
         similarity = partial(self.similarity, queries)
@@ -267,8 +267,7 @@ class JSG(RetrievalModel):
         return windows, glance if c.rank_moments_by == "glance" else gaze
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE and triplet loss of glance, attention and gaze, and the terms within one video (Eq. 7, 8 and
-        13)."""
+        """Return InfoNCE and triplet loss of glance, attention and gaze, and losses within videos (Eq. 7, 8 and 13)."""
         c = self.config
         index = step.batch.video_index
         draws = step.draws
@@ -308,7 +307,7 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Float[Tensor, "Q D"]:
-        """Return each query's video as one vector: its rows, pooled by attention with the best proposal as query.
+        """Return one vector per query: the rows of its video, pooled by attention with the best proposal as query.
 
         The rows are coarse rows, or frames in the variant `video`.
         """
@@ -325,9 +324,7 @@ class JSG(RetrievalModel):
         own_best: Int[Tensor, " Q"],
         video_index: Int[Tensor, " Q"],
     ) -> Gaze:
-        """Return the gaze of each query at its video.
-
-        The proposals of the gaze surround the centre of the query's best glance proposal.
+        """Return the gaze of each query at its video, with proposals around the centre of the best glance proposal.
 
         As released, the gaze of the variant `video` does not train the query tower.
         """
@@ -366,7 +363,7 @@ class JSG(RetrievalModel):
             "ml_head.mapping_linear.1.weight",
             "ml_head.modular_video_mapping.weight",
         )
-        ours = self.state_dict().keys()  # depending on the settings, the model may lack some parts
+        ours = self.state_dict().keys()  # with some settings, the model does not have all of these parts
         return dict.fromkeys(never_read, released.UNUSED) | {
             theirs: slot if slot.parameter in ours else released.UNUSED for theirs, slot in names.items()
         }

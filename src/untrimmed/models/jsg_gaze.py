@@ -16,10 +16,11 @@ from untrimmed.scores.score import Score, required_best
 class Gaze:
     """The gaze of each query at its own video.
 
-    `proposals` are vectors pooled around the query's `focus`, one for each width. Column m of `cosine` and `dot`
-    compares all queries with the proposals of query m. `cosine.best` contains the index of the best width. `left` is
-    each query's cosine with the part of the video before the best proposal, `right` with the part after this proposal,
-    and `whole` with the whole video.
+    - `proposals` are vectors that are pooled around the query's `focus`, one per width.
+    - Column m of `cosine` and `dot` compares all queries with the proposals of query m. `cosine.best` is the index of
+      the best width.
+    - `left`, `right` and `whole` are each query's cosines with the part of the video before the best proposal, with the
+      part after this proposal, and with the whole video.
     """
 
     focus: Float[Tensor, " Q"]
@@ -41,7 +42,7 @@ def look_closely(
     pooling: Pooling,
     sides: SideNegatives,
 ) -> Gaze:
-    """Compare every query with the proposals around every query's focus.
+    """Return the comparison of every query with the proposals around the focus of every query.
 
     Row q of `frames` contains the frames of query q's own video.
     """

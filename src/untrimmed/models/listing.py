@@ -1,7 +1,7 @@
 """List methods and attachments, and which attachments each method accepts.
 
-The list of this package's methods is stored in a file, because reading the registry imports torch, which is slow. Write
-the file again after changing a method:
+The list of this package's methods is stored in a file, because the registry imports torch, which is slow. After
+changing the first line of a method's docstring, or which attachments it accepts, write the file again:
 
     python -m untrimmed.models.listing
 """
@@ -36,13 +36,13 @@ class ModelListing:
 
     @property
     def compositions(self) -> list[str]:
-        """Every allowed METHOD+ATTACHMENT, sorted."""
+        """All allowed METHOD+ATTACHMENT, sorted."""
         names = (f"{method}+{attachment}" for method in self.methods for attachment in self.attachments)
         return sorted(name for name in names if name not in self.refused)
 
 
 def list_all(*, with_plugins: bool) -> ModelListing:
-    """Return all names. This imports torch only if there are plug-ins (modules or installed packages)."""
+    """Return all names. Torch is imported only if there are plug-ins (modules or installed packages)."""
     if with_plugins or importlib.metadata.entry_points(group=GROUP):
         return registered_listing()
     return stored_listing()

@@ -3,8 +3,8 @@
 Released code: HuiGuanLab/ms-sl. We follow the release:
 
 - Its transformer layers have no feed-forward part.
-- In training, the frame branch computes a query x query matrix: column j is the video of query j. If query i and query
-  j have the same video, j is still a negative of i.
+- In training, the frame branch computes a query x query matrix, in which column j belongs to the video of query j. If
+  query i and query j have the same video, j is still a negative of i.
 - The paper finds only videos. Our option `moments: clips` uses clips as moments, as the JSG paper does with MS-SL
   (Tables 1-2).
 """
@@ -35,7 +35,7 @@ from untrimmed.scores.score import Scores, required_best
 
 @dataclass(frozen=True, kw_only=True)
 class MSSLVideos(EncodedVideos):
-    """`clips` are all proposals."""
+    """Video vectors. `clips` are all proposals."""
 
     clips: Float[Tensor, "V P D"]
     frames: Float[Tensor, "V T D"]
@@ -46,16 +46,17 @@ class MSSLVideos(EncodedVideos):
 class MSSL(ClipFrameModel):
     """Three towers: for queries, clips and frames.
 
-    A video is divided into 32 units. Every run of consecutive units is a proposal (528 proposals). The clip score is
-    the score of the best proposal (key clip). The key clip is also the query of the attention that pools the frames.
+    A video is divided into 32 units. Every run of consecutive units is a proposal, which gives 528 proposals. The clip
+    score is the score of the best proposal (the key clip). Frames are pooled by attention with the key clip as query.
     """
 
     @dataclass(frozen=True, kw_only=True)
     class Config(ClipFrameConfig):
-        """`norm`: whether layers normalise before each part or after its residual.
+        """Settings of the method.
 
-        `moments`: which spans can be moments: windows over the encoded units, as in other methods, or the method's
-        clips.
+        - `norm`: `pre` normalises before each part of a layer, and `post` after its residual.
+        - `moments`: `windows` finds moments among windows over the encoded units, as in other methods. `clips` uses the
+          clips of the method as moments.
         """
 
         norm: NormOrder = "post"
@@ -85,10 +86,7 @@ class MSSL(ClipFrameModel):
         return Tower(in_dim, c.dim, max_length, c.input_dropout, layer, skip_padding="training")
 
     def compute_video_vectors(self, videos: VideoBatch) -> MSSLVideos:
-        """Return all proposals (as `clips`) and all frames.
-
-        The 32 units are encoded first, then pooled into proposals.
-        """
+        """Return all proposals (as `clips`) and all frames. The 32 units are encoded, then pooled into proposals."""
         return MSSLVideos(
             clips=proposals(self.clip_tower(videos.clips)),
             frames=self.frame_tower(videos.frames, videos.frame_mask),
@@ -100,26 +98,25 @@ class MSSL(ClipFrameModel):
         return MSSLVideos.of(videos).clips[:, : self.config.num_clips], None
 
     def base_clips(self, videos: EncodedVideos) -> Float[Tensor, "V L D"]:
-        """Return the encoded units, because longer clips overlap them.
-
-        If an attachment replaces the clips, return all clips.
-        """
+        """Return the encoded units, which do not overlap. If an attachment replaces the clips, return all clips."""
         clips = super().base_clips(videos)
         is_replaced = any(config.replaces_clips for config in self.config.attachments.values())
         return clips if is_replaced else clips[:, : self.config.num_clips]
 
     def window_similarities(self, queries: EncodedQueries, videos: EncodedVideos) -> tuple[Proposals, Similarities]:
-        """Return the windows that can become moments, and their similarities. With `moments: clips`, these are the
-        clips."""
+        """Return the windows that can become moments, and the similarity of each query to each window.
+
+        With `moments: clips`, the windows are the clips.
+        """
         if self.config.moments == "windows":
             return super().window_similarities(queries, videos)
         clips = MSSLVideos.of(videos).clips
-        # All runs of units, in the same order as the proposals: by length, then by first unit.
+        # all runs of units in the order of the proposals: by length, then by first unit
         spans = sliding_proposals(self.config.num_clips, step=1, min_width=0.0, max_width=1.0)
         return spans, lambda part: self.similarity(queries, clips[part])
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best clip, and by each video's frames, pooled by attention with the best clip as query."""
+        """Return the scores of the best clip, and of the frames, pooled by attention with the best clip as query."""
         videos = MSSLVideos.of(videos)
         clip = max_sim(queries.sentence, videos.clips)
         sims = {"clip": clip}
@@ -132,8 +129,8 @@ class MSSL(ClipFrameModel):
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
         """Return one vector per clip: the weighted sum of the clip and of the frames pooled for this clip.
 
-        The score is the dot product of the sentence and the key clip's vector, so the largest product is an upper
-        bound.
+        The score is the dot product of the sentence and the vector of the key clip. The largest dot product is
+        therefore an upper bound of the score.
         """
         videos = MSSLVideos.of(videos)
         sketch = self.branch_weight("clip") * units(videos.clips)
@@ -143,7 +140,7 @@ class MSSL(ClipFrameModel):
         return {"clip": sketch}
 
     def compute_probe(self, queries: EncodedQueries) -> Branches:
-        """Return the sentence. The sketch contains the branch weights."""
+        """Return the sentence. It has no weight, because the sketch includes the weights of the branches."""
         return {"clip": F.normalize(queries.sentence, dim=-1)[:, None]}
 
     def compute_losses(self, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:

@@ -18,7 +18,7 @@ class ModelName:
 
     @classmethod
     def of(cls, name: str | ModelName) -> ModelName:
-        """Parse a name and expand short names.
+        """Return the parsed name, with short names of attachments expanded.
 
         >>> str(ModelName.of("ms_sl+matching+diversity"))
         'ms_sl+optimal_matching+query_diversity'

@@ -1,13 +1,12 @@
-"""The partial order loss of HLFormer (arXiv 2507.17402), an attachment: it moves captions into the cones of their
-videos.
+"""The partial order loss of HLFormer (arXiv 2507.17402), which moves captions into the cones of their videos.
 
-A video is one vector, pooled from its clips and frames. Captions and videos are scaled and mapped into hyperbolic space
-of learned curvature. The loss is the angle by which a caption is outside its video's cone. Retrieval does not use
-hyperbolic space.
+A video is one vector, pooled from its clips and frames. Captions and videos are scaled and mapped into a hyperbolic
+space with a learned curvature. The loss is the angle between a caption and the cone of its video. It is 0 inside the
+cone. Retrieval does not use hyperbolic space.
 
 As released, frames are padded with zero rows to the longest possible video, and pooling includes this padding. We added
-two cases. If a method has no clips, only frames are pooled. For GMMFormer, the vector pooled from all frames replaces
-the frames.
+two cases. If a method has no clips, only frames are pooled. For GMMFormer, the vector that is pooled from all frames
+replaces the frames.
 """
 
 import math
@@ -33,7 +32,7 @@ CURVATURE_RANGE = 10.0  # the learned curvature stays within this factor of its 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """Points of queries and videos in hyperbolic space of curvature -c, without their time coordinate."""
+    """Points of queries and videos in hyperbolic space of curvature -c, without the time coordinate."""
 
     text: Float[Tensor, "Q D"]
     video: Float[Tensor, "V D"]
@@ -46,9 +45,10 @@ class PartialOrder(AttachedLoss):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """`curvature` is the initial value of the learned curvature. Training changes it by at most a factor of ten.
+        """Settings of the loss.
 
-        `radius`: if a video is closer to the origin than twice this distance, its cone is a half-space.
+        - `curvature`: initial value of the learned curvature. Training changes it by at most a factor of ten.
+        - `radius`: if a video is closer to the origin than twice this distance, its cone is a half-space.
         """
 
         curvature: float = 1.0

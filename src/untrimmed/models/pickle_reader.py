@@ -1,7 +1,7 @@
-"""Read a pickle without executing it: no class is looked up, and no function is called.
+"""Read a pickle without executing it. No class is imported, and no function of the pickle is called.
 
-An object of any class becomes a `PickledObject`, a record of its arguments, items and state. A tensor becomes a
-`TensorReference`. The number of opcodes limits the number of objects.
+An object of any class becomes a `PickledObject`, which contains its arguments, items and state. A tensor becomes a
+`TensorReference`. The number of objects is limited, because the number of opcodes is limited.
 """
 
 import pickletools
@@ -20,7 +20,7 @@ _MAX_AXES = 8
 
 
 class PickledName(NamedTuple):
-    """A class or function that a pickle names. It is never imported."""
+    """The name of a class or function in a pickle, which is never imported."""
 
     module: str
     name: str
@@ -241,8 +241,7 @@ class PickleReader:
 
 
 def _call(made_by: object, arguments: object) -> Any:
-    """Return the result of a known function, computed by our own code. For any other function, return a
-    `PickledObject`."""
+    """Return the result of a known function, computed by our own code, or a `PickledObject` for other functions."""
     if isinstance(made_by, PickledName) and isinstance(arguments, tuple):
         match made_by:
             case ("collections", "OrderedDict"):

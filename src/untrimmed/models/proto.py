@@ -1,7 +1,7 @@
 """ProtoPRVR (arXiv 2504.13035): 30 vectors (prototypes) summarise a video's clips, and 30 summarise its frames.
 
-No program was released. The paper leaves the following points open. For each point, we give our choice, the reason, and
-the setting that changes the choice:
+No program was released, and the paper leaves the following points open. For each point, we give our choice, the reason,
+and the setting that changes the choice:
 
 - The final score 0.7 clip + 0.3 frame (`clip_weight`, `frame_weight`), margin, hard negatives, learning rate and
   dropout are as in MS-SL and GMMFormer, the paper's reference models.
@@ -9,26 +9,28 @@ the setting that changes the choice:
   `ffn_ratio` adds a feed-forward part. There is one text tower with a pooling vector for each branch, because Fig. 2
   marks the query token with the branch (`shared_pooling`: one vector for both, as in the reference models).
 - Prototypes (Eq. 1): P(k) = softmax(query(LN(P(k-1))) key(LN(V))^T / sqrt(D)) V. As printed, the values are the
-  features V without a linear map, and no output map follows. So prototypes are "mixtures of multiple video segments"
-  (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual, because the
-  generator is "only the cross-attention" (section 3.2). Softmax is over the sequence, because Eq. 7 needs shares that
-  sum to 1. There is one head: with four heads, each attends to a different moment, and SumR is 141.9 instead of 212.1.
-- Iterations share their weights, because the paper counts iterations, not layers. From the second iteration on, the
+  features V without a linear map, and no output map follows. Prototypes are therefore "mixtures of multiple video
+  segments" (section 4.1) and have the scale of clips, which InfoNCE of dot products needs. There is no residual,
+  because the generator is "only the cross-attention" (section 3.2). Softmax is over the sequence, because Eq. 7 needs
+  shares that sum to 1. There is one head. With four heads, each head attends to a different moment, and SumR is 141.9
+  instead of 212.1.
+- All iterations share their weights, because the paper counts iterations, not layers. From the second iteration on, the
   query is query(LN(P(k-1)) + P). With P(k-1) alone, as printed, the prototypes of a video become similar, because all
-  are mixtures of the same frames. With K = 1 this is exactly Eq. 1.
+  are mixtures of the same frames. With K = 1, our formula is exactly Eq. 1.
 - `prototype_sharpness` is the initial standard deviation of the attention logits. With the standard deviation 0.02 of
   all other maps, attention would be flat and all prototypes of a video equal.
 - Words (Eq. 2-4): a third of each query's words is masked (`masked_share`), which is the usual share. The temperature
   is 1, as printed (`word_temperature`). The candidates for a masked word are the masked words of all queries, including
-  the right one.
-- Frames (Eq. 5): in both branches the targets are the stored frame features, because learned targets could collapse.
-  The loss is the sum over features, because the mean over 3072 features would be too small. "MLP-based, broadcast" is
-  taken to mean Slot Attention's decoder over time (`frame_decoder: mixture` is a much cheaper interpretation).
-- Mixing (3.4): "at a higher frame rate" is taken to mean that both videos run at double speed, so the joined video has
-  the usual length. Each video is the first part of one joined video and the second part of another, and its queries
-  count for both. If a clip crosses the border, its attention is divided by its number of units on each side. Logarithms
-  are limited at the margin (`guidance_clamp: false` is exactly Eq. 7).
-- Orthogonality (Eq. 8): we use the sum of absolute values; the printed divisor makes it a mean (`orthogonal_norm`).
+  the correct word.
+- Frames (Eq. 5): in both branches, the targets are the stored frame features, because learned targets could collapse.
+  The loss is the sum over features, because the mean over 3072 features would be too small. We interpret "MLP-based,
+  broadcast" as the decoder of Slot Attention over time (`frame_decoder: mixture` is a much cheaper interpretation).
+- Mixing (3.4): we interpret "at a higher frame rate" as double speed for both videos, so that the joined video has the
+  usual length. Each video is the first part of one joined video and the second part of another, and its queries count
+  for both. If a clip crosses the border, its attention is divided between the two videos in proportion to the clip's
+  units in each video. Logarithms are limited at the margin (`guidance_clamp: false` is exactly Eq. 7).
+- Orthogonality (Eq. 8): we use the sum of absolute values, which the printed divisor turns into a mean
+  (`orthogonal_norm`).
 - Auxiliary losses are summed over branches, which share no modules. A weight of 0 turns a term off (Table 4).
 
 The table shows mean cosines of prototypes in the clip branch: the same prototype after iterations 1 and K ("1 and K"),
@@ -42,11 +44,11 @@ after 750 steps of 16 videos with the retrieval losses alone, learning rate 3e-4
     K = 3     0.87      0.69         0.19           0.96      0.86         0.66     187.4
     K = 6     0.83      0.68         0.18           0.94      0.89         0.69     181.4
 
-Models with one iteration learn best. Exactly as Eq. 1 is printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
+Models with one iteration learn best. With Eq. 1 exactly as printed, SumR is 126.1 for K = 3 and 115.3 for K = 6.
 docs/decisions.md lists the other forms that we tried.
 
-With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data).
-Moments are found with this attention. This is our addition.
+With `keep_attention`, an encoded video also stores the attention of each prototype to each unit (4 % more data). We
+added this attention to find moments.
 """
 
 from dataclasses import dataclass
@@ -79,14 +81,17 @@ from untrimmed.scores.score import Score, Scores, required_best
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoQueries(EncodedQueries):
-    """`sentence` is compared with the clip prototypes, and `frame_sentence` with the frame prototypes."""
+    """Query vectors. `sentence` is compared with clip prototypes, and `frame_sentence` with frame prototypes."""
 
     frame_sentence: Float[Tensor, "Q D"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProtoVideos(EncodedVideos):
-    """`clips` are the clip prototypes. `unit_attention` is each prototype's attention to the units, which sums to 1."""
+    """Video vectors. `clips` are the clip prototypes.
+
+    `unit_attention` is the attention of each clip prototype to the units. It sums to 1.
+    """
 
     clips: Float[Tensor, "V K D"]
     frame_prototypes: Float[Tensor, "V K D"]
@@ -95,7 +100,7 @@ class ProtoVideos(EncodedVideos):
 
 @dataclass(frozen=True, kw_only=True)
 class Read(Record):
-    """Prototypes of clips and their attention to units; prototypes of frames and their attention to frames."""
+    """Clip prototypes with their attention to units, and frame prototypes with their attention to frames."""
 
     clips: Float[Tensor, "V K D"]
     on_units: Float[Tensor, "V K M"]
@@ -120,7 +125,7 @@ class Proto(RetrievalModel):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(PrototypeSettings, ModelConfig):
-        """`iterations` is the paper's K. The settings from `masked_share` on affect only training."""
+        """Settings of the method. Those from `masked_share` on affect only training. `iterations` is the paper's K."""
 
         input_dropout: float = 0.2
         dropout: float = 0.2
@@ -195,7 +200,7 @@ class Proto(RetrievalModel):
         return Read(clips=clip.vectors, on_units=shares, frames=frame.vectors, on_frames=frame.attention)
 
     def compute_timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit: a weighted mean of the clip prototypes that attend to the unit.
+        """Return one vector per unit: a weighted mean of the clip prototypes that attend to the unit.
 
         Raises: NoTimelineError if the model does not store attention.
         """
@@ -205,7 +210,7 @@ class Proto(RetrievalModel):
         return prototype_timeline(videos.clips, videos.unit_attention), None
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best prototype of each branch (section 3.1)."""
+        """Return the scores of the best prototype of each branch (section 3.1)."""
         weights = {"clip": self.config.clip_weight, "frame": self.config.frame_weight}
         return Scores(self.branch_sims(queries, videos), weights)
 
@@ -270,7 +275,7 @@ class Proto(RetrievalModel):
         return masked_word_nce(decoded, queries.words[hidden], query_index, temperature=self.config.word_temperature)
 
     def _guidance_loss(self, queries: ProtoQueries, step: TrainingStep) -> Float[Tensor, ""]:
-        """Return the attention guidance loss of queries and joined videos (Eq. 7); 0 in a batch of one video."""
+        """Return the attention guidance loss of queries and joined videos (Eq. 7). It is 0 for a single video."""
         c = self.config
         batch = step.batch
         num_videos = len(step.batch.videos)

@@ -1,5 +1,7 @@
-"""ProtoPRVR's decoders, used only in training. They predict words from one prototype, and frames from all
-prototypes."""
+"""ProtoPRVR's decoders, which are used only in training.
+
+They predict the words of a query from one prototype, and the frames of a video from all prototypes.
+"""
 
 from typing import Literal
 
@@ -17,8 +19,8 @@ FrameReading = Literal["broadcast", "mixture"]
 class WordDecoder(nn.Module):
     """Predicts masked words from the other words and the query's best prototype (Eq. 3, Fig. 3a).
 
-    In the paper, words attend to the prototype. Attention to a single vector always has weight 1, so we add a linear
-    map of the prototype to every word instead.
+    In the paper, words attend to the prototype. Attention to a single vector always has weight 1. We therefore add a
+    linear map of the prototype to every word.
     """
 
     def __init__(self, word_dim: int, dim: int, num_heads: int, max_words: int, init_std: float):
@@ -39,8 +41,7 @@ class WordDecoder(nn.Module):
         prototype: Float[Tensor, "Q D"],
     ) -> Float[Tensor, "N E"]:
         """Return the predicted words at the masked positions `hidden`, ordered by query."""
-        # One mapped token replaces all masked words. It also replaces padding, which has no effect, because the layer
-        # skips padding.
+        # The same token replaces all masked words. It also replaces padding, but the layer skips padding.
         seen = (mask & ~hidden).flatten().nonzero()[:, 0]
         tokens = self.word_map(self.mask_token).expand(mask.numel(), -1)
         mapped = self.word_map(words.flatten(0, 1).index_select(0, seen)).to(tokens.dtype)
@@ -50,11 +51,12 @@ class WordDecoder(nn.Module):
 
 
 class FrameDecoder(nn.Module):
-    """Predicts a row for each time point from the prototypes of a video (Eq. 5, Fig. 3b).
+    """Predicts one row per time point from the prototypes of a video (Eq. 5, Fig. 3b).
 
-    `broadcast`, as in Slot Attention: an MLP maps the sum of a prototype and a learned position to a row and a logit. A
-    time point's row is the mean over prototypes, weighted by the softmax of the logits. `mixture`: the MLP maps
-    prototypes alone (V * K rows instead of V * T * K), and the position only determines their weights.
+    - `broadcast` is the decoder of Slot Attention. An MLP maps the sum of a prototype and a learned position to a row
+      and a logit. The row of a time point is the mean over prototypes, weighted by the softmax of the logits.
+    - With `mixture`, the MLP maps only prototypes (V * K rows instead of V * T * K). The position only determines their
+      weights.
     """
 
     def __init__(self, dim: int, video_dim: int, max_frames: int, reading: FrameReading):
@@ -73,9 +75,9 @@ class FrameDecoder(nn.Module):
             decoded = self.layer2(self.layer1(prototypes).relu()).relu()
             weights = torch.einsum("vkd,td->vtk", decoded, position).softmax(dim=-1)
             return self.output(weights @ decoded)
-        # The first layer is linear in prototype + position, so both can be mapped separately.
+        # the first layer is linear, so that prototype and position can be mapped separately
         both = self.layer1(prototypes)[:, None] + (position @ self.layer1.weight.T)[:, None]
         decoded = self.layer2(both.relu()).relu()
         weights = self.logit(decoded).softmax(dim=2)
-        # The output map is linear and the weights sum to 1, so averaging first gives the same result faster.
+        # averaging before the output map gives the same result and is faster: the map is linear, the weights sum to 1
         return self.output((weights * decoded).sum(dim=2))

@@ -10,8 +10,7 @@ from untrimmed.batches import VideoBatch
 
 
 class Pairing(NamedTuple):
-    """For each query, the indices of the two joined videos with its video, and whether its video is their first
-    part."""
+    """The two joined videos of each query, and whether the query's video is the first part of the joined video."""
 
     mixed: Int[Tensor, " N"]
     is_first: Bool[Tensor, " N"]
@@ -30,12 +29,12 @@ def pairing(video_index: Int[Tensor, " Q"], shift: int, num_videos: int) -> Pair
 
 
 def first_part(length: int) -> int:
-    """Return how many rows of a joined sequence belong to the first video."""
+    """Return the number of rows of a joined sequence that belong to the first video."""
     return (length + 1) // 2
 
 
 def joined_videos(videos: VideoBatch, shift: int, *, max_frames: int) -> VideoBatch:
-    """Return joined videos: video i, then video i + `shift`, both at double speed."""
+    """Return joined videos. Joined video i is video i followed by video i + `shift`, both at double speed."""
     num_clips = videos.clips.shape[1]
     all_clips = torch.full((len(videos),), num_clips, device=videos.clips.device)
     clips = _joined(videos.clips, all_clips, shift, num_clips)
@@ -50,10 +49,10 @@ def _joined(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], shift: int
 
 
 def played_faster(rows: Float[Tensor, "V T C"], lengths: Int[Tensor, " V"], count: int) -> Float[Tensor, "V N C"]:
-    """Return the normalised means of `count` equal segments of each sequence's real rows.
+    """Divide the real rows of each sequence into `count` equal segments, and return the normalised mean of each.
 
-    If a sequence has fewer than `count` rows, some rows are used several times. As in the package `data`, a small
-    constant is added to the norm.
+    If a sequence has fewer than `count` rows, some rows are used several times. As in `data.resampling.normalise`, a
+    small constant is added to the norm.
     """
     share = torch.arange(count + 1, device=rows.device, dtype=torch.float64) / count
     bounds = (share * lengths[:, None]).round().long()

@@ -1,8 +1,9 @@
 """ProtoPRVR's prototypes (arXiv 2504.13035) in place of another method's clips, so that a video has fewer vectors.
 
-A fixed number of prototypes attend to the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2) and
-replace them in all scores and losses. The orthogonal loss keeps prototypes different. `models/proto.py` explains our
-choices where the paper leaves details open. Only the method `proto` has the decoders and joined videos.
+A fixed number of prototypes attend to the clips of a method (528 in MS-SL, 32 in GMMFormer and GMMFormer v2). The
+prototypes replace the clips in all scores and losses. The orthogonal loss keeps prototypes different. Decoders and
+joined videos exist only in the method `proto`. `models/proto.py` explains our choices for details that the paper leaves
+open.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from untrimmed.nn.prototypes import Builder, PrototypeBuilder, prototype_timelin
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeShares(Record):
-    """The attention weights of each prototype over the M units of the video. They sum to 1."""
+    """The attention weights of each prototype over the M units of the video, which sum to 1."""
 
     unit_attention: Float[Tensor, "V M K"]
 
@@ -32,9 +33,9 @@ class PrototypeShares(Record):
 class PrototypeSettings:
     """Settings of prototypes, for this attachment and for the method `proto`.
 
-    The default of `iterations` is for the builder `cross_attention`; the paper uses 1 with CLIP's features. The papers
-    of the other builders in Table 6 use more iterations: Perceiver 8 (arXiv 2103.03206, ImageNet), slot attention 3
-    (arXiv 2006.15055).
+    The default of `iterations` is for the builder `cross_attention`. The paper uses it with CLIP's features. The papers
+    of the other builders in Table 6 use more iterations: 8 for Perceiver (arXiv 2103.03206, ImageNet) and 3 for slot
+    attention (arXiv 2006.15055).
     """
 
     num_prototypes: int = 30  # number of prototypes of each branch (Table 5)
@@ -87,10 +88,10 @@ class PrototypeClips(Attachment):
         self.builder = config.new_builder(model.config.dim, model.config.num_heads)
 
     def encode_videos(self, model: Carrier, videos: VideoBatch, encoded: EncodedVideos) -> EncodedVideos:
-        """Replace the clips of the encoding by prototypes, and attach the prototypes' attention to the units."""
+        """Return the encoded videos with prototypes instead of clips, and with the prototypes' attention to units."""
         clips = clips_of(encoded)
         prototypes = self.builder(clips)
-        # Clips are the units or all runs of consecutive units.
+        # clips are either the units or all runs of consecutive units
         num_units = videos.clips.shape[1]
         attention = prototypes.attention
         if clips.shape[1] != num_units:
@@ -103,5 +104,5 @@ class PrototypeClips(Attachment):
         return {"orthogonal": orthogonal(clips_of(step.videos), norm=self.config.orthogonal_norm)}
 
     def timeline(self, videos: EncodedVideos) -> tuple[Float[Tensor, "V M D"], None]:
-        """Return a vector for each unit: a weighted mean of the prototypes that attend to the unit."""
+        """Return one vector per unit: a weighted mean of the prototypes that attend to the unit."""
         return prototype_timeline(clips_of(videos), PrototypeShares.of(videos.attached[self.name]).unit_attention), None

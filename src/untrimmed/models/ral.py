@@ -4,16 +4,19 @@ RAL has two parts, named as in the paper:
 
 - CSA (confidence-aware set-to-set alignment) is a frame branch. A second text tower encodes the words. Each word is
   compared with its best frame, and the score is a mean over words, weighted by learned confidences.
-- MSRA (alignment of distributions) affects only training. It represents each video, and each set of all captions of a
-  video (support set), by a Gaussian. One loss contrasts samples of the Gaussians, another aligns their parameters.
+- MSRA (alignment of distributions) affects only training. It represents each video by a Gaussian, and the set of all
+  captions of a video (support set) by another Gaussian. One loss contrasts samples of the Gaussians, and another loss
+  aligns their parameters.
 
 Released code: zhanglong-ustc/RAL-PRVR, which has RAL only for GMMFormer v2. If paper and release differ, we follow the
 release. The paper's versions and the release's constants are settings.
 
-The paper reports only results for GMMFormer, MS-SL and CLIP4Clip (Table 5), so the following is our interpretation.
-With GMMFormer and MS-SL, CSA replaces the method's frame branch, compares words with the method's encoded frames, and
-is trained by the method's InfoNCE and triplet loss. With CLIP4Clip, words are the projected token features, and CSA is
-added to mean pooling; we did not reproduce those results.
+For GMMFormer, MS-SL and CLIP4Clip, the paper reports only results (Table 5), and the following is our interpretation:
+
+- With GMMFormer and MS-SL, CSA replaces the frame branch of the method. It compares words with the encoded frames of
+  the method, and is trained with the method's InfoNCE and triplet loss.
+- With CLIP4Clip, words are the projected token features, and CSA is added to mean pooling. We did not reproduce the
+  paper's results.
 """
 
 import dataclasses
@@ -51,14 +54,14 @@ from untrimmed.scores.word_max_sim import Confidences, WordMaxSim
 class RALConfig(AttachmentConfig):
     """The settings of RAL. Tables 2 to 4 vary the first five settings and the weights of the two losses.
 
-    Without CSA there is no second text tower, so distributions use the method's words. The value `released` is as in
-    the program. The value `paper` is as in the equations:
+    Without CSA, there is no second text tower, and distributions use the words of the method. The value `released`
+    follows the program. The value `paper` follows the equations:
 
     - `distribution_form`: one aggregator and two linear maps (Eq. 3, 6, 7), not separate poolings for mean and spread.
     - `alignment_form`: divergences of means and deviations (Eq. 8).
-    - `proxy_form`: cosines over a temperature (Eq. 10).
-    - `confidences`: the confidences are not normalised (Eq. 12). With `even`, all words have equal confidences (Fig.
-      8c).
+    - `proxy_form`: cosines divided by a temperature (Eq. 10).
+    - `confidences`: confidences without normalisation (Eq. 12). With `even`, all words have equal confidences
+      (Fig. 8c).
     """
 
     reads_frames: ClassVar[bool] = True
@@ -73,7 +76,7 @@ class RALConfig(AttachmentConfig):
     word_tower: Literal["own", "shared"] = "own"  # text tower of CSA; shared: the tower of the method, as in the paper
     padding_scores: Padding = "zero"  # excluded: only the video's frames, as in Eq. 11
     pooling_rows: Literal["padded", "real"] = "padded"  # rows that attention pooling averages; real: Eq. 6
-    support_captions: int = 26  # number of captions that fit into the released program's padded buffer
+    support_captions: int = 26  # number of captions in the padded buffer of the released program
     proxy_form: Form = "released"
     proxy_temperature: float = 0.05  # for `proxy_form: paper`; the paper does not state its value
     alignment_form: Form = "released"
@@ -100,10 +103,10 @@ class RALConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RALQueries(Record):
-    """Encoded words, and optionally the words' confidences and each query's uncertainty. Masked words are arbitrary.
+    """Encoded words. Masked words have arbitrary values.
 
-    `word_weights` are the confidences (as released, they sum to 1), or None without CSA. `uncertainty` is larger for
-    less specific queries; it is None without MSRA and in training.
+    `word_weights` are the confidences of words, or None without CSA. As released, they sum to 1. `uncertainty` is
+    larger for less specific queries. It is None without MSRA and in training.
     """
 
     words: Float[Tensor, "Q W D"]
@@ -114,7 +117,7 @@ class RALQueries(Record):
 
 @dataclass(frozen=True)
 class Distributions:
-    """The Gaussians of a batch's texts and videos, and their samples. `video_index` is the video of each text."""
+    """The Gaussians of texts and videos in a batch, and samples of them. `video_index` is the video of each text."""
 
     text: Gaussian
     video: Gaussian
@@ -145,7 +148,7 @@ class RAL(Attachment):
         self.video_head = head(dim, config.aggregation) if config.msra else None
 
     def encode_queries(self, model: Carrier, queries: QueryBatch, encoded: EncodedQueries) -> EncodedQueries:
-        """Attach words, their confidences (Fig. 8) and, except in training, the query's uncertainty (Fig. 3)."""
+        """Attach words, their confidences (Fig. 8) and, except in training, the uncertainty of queries (Fig. 3)."""
         mask = queries.mask
         zeroed = dataclasses.replace(queries, words=queries.words.masked_fill(~mask[..., None], 0))
         if self.word_tower is None or model.text_tower is None:
@@ -170,8 +173,8 @@ class RAL(Attachment):
     ) -> Float[Tensor, " Q"]:
         """Return the standard deviation of each query's distribution, as the geometric mean over the width (Fig. 3).
 
-        Each query is treated as a support set of one caption. The query is padded with zero rows to the longest
-        possible query, so that, unlike in the release, the uncertainty does not depend on the batch.
+        Each query is treated as a support set of one caption, and is padded with zero rows to the longest possible
+        query. The uncertainty therefore does not depend on the batch, unlike in the release.
         """
         assert self.text_head is not None
         length = model.config.max_words * self._captions
@@ -197,7 +200,7 @@ class RAL(Attachment):
         return self.config.support_captions if self.config.support == "set" else 1
 
     def score(self, model: Carrier, queries: EncodedQueries, videos: EncodedVideos) -> Scores | None:
-        """Return the scores of CSA by cosine, and the weight of the frame branch."""
+        """Return the cosine scores of CSA, and the weight of the frame branch."""
         if self.csa is None:
             return None
         return Scores({"frame": self.word_score(model, queries, videos)}, {"frame": model.branch_weight("frame")})
@@ -209,14 +212,14 @@ class RAL(Attachment):
     def row_tensors(self, model: Carrier) -> TensorNames:
         """Return the names of the frame tensors, because the score depends only on each word's best frame.
 
-        A confidence (with the setting `paper`) or the branch's weight may be negative. The score then depends on the
-        worst frame, and no names are returned.
+        If the weight of the branch or a confidence can be negative (the latter with `confidences: paper`), the score
+        may depend on the worst frame, and no names are returned.
         """
         is_best = self.csa is not None and self.config.confidences != "paper" and model.branch_weight("frame") >= 0
         return {"frame": ("frames", "frame_mask")} if is_best else {}
 
     def probe(self, model: Carrier, queries: EncodedQueries) -> Branches:
-        """Return words times their confidences; padding is 0."""
+        """Return words multiplied by their confidences. Padding is 0."""
         record = self.record_of(queries)
         if record.word_weights is None:
             return {}
@@ -230,7 +233,7 @@ class RAL(Attachment):
         videos: EncodedVideos,
         similarity: Similarity = "cosine",
     ) -> Score:
-        """Return the score of CSA by cosine, or by dot product for InfoNCE (Eq. 11-12)."""
+        """Return the score of CSA (Eq. 11-12) with cosines, or with dot products for InfoNCE."""
         assert self.csa is not None
         frames, mask, floor = self._frames(model, videos)
         record = self.record_of(queries)
@@ -244,7 +247,7 @@ class RAL(Attachment):
         return frames, mask, zero_floor(num_frames_of(videos), model.config.max_frames, self.config.padding_scores)
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return the method's InfoNCE and triplet loss of the CSA scores, and both losses of MSRA (Eq. 8 and 10)."""
+        """Return the method's InfoNCE and triplet loss for scores of CSA, and both losses of MSRA (Eq. 8 and 10)."""
         terms: dict[str, Tensor] = {}
         if self.csa is not None:
             cosine = self.word_score(model, step.queries, step.videos).value
@@ -290,8 +293,8 @@ class RAL(Attachment):
     def text_rows(self, queries: EncodedQueries, video_index: Int[Tensor, " Q"]) -> tuple[Rows, Int[Tensor, " N"]]:
         """Return the words of each support set or query, and the index of its video.
 
-        As released, attention pooling includes padding: the encoder's outputs at padding words, and zero rows up to 26
-        captions per set.
+        As released, attention pooling includes padding: the encoder's outputs for padding words, and zero rows until
+        each set has 26 captions.
         """
         record = self.record_of(queries)
         words = record.words
@@ -308,17 +311,16 @@ class RAL(Attachment):
         return Rows(words, group, torch.ones_like(mask), zeros.to(words.dtype)), owner
 
     def video_rows(self, model: Carrier, frames: Float[Tensor, "V T D"], mask: Bool[Tensor, "V T"]) -> Rows:
-        """Return the frames of each video. As released, pooling includes zero rows up to `max_frames` rows."""
+        """Return the frames of each video. As released, each video is padded with zero rows to `max_frames` rows."""
         num_zeros = model.config.max_frames - mask.sum(dim=1)
         if self.config.pooling_rows == "real":
             num_zeros = torch.zeros_like(num_zeros)
         return Rows(frames, torch.arange(len(frames), device=frames.device), mask, num_zeros.to(frames.dtype))
 
     def alignment_parts(self, both: Distributions) -> tuple[Tensor, Tensor, Tensor]:
-        """Return three divergences: videos from the standard normal, texts from the standard normal, texts from videos
-        (Eq. 8).
+        """Return three divergences (Eq. 8): videos from the standard normal, texts from it, and texts from videos.
 
-        As released, the mean of the samples replaces the mean of the distribution.
+        As released, the mean of the samples is used instead of the mean of the distribution.
         """
         form = self.config.alignment_form
         if form == "released":

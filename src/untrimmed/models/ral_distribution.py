@@ -1,4 +1,4 @@
-"""Gaussians of texts and videos (RAL, section 3.2): mean and spread, predicted from words or frames."""
+"""Gaussians of texts and videos (RAL, section 3.2). Mean and spread are predicted from words or frames."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of N sequences, which form G groups. A group is the captions of one video, or a single sequence.
+    """Rows of N sequences, which form G groups. A group consists of the captions of one video, or of a single sequence.
 
-    `counted` masks the rows that are pooled. As released, padding is pooled, too: each group has `num_zeros` further
+    `counted` is True for rows that are pooled. As released, padding is also pooled: each group has `num_zeros` further
     rows of zeros with logit 0, which are not stored.
     """
 
@@ -47,12 +47,12 @@ class Rows:
 
     @property
     def members(self) -> Float[Tensor, "G N"]:
-        """For each group and sequence: 1 if the sequence belongs to the group, else 0."""
+        """A matrix with 1 where a sequence (column) belongs to a group (row), and 0 elsewhere."""
         return positive_pairs(self.group, len(self.num_zeros)).T.to(self.rows.dtype)
 
     def pooled(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, "G D"]:
         """Return the mean of each group's rows, weighted by the softmax of their logits."""
-        # Under autocast, logits may be in bfloat16.
+        # under autocast, logits may be in bfloat16
         logits = logits.to(self.num_zeros.dtype).masked_fill(~self.counted, -torch.inf)
         peak = self._peak(logits.detach())
         share = (logits - peak[self.group][:, None]).exp()
@@ -60,7 +60,7 @@ class Rows:
         return self.members @ torch.einsum("nr,nrd->nd", share, self.rows) / total[:, None]
 
     def _peak(self, logits: Float[Tensor, "N R"]) -> Float[Tensor, " G"]:
-        """Return the largest logit of each group. It is subtracted before the exponential to avoid overflow."""
+        """Return the largest logit of each group, which is subtracted from all logits to avoid overflow."""
         zero = torch.zeros_like(self.num_zeros)
         start = zero.masked_fill(self.num_zeros == 0, -torch.inf)
         peak = start.scatter_reduce(0, self.group, logits.amax(dim=1), "amax")
@@ -81,11 +81,11 @@ class GatedPooling(nn.Module):
 
 
 class DistributionHead(nn.Module, ABC):
-    """Predicts mean and spread of groups of rows from attention pooling (local) and the plain mean (global)."""
+    """Predicts mean and spread of groups of rows, from attention pooling (local) and from the plain mean (global)."""
 
     @abstractmethod
     def forward(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Gaussian:
-        """Return one distribution for each group; `pooled` has the plain mean of each group."""
+        """Return one distribution per group. `pooled` is the plain mean of each group."""
 
     @abstractmethod
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
@@ -95,8 +95,8 @@ class DistributionHead(nn.Module, ABC):
 class SeparateHead(DistributionHead):
     """Predicts mean and spread from separate attention poolings, as released. Mean vectors have norm 1.
 
-    The plain mean of the rows is added to the distribution's mean. With `global` (Eq. 6, not released), a linear map is
-    applied to the plain mean first.
+    With `both`, the mean of the distribution is the sum of a local part and the plain mean of the rows. With `global`
+    (Eq. 6, not released), it is a linear map of the plain mean.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -134,10 +134,10 @@ class SeparateHead(DistributionHead):
 
 
 class SharedHead(DistributionHead):
-    """Predicts mean and spread from one pooling by two linear maps, as printed (Eq. 3, 6 and 7).
+    """Predicts mean and spread from one pooled vector with two linear maps, as printed (Eq. 3, 6 and 7).
 
-    The mean vector may have any norm. In the paper, the second map gives sigma, which could be negative. Here it gives
-    the logarithm of sigma, as in the release.
+    The mean vector may have any norm. In the paper, the second map predicts sigma, which could be negative. Here it
+    predicts the logarithm of sigma, as in the release.
     """
 
     def __init__(self, dim: int, aggregation: Aggregation):
@@ -161,12 +161,12 @@ class SharedHead(DistributionHead):
         return Gaussian(self.mean_map(both), self.scale_map(both))
 
     def log_scale(self, rows: Rows, pooled: Float[Tensor, "G D"]) -> Float[Tensor, "G D"]:
-        """Return a linear map of the aggregate."""
+        """Return a linear map of `aggregated`."""
         return self.scale_map(self.aggregated(rows, pooled))
 
 
 def pooled_rows(rows: Rows, mask: Bool[Tensor, "N R"]) -> Float[Tensor, "G D"]:
-    """Return the mean of the real rows of each group. For words, this is as released; for frames, it is as in Eq. 6."""
+    """Return the mean of the real rows of each group: the released form for words, and Eq. 6 for frames."""
     weights = mask.to(rows.rows.dtype)
     total = rows.members @ torch.einsum("nr,nrd->nd", weights, rows.rows)
     return total / (rows.members @ weights.sum(dim=1))[:, None].clamp_min(1)

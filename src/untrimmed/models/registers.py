@@ -2,12 +2,13 @@
 
 Released code: lijun2005/CVPR26-DreamPRVR, which has registers in one network (`models/dreamprvr.py`). One layer over
 the embedded clips computes a mean vector of the video and K conditions. A short diffusion generates K registers from
-this vector and the conditions. The registers are appended to the keys and values of every layer of both branches. No
-mask or window hides them. In training, the diffusion learns to generate the mean of a video's captions plus noise.
+this vector and the conditions. The registers are appended to the keys and values of every layer of both branches.
+Masks and windows never hide the registers. In training, the diffusion learns to generate the mean of a video's captions
+plus noise.
 
-Registers can also be attached to other methods with the layers of GMMFormer v2; this is our extension. Only the
-abstract and overview of the paper were available to us, so we follow the release. It uses the mean of a video's
-distribution and does not sample.
+We extended registers to other methods with the layers of GMMFormer v2. We follow the release, because only the abstract
+and overview of the paper were available to us. The release uses the mean of a video's distribution and does not sample
+from it.
 """
 
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ FFN_RATIO = 4
 
 @dataclass(frozen=True, kw_only=True)
 class RegistersConfig(AttachmentConfig):
-    """`perturbation`: the noise on the mean caption, in standard deviations of the vector's components."""
+    """Settings. `perturbation` is the noise on the mean caption, in standard deviations of the caption's components."""
 
     num_registers: int = 8
     num_steps: int = 10
@@ -54,7 +55,7 @@ class RegistersConfig(AttachmentConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterVideos(Record):
-    """The inputs of the diffusion, stored for the losses: a video's distribution and the conditions."""
+    """The inputs of the diffusion, stored for the losses: the distribution of the video, and the conditions."""
 
     mean: Float[Tensor, "V D"]
     log_variance: Float[Tensor, "V D"]
@@ -92,24 +93,23 @@ class Registers(Attachment):
         condition = self.condition(context)
         registers = self.diffusion.trajectory(gaussian.mean, condition)[-1]
         record = RegisterVideos(mean=gaussian.mean, log_variance=gaussian.log_scale, condition=condition)
-        # At inference, an index would store these vectors with each video and never use them.
+        # only in training, because at inference an index would store these vectors without using them
         records = {self.name: record} if self.training or torch.is_grad_enabled() else {}
         return ExtraRows(self.clip_input(registers), self.frame_input(registers), records)
 
     def condition(self, context: Float[Tensor, "V L D"]) -> Float[Tensor, "V K D"]:
-        """Return the output of each of K learned tokens that attend to a video."""
+        """Return the outputs of K learned tokens that attend to a video."""
         read = self.reader(self.tokens[:, None], context.expand(len(self.tokens), *context.shape))
         return read.transpose(0, 1)
 
     def distribution(self, context: Float[Tensor, "V L D"]) -> Gaussian:
-        """Return the distribution of the video's vector: its mean (of length 1) and log variance."""
+        """Return the distribution of the video's vector. The mean has length 1, and `log_scale` is the log variance."""
         every = torch.ones(context.shape[:2], dtype=torch.bool, device=context.device)
         rows = Rows(context, torch.arange(len(context), device=context.device), every, context.new_zeros(len(context)))
         return self.head(rows, self.pooling(context))
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return two terms: the divergence of the videos' distributions, and the error of the predicted noise in
-        captions."""
+        """Return two terms: the divergence of the videos' distributions, and the error of the predicted noise."""
         record = RegisterVideos.of(step.videos.attached[self.name])
         queries = mean_queries(step.queries.sentence, step.batch.video_index, len(record.mean))
         described = step.batch.video_index.unique()

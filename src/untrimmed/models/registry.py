@@ -27,10 +27,10 @@ ATTACHMENTS: dict[str, type[Attachment]] = {}
 
 
 def register(name: str) -> Callable[[K], K]:
-    """Return a class decorator that makes a method or an attachment available under a name.
+    """Return a class decorator that registers a method or an attachment under a name.
 
     Raises: ConfigError if the name is taken, is not an identifier or is also a setting of all methods, or if a setting
-    of an attachment has no default.
+        of an attachment has no default.
     """
 
     def add(cls: K) -> K:
@@ -45,7 +45,7 @@ def register(name: str) -> Callable[[K], K]:
             raise ConfigError(f"{cls.__qualname__}: {missing[0]} is not defined; define it (see CONTRIBUTING.md)")
         settings = fields(cls.Config) if issubclass(cls, Attachment) else ()
         if required := [field.name for field in settings if field.default is field.default_factory is MISSING]:
-            raise ConfigError(f"{cls.__qualname__}: its setting {required[0]!r} has no default; give it one")
+            raise ConfigError(f"{cls.__qualname__}: its setting {required[0]!r} has no default; add a default")
         cls.name = name
         registered: dict[str, Any] = ATTACHMENTS if issubclass(cls, Attachment) else METHODS
         registered[name] = cls
@@ -78,10 +78,10 @@ def _import_all() -> None:
 
 
 def model_class(name: ModelName) -> type[RetrievalModel]:
-    """Return the class of the method in a model's name, after checking that the method accepts the attachments.
+    """Return the class of the method in a model's name. The method must accept the attachments in the name.
 
     Raises: UnknownNameError that suggests the most similar name, ConfigError if the method does not accept an
-    attachment.
+        attachment.
     """
     _import_all()
     if name.method not in METHODS:
@@ -97,7 +97,7 @@ def model_class(name: ModelName) -> type[RetrievalModel]:
 
 
 def attachment_class(name: str) -> type[Attachment]:
-    """Return the class of an attachment. Raises: UnknownNameError that suggests the most similar name."""
+    """Return the class of an attachment; raises UnknownNameError that suggests the most similar name."""
     _import_all()
     if name not in ATTACHMENTS:
         raise UnknownNameError.among("attachment", name, list_attachments())
@@ -105,7 +105,7 @@ def attachment_class(name: str) -> type[Attachment]:
 
 
 def is_loss(attachment: str) -> bool:
-    """Return whether an attachment is a loss, with one term and settings in `losses`. Raises: UnknownNameError."""
+    """Whether an attachment is a loss, with one term and settings in `losses`; raises UnknownNameError."""
     return issubclass(attachment_class(attachment), StepLoss)
 
 
@@ -127,14 +127,14 @@ def _require_fit(method: type[RetrievalModel], name: str, model_name: str) -> No
 
 
 def _by_default(method: type[RetrievalModel], section: str) -> dict[str, Any]:
-    """Return, by name, the settings of the parts or losses that a method has by default."""
+    """Return {name: settings} of the parts or losses that a method has by default."""
     field = method.Config.__dataclass_fields__[section]
     default: Any = field.default if field.default_factory is MISSING else field.default_factory()
     return dict(default)
 
 
 def default_losses(method: type[RetrievalModel]) -> dict[str, Any]:
-    """Return, by name, the settings of the losses that a method has by default, as plain values."""
+    """Return {name: settings as plain values} of the losses that a method has by default."""
     return dict(to_plain(_by_default(method, "losses")))
 
 
@@ -153,10 +153,10 @@ def _require_units(method: type[RetrievalModel], attachment: type[Attachment]) -
 
 
 def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") -> ModelConfig:
-    """Return the settings of a model, built from the plain values in a preset or a saved model.
+    """Return the settings of a model, built from the plain values of a preset or a saved model.
 
-    Each part has a section with the name of the part. Attached losses are in the section `losses`; None switches a loss
-    off. `where` names the source of the values in error messages.
+    Each part has a section with the name of the part. Attached losses are in the section `losses`, where None switches
+    a loss off. `where` names the source of the values in error messages.
 
     Raises: the errors of `create_model`.
     """
@@ -197,7 +197,7 @@ def configure(name: ModelName, settings: Mapping[str, Any], *, where: str = "") 
 
 
 def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str) -> None:
-    """Raise a ConfigError if there are settings of an attachment that is not in the model's name."""
+    """Raise a ConfigError for settings of an attachment that is not in the model's name."""
     fields = METHODS[name.method].Config.__dataclass_fields__
     for key in settings:
         if key in ATTACHMENTS and key not in fields:
@@ -208,9 +208,7 @@ def _refuse_unattached(name: ModelName, settings: Mapping[str, Any], where: str)
 
 
 def plain_settings(config: ModelConfig) -> dict[str, Any]:
-    """Return the settings of a model as JSON-ready values.
-
-    From these values and the model's name, `configure` restores the settings."""
+    """Return the settings of a model as plain values for JSON. `configure` restores the settings from these values."""
     plain = to_plain(config)
     del plain["attached"]
     parts = plain.pop("parts")
@@ -218,22 +216,22 @@ def plain_settings(config: ModelConfig) -> dict[str, Any]:
 
 
 def plain_sections(config: ModelConfig) -> dict[str, dict[str, Any]]:
-    """Return the settings of a model as JSON-ready values, in the sections `losses` and `model` of a preset."""
+    """Return the settings of a model as plain values for JSON, in the sections `losses` and `model` of a preset."""
     model = plain_settings(config)
     return {"losses": model.pop("losses"), "model": model}
 
 
 @checked(name="METHOD or METHOD+ATTACHMENT+...")
 def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
-    """Create a model with initial weights.
+    """Return a new model with initial weights.
 
-    `overrides` are fields of the method's `Config`; nested fields have dotted keys.
+    `overrides` are fields of the method's `Config`. Nested fields have dotted keys.
 
     `create_model("gmmformer_v2", query_dim=768, video_dim=3072, **{"losses.query_diversity.margin": 0.15})`
     `create_model("gmmformer_v2+ral", query_dim=768, video_dim=3072, **{"ral.num_proxies": 4})`
 
     Raises: UnknownNameError for an unknown method or attachment, ConfigError if the method does not accept an
-    attachment or if a setting is unknown or wrong.
+        attachment, or if a setting is unknown or wrong.
     """
     model_name = ModelName.of(name)
     cls = model_class(model_name)
@@ -245,10 +243,10 @@ def create_model(name: str | ModelName, **overrides: Any) -> RetrievalModel:
 
 
 def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalModel:
-    """Create a model from a method's class and the settings from `configure`.
+    """Return a new model of a method's class with settings from `configure`.
 
-    The order of random draws is fixed, so a seed always gives the same weights: first the method's constructor and its
-    `draw_weights`, then the constructors of all attachments, then the `draw_weights` of each attachment.
+    The order of random draws is fixed, so that a seed always gives the same weights: first the method's constructor and
+    its `draw_weights`, then the constructors of all attachments, then the `draw_weights` of each attachment.
     """
     with reporting(method.__qualname__):
         model = method(config)
@@ -266,7 +264,7 @@ def build_model(method: type[RetrievalModel], config: ModelConfig) -> RetrievalM
 
 
 def is_method(text: str) -> bool:
-    """Return whether a text is the name of a method, with or without attachments."""
+    """Whether a text is the name of a method, with or without attachments."""
     return text.partition("+")[0] in list_models()
 
 
@@ -283,7 +281,7 @@ def list_attachments() -> list[str]:
 
 
 def list_compositions() -> dict[str, str]:
-    """Return every METHOD+ATTACHMENT, sorted, each with the reason why it is refused, or with "" if it is allowed."""
+    """Return {METHOD+ATTACHMENT: reason why it is refused, or "" if it is allowed}, sorted by name."""
     names = [ModelName(method, (attached,)) for method, attached in product(list_models(), list_attachments())]
     return {str(name): _why_refused(name) for name in names}
 
@@ -297,7 +295,7 @@ def _why_refused(name: ModelName) -> str:
 
 
 def paper_of(name: str) -> str:
-    """Return one line that describes a method or an attachment and names its paper. Raises: UnknownNameError."""
+    """Return one line that describes a method or an attachment and names its paper; raises UnknownNameError."""
     cls = attachment_class(name) if name in list_attachments() else model_class(ModelName.of(name))
     source = cls if issubclass(cls, StepLoss) else sys.modules[cls.__module__]
     return (source.__doc__ or "").partition("\n")[0]

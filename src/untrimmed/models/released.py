@@ -1,7 +1,7 @@
 """Translate between the authors' parameter names and ours.
 
-A method lists the authors' names in `list_released_names`, with the functions below for layers that several released
-programs share. We stack parallel layers in one parameter, so a released tensor is often one entry of a parameter.
+A method lists the authors' names in `list_released_names`. The functions below return names of layers that several
+released programs share. A released tensor is often a single entry of our parameter, because we stack parallel layers.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from untrimmed.errors import CheckpointError, named
 
 @dataclass(frozen=True)
 class Slot:
-    """Where our model stores a released tensor: the name of a parameter, and indices of the parameter's first axes.
+    """The place of a released tensor in our model: the name of a parameter, and indices into its first axes.
 
     The released tensor has `unit_axes` additional leading axes of length 1.
     """
@@ -30,7 +30,7 @@ class Slot:
         return ours[(None,) * self.unit_axes] if self.unit_axes else ours
 
 
-UNUSED = Slot("")  # for a tensor that the released program stores but never uses; our models do not have it
+UNUSED = Slot("")  # marks a tensor that the released program stores but never uses; our models do not have it
 Names = dict[str, Slot]
 
 
@@ -84,7 +84,7 @@ def ffn_layer(ours: str, theirs: str, block: int) -> Names:
 
 
 def after_attention(ours: str, theirs: str, block: int) -> Names:
-    """Return the part of `ffn_layer` after the attention: the names of the feed-forward part and the norms."""
+    """Return the names of `ffn_layer` after the attention: the feed-forward part and the norms."""
     return (
         pair(f"{ours}.ffn.layer1", f"{theirs}.output.layer1", (block,))
         | pair(f"{ours}.ffn.layer2", f"{theirs}.output.layer2", (block,))
@@ -142,9 +142,9 @@ def distribution_head(ours: str, mean: str, spread: str) -> Names:
 
 
 def require_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Check the authors' tensors and return them without the prefix `module.`.
+    """Check the authors' tensors, and return them without the prefix `module.`.
 
-    `names` are the `released_names` of the model. The model may be on the device "meta", where it needs no memory.
+    `names` are the `released_names` of the model. The model may be on the device "meta", which needs no memory.
 
     Raises: CheckpointError if a tensor is missing or unknown, or has the wrong shape.
     """
@@ -171,14 +171,14 @@ def require_released(model: nn.Module, names: Names, released: Mapping[str, Tens
 
 
 def without_prefix(released: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without the prefix `module.`. PyTorch's training on several GPUs adds this prefix to names."""
+    """Return the tensors without the prefix `module.`, which PyTorch adds to names in training on several GPUs."""
     return {name.removeprefix("module."): tensor for name, tensor in released.items()}
 
 
 def import_released(model: nn.Module, names: Names, released: Mapping[str, Tensor]) -> None:
     """Load the authors' tensors into the model in place. `names` are the model's `released_names`.
 
-    Raises: CheckpointError, as for `require_released`. In this case the model is unchanged.
+    Raises: the errors of `require_released`. After an error, the model is unchanged.
     """
     tensors = require_released(model, names, released)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -188,10 +188,10 @@ def import_released(model: nn.Module, names: Names, released: Mapping[str, Tenso
 
 
 def export_released(names: Names, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors, such as a state dict or gradients, under the authors' names."""
+    """Return tensors (such as a state dict or gradients) with the authors' names as keys."""
     return {name: slot.export(tensors) for name, slot in names.items() if slot.parameter in tensors}
 
 
 def as_tensors(arrays: Mapping[str, object]) -> dict[str, Tensor]:
-    """Convert named numpy arrays to tensors."""
+    """Return named numpy arrays as tensors."""
     return {name: torch.as_tensor(array) for name, array in arrays.items()}

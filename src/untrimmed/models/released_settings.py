@@ -1,6 +1,6 @@
 """Translate settings in authors' checkpoints into the dotted keys of our presets (`model.dim`, `weights.clip_nce`).
 
-Most of the authors' keys have the same meaning in all released programs. In lists such as `loss_factor`, the order of
+Most keys of the authors have the same meaning in all released programs. In lists such as `loss_factor`, the order of
 the entries depends on the method.
 """
 
@@ -13,21 +13,24 @@ from untrimmed.errors import shown_value
 from untrimmed.models.naming import ModelName
 
 Rule = Callable[[Any], dict[str, Any]]
-"""Translates the value of one released setting into our settings, by dotted key.
+"""A function that translates the value of one released setting into {dotted key: value} of our settings.
 
-Raises TypeError or ValueError if the value has an unexpected form.
+Raises: TypeError or ValueError for an unexpected value.
 """
 
 WITHOUT_EFFECT = frozenset({"wd", "initializer_range", "pot_prompt_ratio", "collection", "visual_feature", "device"})
 """Released settings that have no effect here: constants, initial weights, file names."""
 
-_MAX_COUNT = 10_000  # larger than in any release; a damaged file could otherwise request too much memory
+_MAX_COUNT = 10_000  # more than in any release; without a limit, a damaged file could request too much memory
 
 
 @dataclass(frozen=True)
 class TranslatedSettings:
-    """The result of a translation: our settings, the names of these settings in the released program, and settings
-    without a match."""
+    """The result of a translation.
+
+    `values` contains our settings, and `keys` the names of these settings in the released program. `unknown` contains
+    released settings that could not be translated.
+    """
 
     values: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +38,7 @@ class TranslatedSettings:
 
 
 def translate_settings(method: ModelName, config: Mapping[str, Any]) -> TranslatedSettings:
-    """Translate the settings `config` of a checkpoint into our settings."""
+    """Return the settings `config` of a checkpoint, translated into our settings."""
     rules = {**_SHARED, **_METHODS.get(method.method, {})}
     if "ral" in method.attachments:
         rules |= _RAL
@@ -80,7 +83,7 @@ def _count(*names: str) -> Rule:
 
 
 def _numbers(*names: str) -> Rule:
-    """Return a rule that assigns the numbers of a list to our settings in order. Surplus numbers must be 0."""
+    """Return a rule that assigns the numbers of a list to our settings in order. Further numbers must be 0."""
 
     def rule(value: Any) -> dict[str, Any]:
         numbers = [_number("item")(item)["item"] for item in value]

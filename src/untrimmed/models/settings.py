@@ -14,7 +14,7 @@ class AttachmentConfig(metaclass=Checked):
 
     # whether encoded videos must contain frames, even if only the attachment uses them
     reads_frames: ClassVar[bool] = False
-    replaces_clips: ClassVar[bool] = False  # whether it replaces a method's clips; needs a method with `has_clips`
+    replaces_clips: ClassVar[bool] = False  # whether it replaces the clips of a method, which must have `has_clips`
 
     @property
     def provides(self) -> frozenset[str]:
@@ -28,7 +28,7 @@ class AttachmentConfig(metaclass=Checked):
 
     @property
     def passages_read(self) -> int:
-        """The largest number of subtitle vectors per video that the attachment reads. 0: none."""
+        """The largest number of subtitle vectors per video that the attachment reads, 0 if it reads none."""
         return 0
 
     @property
@@ -37,7 +37,7 @@ class AttachmentConfig(metaclass=Checked):
         return 0
 
 
-Losses = Mapping[str, AttachmentConfig | None]  # settings of attached losses by name; None: off
+Losses = Mapping[str, AttachmentConfig | None]  # {name of an attached loss: settings, or None if it is off}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +81,12 @@ class ModelConfig(metaclass=Checked):
 
     @property
     def reads_frames(self) -> bool:
-        """Whether an attachment uses frames, so that encoded videos must contain them."""
+        """Whether encoded videos must contain frames, because an attachment uses frames."""
         return any(config.reads_frames for config in self.attachments.values())
 
     @property
     def max_passages(self) -> int:
-        """The largest number of subtitle vectors per video that an attachment reads. 0: none."""
+        """The largest number of subtitle vectors per video that an attachment reads, 0 if none reads them."""
         return max((config.passages_read for config in self.attachments.values()), default=0)
 
     @property

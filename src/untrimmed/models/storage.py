@@ -1,9 +1,9 @@
-"""A model on disk: `model.safetensors` and `config.json` in one folder. Nothing in them is ever executed.
+"""Save and load a model as `model.safetensors` and `config.json` in one folder. These files contain no code.
 
-The settings contain a digest of the weights. With it, loading detects damaged weights and weights of another model.
+The settings contain a digest of the weights, with which loading detects damaged weights and weights of another model.
 
 If a model has classes from outside this package, the settings name their modules. Loading imports these modules only if
-this user has imported them before (`untrimmed.plugins`), because an import executes code.
+the user has imported them before (`untrimmed.plugins`), because an import executes code.
 """
 
 import hashlib
@@ -57,7 +57,10 @@ def model_classes(model: RetrievalModel) -> list[type]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
-    """Write a safetensors file atomically. Raises: CheckpointError if this fails; an older file then remains."""
+    """Write a safetensors file atomically.
+
+    Raises: CheckpointError if the file cannot be written. An older file then remains.
+    """
     try:
         with whole_file(path, is_only_writer=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
@@ -69,7 +72,7 @@ def load_model(folder: Path) -> RetrievalModel:
     """Return a model that `save_model` wrote, on the CPU and in evaluation mode.
 
     Raises: CheckpointError if a file is missing or truncated, does not fit the settings or has values that are not
-        finite; ConfigError if the model needs outside code that this user has not imported before.
+        finite, ConfigError if the model needs code from outside this package that the user has not imported before.
     """
     settings = _read_settings(folder / SETTINGS)
     try:

@@ -1,13 +1,14 @@
 """Subtitles of TVR (arXiv 2001.09099) as a second stream: a learned weight adds the score of the best passage.
 
 This is our own late fusion, for any method. The score of a video is f + w max_p cos(q, p). Here f is the method's
-score, q the mean of the query's word vectors, and p the vector of a passage. Words and passages must have vectors from
-the same network. The weight w is learned by InfoNCE of this score; the gradient does not reach the method. The
-temperature of the loss is learned too. With a fixed temperature, w would also have to make the scores larger or
-smaller.
+score, q is the mean of the query's word vectors, and p is the vector of a passage. The vectors of words and passages
+must come from the same network.
 
-A video without subtitles has a passage of zeros, so its branch has the score 0. A library stores no vectors of
-subtitles, so `untrimmed index --model` and searches use the method's score alone.
+The weight w is learned by InfoNCE of this score, whose gradient does not reach the method. The temperature of the loss
+is also learned. With a fixed temperature, w would also have to scale the scores.
+
+A video without subtitles has a passage of zeros, and its subtitle score is 0. `untrimmed index --model` and searches
+use only the method's score, because a library stores no subtitle vectors.
 """
 
 from dataclasses import dataclass
@@ -46,9 +47,13 @@ class Subtitles(Attachment):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttachmentConfig):
-        """Initial values of the weight, and of the temperature by which the loss divides scores."""
+        """Settings of the attachment.
 
-        max_passages: int = 128  # of a video; more are averaged like frames
+        The weight is learned and starts at `initial_weight`. The loss divides scores by a learned temperature, which
+        starts at `temperature`.
+        """
+
+        max_passages: int = 128  # largest number of passages per video; more are averaged like frames
         initial_weight: float = 0.5
         temperature: float = 0.05
 
@@ -60,7 +65,7 @@ class Subtitles(Attachment):
 
         @property
         def passages_read(self) -> int:
-            """The largest number of passages of a video."""
+            """The largest number of passages per video."""
             return self.max_passages
 
     config: Config
@@ -95,7 +100,7 @@ class Subtitles(Attachment):
         return max_sim(text, record.passages, record.mask)
 
     def losses(self, model: Carrier, step: TrainingStep) -> dict[str, Float[Tensor, ""]]:
-        """Return InfoNCE of the fused score, whose gradient only reaches the weight and the temperature."""
+        """Return InfoNCE of the fused score. Its gradient reaches only the weight and the temperature."""
         if self.name not in step.videos.attached:
             raise ConfigError(f"{model.name}: the videos of the batch have no passages; set them in VideoBatch")
         with torch.no_grad():

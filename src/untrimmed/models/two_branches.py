@@ -27,7 +27,7 @@ from untrimmed.scores.score import Score, Scores
 
 @dataclass(frozen=True, kw_only=True)
 class ClipFrameConfig(ModelConfig):
-    """Settings of the score and the losses. Each branch has a weight in the fused score."""
+    """Settings of the score and the losses, including the weight of each branch in the fused score."""
 
     margin: float = 0.1
     clip_weight: float = 0.7  # alpha_c of Eq. 5; Eq. 11
@@ -35,7 +35,7 @@ class ClipFrameConfig(ModelConfig):
 
 
 class ClipFrameModel(RetrievalModel):
-    """A method that pools words into one vector and scores by clips and by frames.
+    """A method that pools words into one vector, and scores videos by clips and by frames.
 
     An attachment may replace the branch over frames.
     """
@@ -77,7 +77,7 @@ SecondBranch = Literal["frame", "video"]  # best frame (GMMFormer v2), or one ve
 
 @dataclass(frozen=True, kw_only=True)
 class TwoBranchVideos(EncodedVideos):
-    """Clips for the first branch; for the second branch, the frames or one vector pooled from all frames."""
+    """Video vectors: clips for the first branch, and frames or one pooled vector for the second branch."""
 
     clips: Float[Tensor, "V L D"]
     video: Float[Tensor, "V D"] | None = None
@@ -87,13 +87,13 @@ class TwoBranchVideos(EncodedVideos):
 class TwoBranchConfig(ClipFrameConfig):
     """Settings of layers, score and losses. Each method sets the defaults of the first three.
 
-    `released` follows the program. `paper` follows the equations:
+    For the following settings, `released` follows the program and `paper` follows the equations:
 
-    - `window`: the paper uses Eq. 7 over positions 0, 1, 2, ...; the program uses relative positions.
+    - `window`: the paper uses Eq. 7 over positions 0, 1, 2, ... The program uses relative positions.
     - `triplet`: the paper has one term per pair (Eq. 11; Eq. 20). The program has one term per video, for the mean
-      score of its queries.
-    - `nce`: the paper divides a pair's cosine by a sum of cosines (Eq. 12; Eq. 21), the program takes a softmax of dot
-      products.
+      score of the video's queries.
+    - `nce`: the paper divides the cosine of a pair by a sum of cosines (Eq. 12; Eq. 21). The program uses a softmax of
+      dot products.
 
     `norm: pre` normalises before each part of a layer, as in Eq. 8-9; Eq. 14-15.
     """
@@ -116,8 +116,10 @@ class TwoBranchConfig(ClipFrameConfig):
 
 
 class TwoBranchModel(ClipFrameModel):
-    """A method that encodes clips, and either frames or one vector pooled from all frames. Subclasses build the
-    towers."""
+    """A method that encodes clips, and either frames or one vector that is pooled from frames.
+
+    Subclasses build the towers.
+    """
 
     config: TwoBranchConfig
     frame_pooling: AttentionPooling | None  # pools frames into one vector, if the second branch compares one
@@ -140,9 +142,9 @@ class TwoBranchModel(ClipFrameModel):
         widths: Sequence[float] = (),
         attention: nn.Module | None = None,
     ) -> ParallelLayers:
-        """Return one layer for each width, by default those of `gaussian_widths`.
+        """Return one layer per width. The default widths are `gaussian_widths`.
 
-        Attention windows are computed for sequences of `window_length` rows. With None, they are computed for the
+        Attention windows are computed for sequences of `window_length` rows. If this is None, they are computed for the
         longest sequence of each batch.
         """
         c = self.config
@@ -162,12 +164,12 @@ class TwoBranchModel(ClipFrameModel):
         )
 
     def compute_scores(self, queries: EncodedQueries, videos: EncodedVideos) -> Scores:
-        """Score by the best clip (Eq. 4; Eq. 10) and the second branch (Eq. 3; Eq. 9), weighted (Eq. 5; Eq. 11)."""
+        """Return the scores of clips (Eq. 4; Eq. 10) and of the second branch (Eq. 3; Eq. 9), and their weights."""
         sims = self.branch_sims(queries, videos)
         return Scores(sims, {branch: self.branch_weight(branch) for branch in sims})
 
     def compute_sketch(self, videos: EncodedVideos) -> Branches:
-        """Return the clips, and the vectors that the second branch compares."""
+        """Return the clips, and the vectors of the second branch."""
         videos = TwoBranchVideos.of(videos)
         sketch = {"clip": units(videos.clips)}
         if "frame" in self.config.provided:
